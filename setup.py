@@ -1,0 +1,32 @@
+"""Packaging of tbnets; see README.md for the two stacks it serves."""
+
+import pathlib
+
+import setuptools
+
+HERE = pathlib.Path(__file__).parent
+
+setuptools.setup(
+    name="tbnets",
+    version="0.1.0",
+    description="Two-branch networks for image-text matching in Keras",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
+    python_requires=">=3.10",
+    install_requires=[
+        "tensorflow>=2.15",
+        "keras>=2.15",
+        "tensorflow-text>=2.15",
+        "numpy",
+        "absl-py",
+        "tensorboard",
+        "pillow",
+        "matplotlib",
+    ],
+    extras_require={
+        "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
+        "test": ["pytest", "ruff"],
+    },
+)

@@ -1,0 +1,1 @@
+"""Files on disk -> records with ids -> batches."""

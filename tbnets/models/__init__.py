@@ -1,0 +1,1 @@
+"""Keras models with their own `train_step`."""

@@ -1,0 +1,1 @@
+"""Raw strings -> token ids."""
