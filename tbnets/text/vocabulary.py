@@ -1,0 +1,320 @@
+"""Raw captions -> words -> token ids, all inside the graph.
+
+A caption takes the same path everywhere: `split_words` cuts the training
+captions from which `Vocabulary.build` counts words, and `Tokenizer`, which
+maps the words to ids, is part of the exported model. There is no second
+tokeniser on the host that could come to disagree with the one being served.
+
+The tf-text ops in use are among those of TF Text 2.12.1, the version built
+into TensorFlow Serving.
+"""
+
+import collections
+import dataclasses
+import os
+import pathlib
+import tempfile
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+PADDING_WORD = ""
+UNKNOWN_WORD = "[UNK]"
+PADDING_ID = 0
+UNKNOWN_ID = 1
+
+_COUNTING_BATCH = 8192
+
+# RE2 patterns, applied in this order. A word boundary is spelt out because
+# RE2's \b knows ASCII letters only.
+_APOSTROPHES = "[\u2018\u2019\u201b\u2032\u02bc\u00b4`]"
+_SPACED_NOT = r"(\pL) n't([^\pL\pM\pN]|$)"
+_CLITIC = r"'(s|ll|re|ve|d|m)([^\pL\pM\pN]|$)"
+_INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])"
+_NOT_A_WORD = r"[^\pL\pM\pN]+"
+_HAN = r"(\p{Han})"
+
+
+def split_words(captions):
+    """Splits captions into normalised words.
+
+    Works eagerly, in a `tf.function`, in `Dataset.map` and in a SavedModel.
+
+    - Unicode is normalised (NFKC) and case is folded; bytes that are not
+      UTF-8 count as punctuation.
+    - A word is a run of letters, marks and digits; everything else separates
+      words and is dropped: `T-shirt!` is `t`, `shirt`.
+    - An apostrophe never stays. Clitics are words of their own, so `man's`
+      and the `man 's` of Penn Treebank text are both `man`, `s`; inside any
+      other word it is taken out, so `don't` and `do n't` are both `dont`, and
+      `o'clock` is `oclock`. (Karpathy's tokens follow the same custom.)
+    - A Han character is a word of its own: Chinese writes no spaces.
+
+    Args:
+        captions: string `[num_captions]`, UTF-8.
+
+    Returns:
+        A `tf.RaggedTensor` of strings, `[num_captions, (words)]`; a caption
+        without a letter or digit has no words.
+    """
+    text = tf.convert_to_tensor(captions, tf.string)
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
+    text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
+    text = tf_text.case_fold_utf8(tf_text.normalize_utf8(text, "NFKC"))
+    text = tf.strings.regex_replace(text, _SPACED_NOT, r"\1nt\2")
+    text = tf.strings.regex_replace(text, _CLITIC, r" \1\2")
+    text = tf.strings.regex_replace(text, _INNER_APOSTROPHE, r"\1\2")
+    text = tf.strings.regex_replace(text, _NOT_A_WORD, " ")
+    text = tf.strings.regex_replace(text, _HAN, r" \1 ")
+    return tf_text.WhitespaceTokenizer().tokenize(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Lists the words that have an id: the position is the id.
+
+    Word 0 is padding, spelt as the empty string, and word 1 stands for every
+    unknown word, spelt `[UNK]`. Neither can come out of `split_words`, so no
+    caption can name them.
+
+    Example:
+        vocabulary = Vocabulary.build(["A dog runs.", "A cat."])
+        vocabulary.words  # ("", "[UNK]", "a", "cat", "dog", "runs")
+        Tokenizer(vocabulary)(["a dog", ""])  # [[2, 4], [1, 0]]
+
+    Args:
+        words: strings, the two special words first.
+    """
+
+    words: tuple[str, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "words", tuple(self.words))
+        problem = _first_problem(self.words)
+        if problem:
+            position, expectation = problem
+            found = (
+                repr(self.words[position])
+                if position < len(self.words)
+                else "nothing"
+            )
+            raise ValueError(
+                f"`words` must {expectation}. Received: words[{position}]="
+                f"{found}. Build the vocabulary with `Vocabulary.build`."
+            )
+
+    @classmethod
+    def build(cls, captions, min_count=1, max_words=None):
+        """Builds the vocabulary of the training captions.
+
+        Words come by falling count, words of one count alphabetically.
+
+        Args:
+            captions: sequence of strings, of the training split only: words
+                seen in no training caption have no trained vector.
+            min_count: occurrences below which a word stays unknown.
+            max_words: number of words kept, the most frequent ones, not
+                counting the two special words; all if None.
+
+        Returns:
+            A `Vocabulary`.
+
+        Raises:
+            ValueError: If an argument is out of range or no word is left.
+        """
+        for name, value in (("min_count", min_count), ("max_words", max_words)):
+            if value is not None and value < 1:
+                raise ValueError(
+                    f"`{name}` must be at least 1. Received: {name}={value}. "
+                    f"Use 1 or more."
+                )
+        counts = _count_words(captions)
+        kept = [word for word in counts if counts[word] >= min_count]
+        kept.sort(key=lambda word: (-counts[word], word))
+        if not kept:
+            raise ValueError(
+                "`captions` must hold at least one word that occurs `min_count`"
+                f" times. Received: {len(captions)} captions of {len(counts)} "
+                f"distinct words, min_count={min_count}. Check the captions' "
+                "split or lower `min_count`."
+            )
+        return cls((PADDING_WORD, UNKNOWN_WORD, *kept[:max_words]))
+
+    @property
+    def size(self):
+        """Number of ids, padding and unknown included."""
+        return len(self.words)
+
+    def __len__(self):
+        return len(self.words)
+
+    def save(self, path):
+        """Writes one word a line, UTF-8; the line number is the id + 1.
+
+        The file appears complete or not at all.
+
+        Args:
+            path: file to write; an existing one is replaced.
+        """
+        path = pathlib.Path(path)
+        handle, temporary = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}."
+        )
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{word}\n" for word in self.words)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path):
+        """Reads a vocabulary that `save` wrote.
+
+        Args:
+            path: file to read.
+
+        Returns:
+            A `Vocabulary`.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If the file is damaged; names path and line.
+        """
+        try:
+            text = pathlib.Path(path).read_bytes().decode("utf-8")
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                "`path` must name a vocabulary file. Received: "
+                f"path='{path}', which does not exist. Give the "
+                "vocabulary of a run folder."
+            ) from error
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise _damaged(
+                path, line, "be UTF-8 text", error.object[error.start :][:1]
+            ) from error
+        words = text.split("\n")
+        last = words.pop()
+        if last:
+            raise _damaged(path, len(words) + 1, "end with a line break", last)
+        problem = _first_problem(words)
+        if problem:
+            position, expectation = problem
+            found = words[position] if position < len(words) else "end of file"
+            raise _damaged(path, position + 1, expectation, found)
+        return cls(tuple(words))
+
+
+class Tokenizer(tf.Module):
+    """Maps caption strings to token ids, in the graph.
+
+    The table is a constant of the graph: it travels inside a SavedModel
+    without a file beside it.
+
+    Args:
+        vocabulary: a `Vocabulary`.
+        max_tokens: number of words after which a caption is cut; never if
+            None.
+    """
+
+    def __init__(self, vocabulary, max_tokens=None):
+        super().__init__(name="tokenizer")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(
+                "`max_tokens` must be at least 1 or None. Received: "
+                f"max_tokens={max_tokens}. Use None to keep every word."
+            )
+        self._max_tokens = max_tokens
+        first = UNKNOWN_ID + 1
+        shape = [len(vocabulary) - first]
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(vocabulary.words[first:], tf.string, shape),
+                tf.range(first, len(vocabulary), dtype=tf.int64),
+            ),
+            default_value=UNKNOWN_ID,
+        )
+
+    def __call__(self, captions):
+        """Maps captions to ids.
+
+        Args:
+            captions: string `[num_captions]`, UTF-8; `num_captions` may be 0.
+
+        Returns:
+            int32 `[num_captions, longest]`, padded with 0 on the right;
+            `longest` is at least 1, as a caption without words is one
+            unknown word.
+        """
+        words = split_words(captions)
+        if self._max_tokens is not None:
+            words = words[:, : self._max_tokens]
+        ids = words.with_values(self._table.lookup(words.values))
+        ids = tf.cast(ids.to_tensor(PADDING_ID), tf.int32)
+        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
+        is_first = tf.range(tf.shape(ids)[1]) == 0
+        is_empty = tf.equal(words.row_lengths(), 0)
+        return tf.where(
+            is_empty[:, tf.newaxis] & is_first[tf.newaxis, :], UNKNOWN_ID, ids
+        )
+
+
+def unknown_rate(vocabulary, captions):
+    """Measures the share of words that have no id of their own.
+
+    Args:
+        vocabulary: a `Vocabulary`.
+        captions: sequence of strings.
+
+    Returns:
+        Unknown words / words, each occurrence counted: a float in [0, 1]; 0.0
+        where the captions hold no word.
+    """
+    counts = _count_words(captions)
+    known = set(vocabulary.words)
+    total = sum(counts.values())
+    unknown = sum(n for word, n in counts.items() if word not in known)
+    return unknown / total if total else 0.0
+
+
+def _count_words(captions):
+    """Counts the words of captions, a batch at a time."""
+    if isinstance(captions, (str, bytes)):
+        raise ValueError(
+            "`captions` must be a sequence of strings. Received: "
+            f"captions={captions!r}. Put the caption into a list."
+        )
+    counts = collections.Counter()
+    for start in range(0, len(captions), _COUNTING_BATCH):
+        batch = list(captions[start : start + _COUNTING_BATCH])
+        counts.update(split_words(batch).flat_values.numpy().tolist())
+    return {word.decode("utf-8"): count for word, count in counts.items()}
+
+
+def _first_problem(words):
+    """Finds the first bad word: `(position, expectation)`, or None."""
+    for position, special in enumerate((PADDING_WORD, UNKNOWN_WORD)):
+        if len(words) <= position or words[position] != special:
+            return position, f"have {special!r} as word {position}"
+    seen = set(words[:2])
+    for position, word in enumerate(words[2:], start=2):
+        if word in seen:
+            return position, "name every word once"
+        if not word or len(word.split()) != 1:
+            return position, "hold single words, without spaces"
+        seen.add(word)
+    return None
+
+
+def _damaged(path, line, expected, found):
+    """Makes the error for a vocabulary file that is not as it was saved."""
+    return ValueError(
+        "`path` must name an undamaged vocabulary file. Received: "
+        f"path='{path}', line {line}: expected to {expected}, found {found!r}. "
+        "Save the vocabulary again or take it from another run."
+    )
