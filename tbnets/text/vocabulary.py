@@ -11,12 +11,12 @@ into TensorFlow Serving.
 
 import collections
 import dataclasses
-import os
 import pathlib
-import tempfile
 
 import tensorflow as tf
 import tensorflow_text as tf_text
+
+from tbnets.files import write_atomically
 
 PADDING_WORD = ""
 UNKNOWN_WORD = "[UNK]"
@@ -156,20 +156,8 @@ class Vocabulary:
         Args:
             path: file to write; an existing one is replaced.
         """
-        path = pathlib.Path(path)
-        handle, temporary = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name}."
-        )
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(f"{word}\n" for word in self.words)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        text = "".join(f"{word}\n" for word in self.words)
+        write_atomically(path, lambda file: file.write(text.encode("utf-8")))
 
     @classmethod
     def load(cls, path):
@@ -230,12 +218,10 @@ class Tokenizer(tf.Module):
                 f"max_tokens={max_tokens}. Use None to keep every word."
             )
         self._max_tokens = max_tokens
-        first = UNKNOWN_ID + 1
-        shape = [len(vocabulary) - first]
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant(vocabulary.words[first:], tf.string, shape),
-                tf.range(first, len(vocabulary), dtype=tf.int64),
+                tf.constant(vocabulary.words),
+                tf.range(len(vocabulary), dtype=tf.int64),
             ),
             default_value=UNKNOWN_ID,
         )

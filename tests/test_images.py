@@ -1,0 +1,143 @@
+"""Tests of photo decoding."""
+
+import io
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets import images as images_lib
+from tbnets.images import decode_image
+from tbnets.images import decode_images
+from tbnets.images import load_image
+from tbnets.images import read_image_bytes
+
+PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256
+
+
+def encode(mode="RGB", format="PNG", pixels=PIXELS):
+    buffer = io.BytesIO()
+    image = PIL.Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+    image.save(buffer, format)
+    return buffer.getvalue()
+
+
+def test_decode_image_resize_literal():
+    # 2 x 4 halved: each output pixel averages under an antialiased triangle;
+    # a photo with constant halves keeps the order and the range.
+    pixels = np.zeros([2, 4, 3])
+    pixels[:, 2:] = [255, 0, 128]
+    image = decode_image(encode(pixels=pixels), 2).numpy()
+    assert image.shape == (2, 2, 3)
+    assert image.dtype == np.float32
+    # Triangle of half-width 2 around 1.0 weighs columns 0, 1, 2 (at 0.5, 1.5,
+    # 2.5) with 0.75, 0.75, 0.25: 0.25 / 1.75 = 1/7 of the right half.
+    np.testing.assert_allclose(image[0, 0], [255 / 7, 0, 128 / 7], rtol=1e-5)
+    np.testing.assert_allclose(
+        image[1, 1], [255 * 6 / 7, 0, 128 * 6 / 7], rtol=1e-5
+    )
+
+
+def test_decode_image_without_resize_returns_the_pixels():
+    pixels = PIXELS[:40, :40]
+    image = decode_image(encode(pixels=pixels), 40)
+    np.testing.assert_array_equal(image, pixels)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_decode_image_repeats_grey(format):
+    image = decode_image(encode("L", format), 8)
+    assert image.shape == (8, 8, 3)
+    np.testing.assert_array_equal(image[..., 0], image[..., 2])
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "P", "LA", "1"])
+def test_decode_image_png_modes(mode):
+    image = decode_image(encode(mode), 8)
+    assert image.shape == (8, 8, 3)
+    assert float(tf.reduce_max(image)) <= 255.0
+
+
+def test_decode_image_drops_alpha():
+    alpha = PIL.Image.fromarray(PIXELS.astype(np.uint8))
+    alpha.putalpha(0)
+    buffer = io.BytesIO()
+    alpha.save(buffer, "PNG")
+    np.testing.assert_array_equal(
+        decode_image(buffer.getvalue(), 8), decode_image(encode(), 8)
+    )
+
+
+def test_decode_image_agrees_with_pillow():
+    photo = PIL.Image.fromarray(PIXELS.astype(np.uint8))
+    expected = np.asarray(photo.resize((16, 16), PIL.Image.BILINEAR))
+    image = decode_image(encode(), 16)
+    np.testing.assert_allclose(image, expected.astype(float), atol=1.0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_decode_images_batch(count):
+    content = [encode(format="JPEG")] * count
+    batch = decode_images(content, 8)
+    assert batch.shape == (count, 8, 8, 3)
+    for image in batch:
+        np.testing.assert_array_equal(image, decode_image(content[0], 8))
+
+
+def test_decode_image_is_the_same_in_dataset_map_and_graph(tmp_path):
+    content = encode(format="JPEG")
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content)
+    eager = load_image(path, 8)
+    dataset = tf.data.Dataset.from_tensors(content)
+    mapped = dataset.map(lambda one: decode_image(one, 8))
+    assert mapped.element_spec.shape == (8, 8, 3)
+    np.testing.assert_array_equal(next(iter(mapped)), eager)
+    signature = [tf.TensorSpec([None], tf.string)]
+    graph = tf.function(
+        lambda batch: decode_images(batch, 8), input_signature=signature
+    )
+    np.testing.assert_array_equal(graph(tf.constant([content]))[0], eager)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no photo at all",
+        encode("P", "GIF"),
+        encode(format="JPEG")[:-900],
+        encode(format="PNG")[:-99],
+    ],
+    ids=["empty", "text", "gif", "half jpeg", "half png"],
+)
+def test_load_image_names_the_undecodable_file(tmp_path, content):
+    path = tmp_path / "broken.jpg"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="broken.jpg', which does not decode"):
+        load_image(path, 8)
+
+
+def test_load_image_names_the_missing_file(tmp_path):
+    for path in (tmp_path / "missing.jpg", tmp_path):
+        with pytest.raises(FileNotFoundError, match=str(path)):
+            load_image(path, 8)
+
+
+def test_read_image_bytes_checks_the_size_first(tmp_path, monkeypatch):
+    path = tmp_path / "photo.png"
+    path.write_bytes(encode())
+    assert read_image_bytes(path) == encode()
+    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60 - 1)
+    with pytest.raises(ValueError, match="photo.png' of 60 x 40 pixels"):
+        read_image_bytes(path)
+
+
+@pytest.mark.real_data
+def test_load_image_real_photo(data_root):
+    path = sorted((data_root / "flickr8k" / "images").glob("*.jpg"))[0]
+    with PIL.Image.open(path) as photo:
+        expected = np.asarray(photo, np.float32)
+    # JPEG decoders may differ by rounding; 224 x 224 needs no resize.
+    assert np.abs(load_image(path, 224) - expected).mean() < 1.0
