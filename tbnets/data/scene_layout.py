@@ -1,0 +1,332 @@
+"""What a scene holds: its objects, where they stand, and how they relate.
+
+A scene is drawn in two steps: which objects (shape, colour, size, texture),
+then where they stand. Everything is a function of a random generator, so the
+same generator gives the same scene. `find_relation` says how two boxes relate
+and is the only judge of that: the captions say nothing it does not confirm.
+
+Boxes are `[x_min, y_min, x_max, y_max]` in pixels, origin 0, half open: a box
+holds the pixel columns `x_min .. x_max - 1`.
+"""
+
+import dataclasses
+import hashlib
+import math
+
+SHAPES = (
+    "circle",
+    "square",
+    "triangle",
+    "star",
+    "cross",
+    "ring",
+    "diamond",
+    "heart",
+)
+COLOURS = {
+    "red": (206, 32, 38),
+    "green": (32, 140, 58),
+    "blue": (36, 72, 205),
+    "yellow": (250, 224, 38),
+    "orange": (244, 128, 16),
+    "purple": (132, 42, 160),
+    "white": (248, 248, 248),
+    "black": (22, 22, 24),
+}
+BACKGROUNDS = {
+    "grey": (140, 144, 148),
+    "beige": (204, 190, 158),
+    "pink": (218, 176, 184),
+    "turquoise": (126, 184, 182),
+    "brown": (124, 98, 76),
+}
+TEXTURES = ("plain", "striped", "dotted", "checked")
+SIZES = ("small", "large")
+SPLITS = ("train", "val", "test")
+
+# Half the width of an object as a part of the image's width.
+RADIUS = {"small": 0.1, "large": 0.185}
+# A ring that holds another object is drawn larger, or nothing would fit.
+HOLDING_RING_RADIUS = 0.235
+# The hole of a ring as a part of the ring.
+RING_HOLE = 0.68
+# "left of" is said when the horizontal distance between the two centres is
+# this many times the vertical one: no caption hangs on a matter of taste.
+DOMINANCE = 1.25
+# Free space between two objects, as a part of the image's width.
+GAP = 0.03
+NUM_BUCKETS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class SceneObject:
+    """One object of a scene.
+
+    Args:
+        shape: Key of `SHAPES`.
+        colour: Key of `COLOURS`.
+        size: "small" or "large".
+        texture: Key of `TEXTURES`.
+        x: Centre, in pixels from the left edge.
+        y: Centre, in pixels from the top edge.
+        radius: Half the width, in pixels.
+        angle: Rotation of the shape, in degrees; a few at most.
+        stripes: Direction of stripes: 0 across, 1 down, 2 and 3 slanted.
+    """
+
+    shape: str
+    colour: str
+    size: str
+    texture: str
+    x: float = 0.0
+    y: float = 0.0
+    radius: float = 0.0
+    angle: float = 0.0
+    stripes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """Objects on a background.
+
+    Args:
+        image_size: Width and height of the image, in pixels.
+        background: Key of `BACKGROUNDS`.
+        light: Direction the light comes from, in degrees.
+        objects: Tuple of 2 to 4 `SceneObject`.
+    """
+
+    image_size: int
+    background: str
+    light: float
+    objects: tuple
+
+
+def pick(rng, options):
+    """Returns one of `options`, all equally likely."""
+    return options[int(rng.integers(len(options)))]
+
+
+def pick_weighted(rng, weights):
+    """Returns one key of the dict `weights`, as likely as its weight."""
+    point = rng.random() * sum(weights.values())
+    for option, weight in weights.items():
+        point -= weight
+        if point < 0:
+            return option
+    return option
+
+
+def objects_key(objects):
+    """Returns one string for what is in a scene, wherever it stands."""
+    return ";".join(
+        sorted(f"{o.shape},{o.colour},{o.size},{o.texture}" for o in objects)
+    )
+
+
+def split_of(objects):
+    """Returns the split that a collection of objects belongs to.
+
+    The split is a hash of the objects, so no collection of objects of one
+    split can occur in another, however many scenes are drawn and from
+    whichever seed. Of eight collections one is for "val" and one for "test".
+    """
+    digest = hashlib.sha256(objects_key(objects).encode()).digest()
+    bucket = digest[0] % NUM_BUCKETS
+    return {0: "test", 1: "val"}.get(bucket, "train")
+
+
+def draw_objects(rng):
+    """Draws 2 to 4 objects, no two of the same shape and colour.
+
+    Every third scene or so repeats a shape or a colour, for scenes that
+    differ only in which object has which colour are what a matching network
+    has to tell apart; they also give "two circles" something to point at.
+    """
+    num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
+    objects = []
+    while len(objects) < num_objects:
+        shape, colour = pick(rng, SHAPES), pick(rng, tuple(COLOURS))
+        if objects and rng.random() < 0.35:
+            if rng.random() < 0.6:
+                shape = objects[-1].shape
+            else:
+                colour = objects[-1].colour
+        taken = {(other.shape, other.colour) for other in objects}
+        num_large = sum(other.size == "large" for other in objects)
+        size = "small" if num_large == 2 else pick(rng, SIZES)
+        texture = pick_weighted(
+            rng,
+            {"plain": 0.61, "striped": 0.13, "dotted": 0.13, "checked": 0.13},
+        )
+        if (shape, colour) not in taken:
+            objects.append(SceneObject(shape, colour, size, texture))
+    return tuple(objects)
+
+
+def place_objects(rng, objects, image_size):
+    """Gives objects a place, a radius and an angle.
+
+    A small object may stand inside a large ring; apart from that, no two
+    objects touch.
+
+    Args:
+        rng: `numpy.random.Generator`.
+        objects: Tuple of `SceneObject` without places.
+        image_size: Width and height of the image, in pixels.
+
+    Returns:
+        The same objects with their places; None when they do not fit, or
+        when their positions are too slanted to be named.
+    """
+    holder, held = _pick_nested(rng, objects)
+    radii = [
+        image_size * RADIUS[o.size] * (0.95 + 0.1 * rng.random())
+        for o in objects
+    ]
+    if holder is not None:
+        radii[holder] = image_size * HOLDING_RING_RADIUS
+        radii[held] = image_size * RADIUS["small"]
+    for _ in range(30):
+        places = []
+        for index, radius in enumerate(radii):
+            reach = 1.12 * radius + 4
+            room = image_size - 2 * reach
+            x = reach + room * rng.random()
+            y = reach + room * rng.random()
+            if index == held and holder < held:
+                x, y, _ = places[holder]
+            places.append((x, y, radius))
+        if held is not None and held < holder:
+            places[held] = (*places[holder][:2], radii[held])
+        if _fits(places, (holder, held), image_size):
+            return tuple(
+                dataclasses.replace(
+                    one,
+                    x=x,
+                    y=y,
+                    radius=radius,
+                    angle=16 * rng.random() - 8,
+                    stripes=int(rng.integers(4)),
+                )
+                for one, (x, y, radius) in zip(objects, places)
+            )
+    return None
+
+
+def draw_scene(rng, image_size, objects):
+    """Draws the background and the places of `objects`.
+
+    Args:
+        rng: `numpy.random.Generator`.
+        image_size: Width and height of the image, in pixels.
+        objects: Tuple of `SceneObject` without places.
+
+    Returns:
+        A `Scene`, or None when these objects found no place.
+    """
+    placed = place_objects(rng, objects, image_size)
+    if placed is None:
+        return None
+    background = pick(rng, tuple(BACKGROUNDS))
+    return Scene(image_size, background, 360 * rng.random(), placed)
+
+
+def find_relation(box, other):
+    """Says how `box` stands to `other`.
+
+    Args:
+        box: x_min, y_min, x_max, y_max, in pixels.
+        other: The same of the second object.
+
+    Returns:
+        "left", "right", "above", "below", "inside", "around", or None when
+        the two stand too much on a slant to say.
+    """
+    if _holds(other, box):
+        return "inside"
+    if _holds(box, other):
+        return "around"
+    across = (other[0] + other[2] - box[0] - box[2]) / 2
+    down = (other[1] + other[3] - box[1] - box[3]) / 2
+    if abs(across) >= DOMINANCE * abs(down):
+        if box[2] <= other[0]:
+            return "left"
+        if other[2] <= box[0]:
+            return "right"
+    if abs(down) >= DOMINANCE * abs(across):
+        if box[3] <= other[1]:
+            return "above"
+        if other[3] <= box[1]:
+            return "below"
+    return None
+
+
+def find_gap(box, other):
+    """Returns the free space between two boxes, in pixels (0: they meet)."""
+    across = max(other[0] - box[2], box[0] - other[2], 0)
+    down = max(other[1] - box[3], box[1] - other[3], 0)
+    return math.hypot(across, down)
+
+
+def find_position(box, image_size):
+    """Says where in the image a box stands.
+
+    Args:
+        box: x_min, y_min, x_max, y_max, in pixels.
+        image_size: Width and height of the image, in pixels.
+
+    Returns:
+        "top left", "bottom right" and so on, "top", "bottom", "left",
+        "right", "centre", or None when it stands between those.
+    """
+    x = (box[0] + box[2]) / 2 / image_size
+    y = (box[1] + box[3]) / 2 / image_size
+    names = []
+    for value, low, high in ((y, "top", "bottom"), (x, "left", "right")):
+        if value <= 0.36:
+            names.append(low)
+        elif value >= 0.64:
+            names.append(high)
+        elif not 0.42 <= value <= 0.58:
+            return None
+    return " ".join(names) or "centre"
+
+
+def _holds(outer, inner):
+    return (
+        outer[0] < inner[0]
+        and outer[1] < inner[1]
+        and inner[2] < outer[2]
+        and inner[3] < outer[3]
+    )
+
+
+def _pick_nested(rng, objects):
+    """Returns the rows of a ring and of the object inside it, or Nones."""
+    rings = [
+        row
+        for row, one in enumerate(objects)
+        if one.shape == "ring" and one.size == "large"
+    ]
+    small = [row for row, one in enumerate(objects) if one.size == "small"]
+    if not rings or not small or rng.random() < 0.3:
+        return None, None
+    return rings[0], small[0]
+
+
+def _fits(places, nested, image_size):
+    """Whether no two objects touch and enough of them can be related."""
+    num_clear = 0
+    for row, (x, y, radius) in enumerate(places):
+        for column, (other_x, other_y, other_radius) in enumerate(places[:row]):
+            if {row, column} == set(nested):
+                num_clear += 1
+                continue
+            across, down = abs(x - other_x), abs(y - other_y)
+            room = 1.1 * (radius + other_radius) + GAP * image_size
+            if max(across, down) < room:
+                return False
+            ratio = max(across, down) / max(min(across, down), 1e-6)
+            num_clear += ratio >= 1.3
+    return num_clear >= len(places) - 1
