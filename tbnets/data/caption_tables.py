@@ -1,0 +1,143 @@
+"""Reads tables of one's own: CSV, TSV or JSONL of `image,caption[,split]`."""
+
+import csv
+import json
+import os
+
+from tbnets.data import sources
+from tbnets.data.caption_readers import ImageRecord
+from tbnets.data.sources import Source
+from tbnets.data.sources import shown
+
+
+def read_table(path, split, problems):
+    """Reads the CSV, TSV or JSONL table `image,caption[,split]`.
+
+    Rows of the same image and split are joined; further columns are ignored.
+    Without a split column, the file is the split "all".
+    """
+    del split
+    source = Source(path, problems)
+    extension = os.path.splitext(source.path)[1].lower()
+    if extension not in _TABLES:
+        raise ValueError(
+            f"`path` must end with one of {', '.join(_TABLES)}. Received: "
+            f"path={source.path}. Rename the file to what it holds."
+        )
+    has_split = None
+    records = {}
+    for line, row in _TABLES[extension](source):
+        name = source.file_name(_stripped(row.get("image")), line)
+        caption = source.caption(row.get("caption"), line)
+        if has_split is None:
+            has_split = "split" in row
+        part = row.get("split", "") if has_split else sources.WHOLE_FILE
+        if not isinstance(part, str) or not part.strip():
+            source.report(
+                line, f"expected the name of a split; found {shown(part)}."
+            )
+        elif name is not None and caption is not None:
+            key = (name, part.strip())
+            record = ImageRecord(name, [], part.strip(), name)
+            records.setdefault(key, record).captions.append(caption)
+    if has_split is None:
+        source.report(None, "expected rows of image,caption; found none.")
+    return list(records.values())
+
+
+def _stripped(value):
+    return value.strip() if isinstance(value, str) else value
+
+
+def _json_rows(source):
+    rows, ends_well = source.lines()
+    for line, text in enumerate(rows, 1):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            cut = line == len(rows) and not ends_well
+            source.report(
+                line,
+                f"expected a JSON object; found {shown(text)} ({error})."
+                + (" The file looks truncated: copy it again." * cut),
+            )
+            continue
+        if isinstance(row, dict) and {"image", "caption"} <= set(row):
+            yield line, row
+        else:
+            source.report(
+                line,
+                "expected an object with 'image' and 'caption'; "
+                f"found {shown(row)}.",
+            )
+
+
+def _csv_rows(source):
+    return _delimited_rows(source, ",")
+
+
+def _tsv_rows(source):
+    return _delimited_rows(source, "\t")
+
+
+def _delimited_rows(source, delimiter):
+    rows, ends_well = source.lines()
+    reader = csv.reader(
+        [row + "\n" for row in rows], delimiter=delimiter, strict=True
+    )
+    header = None
+    for line, row in _numbered(source, reader):
+        if not row:
+            continue
+        if header is None:
+            header = [column.strip().lower() for column in row]
+            if not {"image", "caption"} <= set(header):
+                source.report(
+                    line,
+                    "expected a header with the columns image and caption; "
+                    f"found {shown(row)}. Name the columns in the first row.",
+                )
+                return
+        elif len(row) == len(header):
+            yield line, dict(zip(header, row))
+        else:
+            source.report(
+                line,
+                f"expected {len(header)} columns ({', '.join(header)}); found "
+                f"{len(row)}: {shown(row)}. Put a caption that holds "
+                f"{shown(delimiter)} between double quotes.",
+            )
+    if rows and not ends_well:
+        source.suspect(
+            len(rows),
+            "expected a newline after the last row; found "
+            f"{shown(rows[-1])}. The file may be truncated: if it is whole, "
+            "end the line.",
+        )
+
+
+def _numbered(source, reader):
+    """Yields (first line, row) of a csv reader; reports what is no row."""
+    while True:
+        first = reader.line_num + 1
+        try:
+            yield first, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            open_quote = "unexpected end" in str(error)
+            source.report(
+                first,
+                f"expected a row of a table; found: {error}."
+                + " A double quote opened here is never closed: double it, "
+                "or the file is truncated." * open_quote,
+            )
+
+
+_TABLES = {
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".jsonl": _json_rows,
+}
