@@ -300,7 +300,7 @@ ALL_RULES = {
     group_members: 0.14,
     group_kinds: 0.1,
     group_relation: 0.3,
-    between: 0.3,
+    between: 0.6,
     single_placed: 0.16,
     single_on_background: 0.1,
     count_of_all: 0.03,

@@ -187,19 +187,9 @@ def place_objects(rng, objects, image_size):
     if holder is not None:
         radii[holder] = image_size * HOLDING_RING_RADIUS
         radii[held] = image_size * RADIUS["small"]
-    for _ in range(30):
-        places = []
-        for index, radius in enumerate(radii):
-            reach = 1.12 * radius + 4
-            room = image_size - 2 * reach
-            x = reach + room * rng.random()
-            y = reach + room * rng.random()
-            if index == held and holder < held:
-                x, y, _ = places[holder]
-            places.append((x, y, radius))
-        if held is not None and held < holder:
-            places[held] = (*places[holder][:2], radii[held])
-        if _fits(places, (holder, held), image_size):
+    for _ in range(40):
+        places = _draw_places(rng, radii, (holder, held), image_size)
+        if places and _num_named(places) >= len(places) - 1:
             return tuple(
                 dataclasses.replace(
                     one,
@@ -315,18 +305,57 @@ def _pick_nested(rng, objects):
     return rings[0], small[0]
 
 
-def _fits(places, nested, image_size):
-    """Whether no two objects touch and enough of them can be related."""
-    num_clear = 0
-    for row, (x, y, radius) in enumerate(places):
-        for column, (other_x, other_y, other_radius) in enumerate(places[:row]):
-            if {row, column} == set(nested):
-                num_clear += 1
-                continue
+def _draw_places(rng, radii, nested, image_size):
+    """Draws places one after the other; None when one finds no room.
+
+    Args:
+        rng: `numpy.random.Generator`.
+        radii: Half the width of each object, in pixels.
+        nested: Rows of a ring and of the object inside it, or Nones.
+        image_size: Width and height of the image, in pixels.
+
+    Returns:
+        List of (x, y, radius), one for each object.
+    """
+    holder, held = nested
+    places = {}
+    for row in sorted(range(len(radii)), key=lambda row: -radii[row]):
+        if row == held:
+            continue
+        reach = 1.12 * radii[row] + 4
+        room = image_size - 2 * reach
+        for _ in range(25):
+            place = (
+                reach + room * rng.random(),
+                reach + room * rng.random(),
+                radii[row],
+            )
+            if all(
+                _apart(place, other, image_size) for other in places.values()
+            ):
+                places[row] = place
+                break
+        else:
+            return None
+    if held is not None:
+        places[held] = (*places[holder][:2], radii[held])
+    return [places[row] for row in range(len(radii))]
+
+
+def _apart(place, other, image_size):
+    """Whether two objects keep their distance, across or down."""
+    room = 1.1 * (place[2] + other[2]) + GAP * image_size
+    across, down = abs(place[0] - other[0]), abs(place[1] - other[1])
+    return max(across, down) >= room
+
+
+def _num_named(places):
+    """Returns how many pairs of objects stand clearly to each other."""
+    count = 0
+    for row, (x, y, _) in enumerate(places):
+        for other_x, other_y, _ in places[:row]:
             across, down = abs(x - other_x), abs(y - other_y)
-            room = 1.1 * (radius + other_radius) + GAP * image_size
-            if max(across, down) < room:
-                return False
+            nested = across == down == 0
             ratio = max(across, down) / max(min(across, down), 1e-6)
-            num_clear += ratio >= 1.3
-    return num_clear >= len(places) - 1
+            count += nested or ratio >= 1.05 * DOMINANCE
+    return count
