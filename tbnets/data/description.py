@@ -1,0 +1,249 @@
+"""What a caption data set holds: counts for each split, and its problems.
+
+Words are what `WORD` finds in the lower-cased caption. That is simpler than
+the vocabulary of a model, and meant for a first look at the data alone.
+"""
+
+import collections
+import os
+import re
+
+import numpy as np
+from PIL import Image
+
+from tbnets.data import feature_store
+from tbnets.data import sources
+from tbnets.data.captions import CaptionedImages
+from tbnets.data.sources import Problem
+from tbnets.data.sources import shown
+
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+MOST_COUNTS = 6
+MOST_NAMED = 5
+
+
+def words(caption: str) -> list[str]:
+    """Returns the lower-case words of a caption."""
+    return WORD.findall(caption.lower())
+
+
+def known_words(images: CaptionedImages) -> set[str]:
+    """Returns the words that occur in a split."""
+    return {word for caption in images.captions for word in words(caption)}
+
+
+def describe_split(
+    images: CaptionedImages, vocabulary: set[str] | None = None
+) -> dict:
+    """Returns the counts of one split.
+
+    Args:
+        images: the split.
+        vocabulary: the words of the training split; None leaves the rate of
+            unknown words out.
+
+    Returns:
+        A dict in the order in which a reader wants to see it; numbers are
+        counts, `unknown_word_rate` is the share of all words in [0, 1].
+    """
+    per_image = images.captions_per_image
+    texts = [words(caption) for caption in images.captions]
+    lengths = np.asarray([len(text) for text in texts], dtype=np.int64)
+    copies, shared = _repeated_captions(images)
+    counts = {
+        "images": images.num_images,
+        "captions": images.num_captions,
+        "captions_per_image": _spread(per_image, np.mean),
+        "images_by_number_of_captions": _histogram(per_image),
+        "words_per_caption": _spread(lengths, np.median),
+        "images_without_captions": int((per_image == 0).sum()),
+        "empty_captions": sum(not caption for caption in images.captions),
+        "captions_without_words": int((lengths == 0).sum()),
+        "repeated_within_an_image": copies,
+        "shared_by_several_images": shared,
+        "words": int(lengths.sum()),
+        "distinct_words": len({word for text in texts for word in text}),
+    }
+    if vocabulary is not None:
+        unknown = sum(w not in vocabulary for text in texts for w in text)
+        counts["unknown_words"] = unknown
+        counts["unknown_word_rate"] = unknown / max(1, counts["words"])
+    return counts
+
+
+def _spread(values, middle):
+    if not len(values):
+        return {"min": 0, middle.__name__: 0.0, "max": 0}
+    return {
+        "min": int(values.min()),
+        middle.__name__: float(middle(values)),
+        "max": int(values.max()),
+    }
+
+
+def _histogram(values):
+    numbers, counts = np.unique(values, return_counts=True)
+    return {str(n): int(count) for n, count in zip(numbers, counts)}
+
+
+def _repeated_captions(images):
+    """Returns (copies within an image, captions that other images share).
+
+    Empty captions are counted elsewhere and left out here.
+    """
+    owners = collections.defaultdict(collections.Counter)
+    for caption, row in zip(images.captions, images.caption_to_image):
+        if caption:
+            owners[caption][int(row)] += 1
+    copies = sum(
+        count - 1 for rows in owners.values() for count in rows.values()
+    )
+    shared = sum(
+        sum(rows.values()) for rows in owners.values() if len(rows) > 1
+    )
+    return copies, shared
+
+
+def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
+    """Returns a problem for each pair of splits that have images in common.
+
+    Args:
+        splits: name -> images.
+    """
+    problems = []
+    names = list(splits)
+    for place, first in enumerate(names):
+        for second in names[place + 1 :]:
+            ids = set(splits[second].image_ids)
+            both = [key for key in splits[first].image_ids if key in ids]
+            if both:
+                problems.append(
+                    Problem(
+                        splits[first].source,
+                        None,
+                        "expected each image in one split; found "
+                        f"{len(both)} in {first!r} and in {second!r}: "
+                        f"{_listed(both)}. Take them out of one of the two.",
+                    )
+                )
+    return problems
+
+
+def _listed(keys):
+    more = len(keys) - MOST_NAMED
+    names = ", ".join(map(repr, keys[:MOST_NAMED]))
+    return names + (f" and {more} more" if more > 0 else "")
+
+
+def check_images(images: CaptionedImages, folder) -> list[Problem]:
+    """Opens every image of a split and decodes it.
+
+    Args:
+        images: the split.
+        folder: where its file names start from.
+
+    Returns:
+        A problem for each image that is missing or cannot be decoded.
+    """
+    problems = []
+    for row, key in enumerate(images.image_ids):
+        path = os.path.join(folder, images.file_name(row))
+        owner = f"the image of id {shown(key)} in {images.split!r}"
+        if not os.path.isfile(path):
+            message = f"expected {owner}; found no such file."
+            problems.append(Problem(path, None, message))
+            continue
+        try:
+            with Image.open(path) as image:
+                image.draft("RGB", (32, 32))  # Decodes a JPEG small: faster.
+                image.load()
+        except (OSError, SyntaxError, ValueError) as error:
+            found = str(error).replace(path, os.path.basename(path))
+            message = (
+                f"expected {owner}; found that it cannot be decoded: {found}. "
+                "Copy it again, or take the image out of the captions."
+            )
+            problems.append(Problem(path, None, message))
+        except Image.DecompressionBombError as error:
+            message = f"expected {owner}; found one too large: {error}"
+            problems.append(Problem(path, None, message))
+    return problems
+
+
+def describe_features(
+    images: CaptionedImages, pattern: str
+) -> tuple[dict, list[Problem]]:
+    """Joins a split with its features, by id, and checks their numbers.
+
+    Args:
+        images: the split.
+        pattern: a `.npy` file; `{split}` stands for the split.
+
+    Returns:
+        (counts, problems): rows and numbers a row, images without features
+        and rows that are not finite.
+    """
+    path = pattern
+    try:
+        path = sources.fill_split(pattern, images.split)
+        features = feature_store.open_features(path)
+    except (OSError, ValueError) as error:
+        message = str(error).removeprefix(f"{path}: ")
+        return {}, [Problem(path, None, message)]
+    problems = []
+    missing = features.missing(images.image_ids)
+    if missing:
+        message = (
+            f"expected features of the {images.num_images} images of "
+            f"{images.split!r}; found none for {len(missing)}: "
+            f"{_listed(missing)}; the ids of the file look like "
+            f"{features.ids[0]!r}."
+        )
+        problems.append(Problem(path, None, message))
+    counts = {
+        "feature_rows": len(features.array),
+        "features_per_row": features.dim,
+        "images_without_features": len(missing),
+        "rows_not_finite": feature_store.check_finite(features, problems),
+    }
+    return counts, problems
+
+
+def format_table(splits: dict[str, dict]) -> str:
+    """Returns the counts of the splits side by side, one count a line."""
+    rows = [["", *splits]]
+    names = dict.fromkeys(key for counts in splits.values() for key in counts)
+    for name in names:
+        cells = [_cell(counts.get(name)) for counts in splits.values()]
+        rows.append([_TITLES.get(name, name.replace("_", " ")), *cells])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(
+        row[0].ljust(widths[0])
+        + "".join(f"  {c.rjust(w)}" for c, w in zip(row[1:], widths[1:]))
+        for row in rows
+    )
+
+
+_TITLES = {
+    "captions_per_image": "captions per image, min/mean/max",
+    "words_per_caption": "words per caption, min/median/max",
+    "repeated_within_an_image": "captions repeated within an image",
+    "shared_by_several_images": "captions shared by several images",
+    "unknown_word_rate": "unknown words, share",
+    "rows_not_finite": "feature rows with NaN or infinity",
+}
+
+
+def _cell(value):
+    if value is None or value == {}:
+        return "-"
+    if isinstance(value, float):
+        return f"{100 * value:.2f}%"
+    if isinstance(value, dict) and "min" in value:
+        low, middle, high = value.values()
+        return f"{low}/{middle:.1f}/{high}"
+    if isinstance(value, dict):
+        pairs = [f"{key}: {count}" for key, count in value.items()]
+        more = ["..."] * (len(pairs) > MOST_COUNTS)
+        return ", ".join(pairs[:MOST_COUNTS] + more)
+    return str(value)

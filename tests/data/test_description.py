@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from tbnets.data import description
+from tbnets.data.captions import CaptionedImages
+
+
+def make(captions, owners, num_images=3, split="train", ids="xyz"):
+    return CaptionedImages(
+        tuple(ids[:num_images]),
+        tuple(captions),
+        np.asarray(owners),
+        split,
+        "file",
+    )
+
+
+def test_words_are_runs_of_letters_and_digits_in_lower_case():
+    assert description.words("A dog's T-shirt, no_5 (Été) .") == [
+        "a",
+        "dog's",
+        "t",
+        "shirt",
+        "no",
+        "5",
+        "été",
+    ]
+    assert description.words(" . ") == []
+
+
+def test_counts_of_a_split():
+    # Image x: "A dog" twice and "Two dogs run"; y: "A dog", "" and "."; z: 0.
+    images = make(
+        ["A dog", "A dog", "Two dogs run", "A dog", "", "."],
+        [0, 0, 0, 1, 1, 1],
+    )
+    counts = description.describe_split(images, {"a", "two", "run"})
+    assert counts == {
+        "images": 3,
+        "captions": 6,
+        "captions_per_image": {"min": 0, "mean": 2.0, "max": 3},
+        "images_by_number_of_captions": {"0": 1, "3": 2},
+        # Words: 2, 2, 3, 2, 0, 0; the median of 0 0 2 2 2 3 is 2.
+        "words_per_caption": {"min": 0, "median": 2.0, "max": 3},
+        "images_without_captions": 1,
+        "empty_captions": 1,
+        "captions_without_words": 2,
+        "repeated_within_an_image": 1,
+        "shared_by_several_images": 3,
+        "words": 9,
+        "distinct_words": 5,  # a dog two dogs run
+        "unknown_words": 4,  # dog, dog, dogs, dog
+        "unknown_word_rate": 4 / 9,
+    }
+
+
+def test_counts_of_nothing():
+    empty = make([], [], num_images=0)
+    counts = description.describe_split(empty, set())
+    assert counts["images"] == 0 and counts["unknown_word_rate"] == 0.0
+    assert counts["captions_per_image"] == {"min": 0, "mean": 0.0, "max": 0}
+    assert "unknown_word_rate" not in description.describe_split(empty)
+
+
+def test_known_words():
+    images = make(["A dog", "a CAT"], [0, 0])
+    assert description.known_words(images) == {"a", "dog", "cat"}
+
+
+def test_images_in_two_splits_are_a_problem():
+    splits = {
+        "train": make([], [], ids="xyz"),
+        "val": make([], [], ids="abc"),
+        "test": make([], [], ids="azy"),
+    }
+    found = [str(p) for p in description.find_common_images(splits)]
+    assert len(found) == 2
+    assert "found 2 in 'train' and in 'test': 'y', 'z'." in found[0]
+    assert "found 1 in 'val' and in 'test': 'a'." in found[1]
+
+
+def test_every_image_is_decoded(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    for key in "xyz":
+        Image.fromarray(pixels).save(tmp_path / key, "JPEG")
+    images = make([], [])
+    assert description.check_images(images, tmp_path) == []
+    content = (tmp_path / "x").read_bytes()
+    (tmp_path / "x").write_bytes(content[: len(content) // 2])
+    (tmp_path / "y").write_bytes(b"no image")
+    (tmp_path / "z").unlink()
+    found = description.check_images(images, tmp_path)
+    assert [problem.path for problem in found] == [
+        str(tmp_path / key) for key in "xyz"
+    ]
+    assert "cannot be decoded: image file is truncated" in found[0].message
+    assert "cannot be decoded: cannot identify" in found[1].message
+    assert "no such file" in found[2].message
+
+
+def test_features_are_joined_by_id(tmp_path):
+    np.save(tmp_path / "dev_ims.npy", np.asarray([[1.0, 2], [np.nan, 0]]))
+    (tmp_path / "dev_ids.txt").write_text("z\nx\n")
+    pattern = str(tmp_path / "{split}_ims.npy")
+    images = make([], [], split="val")
+    counts, problems = description.describe_features(images, pattern)
+    assert counts == {
+        "feature_rows": 2,
+        "features_per_row": 2,
+        "images_without_features": 1,
+        "rows_not_finite": 1,
+    }
+    assert "none for 1: 'y'; the ids of the file" in problems[0].message
+    assert "(id 'x'): expected finite" in problems[1].message
+    counts, problems = description.describe_features(
+        make([], [], split="test"), pattern
+    )
+    assert counts == {}
+    assert "has: 'dev'" in str(problems[0])
+    path = tmp_path / "dev_ims.npy"
+    path.write_bytes(path.read_bytes()[:-1])
+    problem = description.describe_features(images, pattern)[1][0]
+    assert problem.path == str(path) and str(problem).count(str(path)) == 1
+
+
+@pytest.mark.parametrize(
+    "value, cell",
+    [
+        (None, "-"),
+        ({}, "-"),
+        (12, "12"),
+        (0.0125, "1.25%"),
+        ({"min": 1, "mean": 2.25, "max": 5}, "1/2.2/5"),
+        ({"5": 10}, "5: 10"),
+        (
+            {str(n): n for n in range(8)},
+            "0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, ...",
+        ),
+    ],
+)
+def test_table_cells(value, cell):
+    table = description.format_table({"train": {"some_count": value}})
+    assert table.splitlines()[1].split(None, 2)[2] == cell
+
+
+def test_table_is_aligned():
+    table = description.format_table(
+        {"train": {"images": 6000, "words": 1}, "test": {"images": 5}}
+    )
+    assert table.splitlines() == [
+        "        train  test",
+        "images   6000     5",
+        "words       1     -",
+    ]

@@ -1,0 +1,122 @@
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def describe(*arguments):
+    """Runs the tool in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "tools/describe_data.py", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "my.csv"
+    path.write_text(
+        "image,caption,split\n"
+        "a.jpg,A dog,train\n"
+        "a.jpg,A brown dog,train\n"
+        "b.jpg,A cat,test\n"
+    )
+    return path
+
+
+def line_of(result, title):
+    lines = result.stdout.splitlines()
+    return next(row for row in lines if row.startswith(title)).split()
+
+
+def test_good_data_exits_with_0(table):
+    result = describe("--captions_format=table", f"--captions={table}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert line_of(result, " ") == ["train", "test"]
+    assert line_of(result, "captions ")[-2:] == ["2", "1"]
+    # "cat" is one of two words of the test split.
+    assert line_of(result, "unknown words, share")[-2:] == ["0.00%", "50.00%"]
+    assert "No problems." in result.stdout
+
+
+def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
+    with open(table, "a") as stream:
+        stream.write("c.jpg,A cow\na.jpg,A dog,test\n../d.jpg,A pig,test\n")
+    np.save(tmp_path / "ims.npy", np.asarray([[np.inf], [1]], np.float32))
+    (tmp_path / "ids.txt").write_text("a.jpg\nx.jpg\n")
+    os.rename(tmp_path / "ids.txt", tmp_path / "ims_ids.txt")
+    result = describe(
+        "--captions_format=table",
+        f"--captions={table}",
+        f"--images={tmp_path}",
+        f"--image_features={tmp_path / 'ims.npy'}",
+        f"--json={tmp_path / 'out.json'}",
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["splits"]["test"]["images"] == 2
+    problems = [(p["line"], p["message"]) for p in report["problems"]]
+    assert [line for line, _ in problems[:2]] == [5, 7]
+    told = "\n".join(message for _, message in problems)
+    assert "expected 3 columns" in told
+    assert "leaves that folder" in told
+    assert "found inf in column 0" in told
+    assert "found none for 1: 'b.jpg'" in told
+    assert "found 1 in 'train' and in 'test': 'a.jpg'" in told
+    assert told.count("no such file") == 3  # a.jpg twice, b.jpg
+    assert f"{len(problems)} problems.\n{table}:5: exp" in result.stdout
+    for _, message in problems:
+        assert message in result.stdout
+    assert told.count("found inf") == 1  # Two splits share the file.
+
+
+def test_one_split_and_no_training_split(table):
+    result = describe(
+        "--captions_format=table",
+        f"--captions={table}",
+        "--splits=test",
+        "--vocabulary_split=none",
+    )
+    assert result.returncode == 0
+    assert line_of(result, " ") == ["test"]
+    assert "There is no split 'none'" in result.stdout
+    assert "unknown words" not in result.stdout.split("\n\n", 1)[1]
+
+
+def test_file_that_cannot_be_read(tmp_path):
+    path = tmp_path / "d.json"
+    path.write_text('{"images": [\n{"filename": "a.j')
+    result = describe("--captions_format=karpathy", f"--captions={path}")
+    assert result.returncode == 1
+    assert f"{path}:2: expected JSON" in result.stderr
+    assert "looks truncated" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_help_shows_an_example():
+    result = describe("--help")
+    assert "python tools/describe_data.py --captions_format=" in result.stdout
+    assert "--vocabulary_split" in result.stdout
+
+
+@pytest.mark.real_data
+def test_flickr8k(data_root):
+    folder = data_root / "flickr8k"
+    result = describe(
+        "--captions_format=karpathy",
+        f"--captions={folder / 'dataset_flickr8k.json'}",
+        f"--image_features={folder}/precomp_squeezenet/{{split}}_ims.npy",
+    )
+    assert result.returncode == 0, result.stderr
+    assert line_of(result, "images ")[-3:] == ["6000", "1000", "1000"]
+    assert line_of(result, "features per row")[-3:] == ["512"] * 3

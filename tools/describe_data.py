@@ -1,0 +1,127 @@
+r"""Prints what a caption data set holds, and everything wrong with it.
+
+For instance:
+
+  python tools/describe_data.py --captions_format=karpathy \
+      --captions=flickr8k/dataset_flickr8k.json \
+      --images=flickr8k/images \
+      --image_features='flickr8k/precomp/{split}_ims.npy'
+
+For each split: images and captions, captions per image, words per caption,
+empty and repeated captions, and the share of words that the training split
+does not have. Then every problem with its file and line: rows that cannot be
+read, images in two splits, missing or broken image files, features that are
+missing or not finite. The exit code is 1 if there is any problem, else 0.
+
+The formats are shown in docs/data_formats.md.
+"""
+
+import json
+import sys
+
+from absl import app
+from absl import flags
+
+from tbnets.data import captions
+from tbnets.data import description
+
+_FORMAT = flags.DEFINE_enum(
+    "captions_format",
+    None,
+    list(captions.READERS),
+    "Format of --captions.",
+    required=True,
+)
+_CAPTIONS = flags.DEFINE_string(
+    "captions",
+    None,
+    "Caption file, or folder for 'precomputed'; {split} in it stands for the "
+    "name of the split.",
+    required=True,
+)
+_SPLITS = flags.DEFINE_list(
+    "splits", None, "Splits to describe; by default all there are."
+)
+_IMAGES = flags.DEFINE_string(
+    "images", None, "Folder of the image files, each of which is decoded."
+)
+_IMAGE_FEATURES = flags.DEFINE_string(
+    "image_features",
+    None,
+    "Features [n, dim] (.npy), with ids in X_ids.txt beside X_ims.npy; "
+    "{split} stands for the name of the split.",
+)
+_VOCABULARY_SPLIT = flags.DEFINE_string(
+    "vocabulary_split",
+    "train",
+    "Split whose words are the known ones ('train+restval' joins two).",
+)
+_JSON = flags.DEFINE_string("json", None, "File to write the same to as JSON.")
+
+MOST_PRINTED = 50
+
+
+def read_splits(problems):
+    """Returns {split: CaptionedImages} for --splits, and the known words."""
+    source = (_FORMAT.value, _CAPTIONS.value)
+    names = _SPLITS.value or captions.list_splits(*source)
+    splits = {n: captions.read_captions(*source, n, problems) for n in names}
+    try:
+        training = captions.read_captions(
+            *source, _VOCABULARY_SPLIT.value, problems
+        )
+    except ValueError:
+        print(
+            f"There is no split {_VOCABULARY_SPLIT.value!r} to take the known "
+            "words from (--vocabulary_split): no unknown words are counted.\n"
+        )
+        return splits, None
+    return splits, description.known_words(training)
+
+
+def print_report(report, problems):
+    """Prints the table of the splits, then the problems."""
+    print(description.format_table(report["splits"]))
+    print("\nWords are runs of letters and digits, in lower case.")
+    count = len(problems)
+    print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
+    for problem in problems[:MOST_PRINTED]:
+        print(problem)
+    if count > MOST_PRINTED:
+        print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
+
+
+def main(argv):
+    """Reads, counts, prints; returns the exit code."""
+    if len(argv) > 1:
+        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+    problems = []
+    try:
+        splits, vocabulary = read_splits(problems)
+    except (OSError, ValueError) as error:
+        print(f"Nothing can be read. {error}", file=sys.stderr)
+        return 1
+    report = {"splits": {}}
+    for name, images in splits.items():
+        counts = description.describe_split(images, vocabulary)
+        if _IMAGE_FEATURES.value:
+            more, found = description.describe_features(
+                images, _IMAGE_FEATURES.value
+            )
+            counts.update(more)
+            problems += found
+        if _IMAGES.value:
+            problems += description.check_images(images, _IMAGES.value)
+        report["splits"][name] = counts
+    problems += description.find_common_images(splits)
+    problems = list(dict.fromkeys(problems))  # Splits may share a file.
+    print_report(report, problems)
+    if _JSON.value:
+        report["problems"] = [vars(problem) for problem in problems]
+        with open(_JSON.value, "w", encoding="utf-8") as stream:
+            json.dump(report, stream, indent=2, ensure_ascii=False)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    app.run(main)
