@@ -217,7 +217,8 @@ class Tokenizer(tf.Module):
                 "`max_tokens` must be at least 1 or None. Received: "
                 f"max_tokens={max_tokens}. Use None to keep every word."
             )
-        self._max_tokens = max_tokens
+        self.vocabulary = vocabulary
+        self.max_tokens = max_tokens
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant(vocabulary.words),
@@ -238,8 +239,8 @@ class Tokenizer(tf.Module):
             unknown word.
         """
         words = split_words(captions)
-        if self._max_tokens is not None:
-            words = words[:, : self._max_tokens]
+        if self.max_tokens is not None:
+            words = words[:, : self.max_tokens]
         ids = words.with_values(self._table.lookup(words.values))
         ids = tf.cast(ids.to_tensor(PADDING_ID), tf.int32)
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
