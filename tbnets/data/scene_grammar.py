@@ -82,14 +82,30 @@ def describe_scene(scene, boxes, rng):
             tuple(speaker.claims),
             rule.__name__,
         )
-        known = [" ".join(other.tokens) for other in captions]
-        if caption is None or " ".join(caption.tokens) in known:
+        if caption is None or _repeats(caption, captions):
             # What was not said opens no coreference chain.
             speaker.groups = groups
             continue
         captions.append(caption)
     order = rng.permutation(len(captions))
     return [captions[row] for row in order], speaker.groups
+
+
+def _repeats(caption, captions):
+    """Whether a caption adds nothing: known words, or a known remark.
+
+    Relations may be told twice, in other words; the other rules, such as
+    "two circles , one red and one blue", once for the same objects.
+    """
+    telling = {rule.__name__ for rule in TELLING_RULES}
+    objects = [claim["objects"] for claim in caption.claims]
+    for other in captions:
+        if caption.tokens == other.tokens:
+            return True
+        if caption.rule == other.rule and caption.rule not in telling:
+            if objects == [claim["objects"] for claim in other.claims]:
+                return True
+    return False
 
 
 def finish(tree, rng):
@@ -116,7 +132,7 @@ def relation_clause(speaker):
         return None
     subject, landmark = speaker.noun_phrases(pair)
     where = speaker.relation(pair, landmark)
-    verb = speaker.choose({"is": 0.7, "sits": 0.15, "lies": 0.15})
+    verb = speaker.choose({"is": 0.75, "sits": 0.25})
     if speaker.claims[-1]["relation"] == "around":
         verb = "is"
     return node("S", subject, node("VP", word("VBZ", verb), where))

@@ -274,9 +274,9 @@ def find_position(box, image_size):
     y = (box[1] + box[3]) / 2 / image_size
     names = []
     for value, low, high in ((y, "top", "bottom"), (x, "left", "right")):
-        if value <= 0.36:
+        if value <= 0.34:
             names.append(low)
-        elif value >= 0.64:
+        elif value >= 0.66:
             names.append(high)
         elif not 0.42 <= value <= 0.58:
             return None
@@ -322,7 +322,7 @@ def _draw_places(rng, radii, nested, image_size):
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):
         if row == held:
             continue
-        reach = 1.12 * radii[row] + 4
+        reach = 1.12 * radii[row] + 2
         room = image_size - 2 * reach
         for _ in range(25):
             place = (

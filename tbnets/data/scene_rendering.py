@@ -75,8 +75,9 @@ def draw_coverage(one):
     """
     reach = 1.12 * one.radius + 1
     left, top = math.floor(one.x - reach), math.floor(one.y - reach)
-    side = math.ceil(2 * reach) + 2
-    fine = Image.new("L", (side * SUPERSAMPLING, side * SUPERSAMPLING))
+    width = math.ceil(one.x + reach) - left
+    height = math.ceil(one.y + reach) - top
+    fine = Image.new("L", (width * SUPERSAMPLING, height * SUPERSAMPLING))
     draw = ImageDraw.Draw(fine)
     x = (one.x - left) * SUPERSAMPLING
     y = (one.y - top) * SUPERSAMPLING
@@ -89,7 +90,7 @@ def draw_coverage(one):
     if one.shape in OUTLINES:
         draw.polygon(_turned(one, x, y, radius), fill=255)
     cells = np.asarray(fine, np.float64).reshape(
-        side, SUPERSAMPLING, side, SUPERSAMPLING
+        height, SUPERSAMPLING, width, SUPERSAMPLING
     )
     return left, top, cells.mean(axis=(1, 3)) / 255
 
@@ -145,7 +146,7 @@ def _pattern(one, x, y):
         return (x // (step + 1) + y // (step + 1)) % 2 == 0
     pitch = 2 * step + 1
     u, v = x % pitch - step, y % pitch - step
-    return u * u + v * v <= (0.62 * step) ** 2 + 0.5
+    return u * u + v * v <= (0.62 * step) ** 2
 
 
 def _add_clutter(pixels, rng, clutter):
