@@ -24,6 +24,7 @@ setuptools.setup(
         "tensorboard",
         "pillow",
         "matplotlib",
+        "tqdm",
     ],
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],

@@ -1,0 +1,268 @@
+"""Settings -> parts: the one place where flags meet constructors.
+
+Each function takes the run's settings (see `flags`) and returns one part:
+records, examples, vocabulary, network, loss, optimizer. `tools/train.py`
+puts the parts together for training, `open_run` for everything after it.
+"""
+
+import os
+import pathlib
+
+import keras
+import tensorflow as tf
+
+from tbnets import checkpoints
+from tbnets import flags
+from tbnets.data import batches
+from tbnets.data import captions
+from tbnets.data import feature_store
+from tbnets.data import scenes
+from tbnets.layers import image_encoders
+from tbnets.layers import text_encoders
+from tbnets.layers.branch import Branch
+from tbnets.layers.branch import FeatureTransform
+from tbnets.losses import TripletLoss
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
+
+TOKENIZER_BATCH = 4096
+
+
+def resolve(settings, path, split=None):
+    """Returns `path` below the data root, with `{split}` filled in."""
+    root = os.environ.get("TBNETS_DATA", settings.data_root)
+    if split is not None:
+        path = path.replace("{split}", split)
+    return pathlib.Path(root) / path
+
+
+def load_records(settings, split):
+    """Returns the `CaptionedImages` of a split."""
+    if settings.scenes:
+        train, dev, test = settings.num_scenes
+        scenes.ensure_scenes(
+            settings.scenes, num_train=train, num_dev=dev, num_test=test
+        )
+        path = pathlib.Path(settings.scenes) / "dataset.json"
+        return captions.read_captions("karpathy", path, split)
+    if not settings.captions:
+        raise ValueError(
+            "`--captions` must name the captions to read. Received: "
+            "--captions=. Set it, or --scenes for the embedded data set."
+        )
+    path = resolve(settings, settings.captions)
+    return captions.read_captions(settings.captions_format, path, split)
+
+
+def _load_images(settings, records):
+    """Returns the image side of `Examples`: feature rows or file names."""
+    if settings.image_encoder == "features":
+        if not settings.image_features:
+            raise ValueError(
+                "`--image_features` must name a feature array. Received: "
+                "--image_features= with --image_encoder=features. Set it, or "
+                "another --image_encoder to train from --images."
+            )
+        path = resolve(settings, settings.image_features, records.split)
+        features = feature_store.open_features(path)
+        feature_store.check_finite(features)
+        return batches.FeatureRows(features, features.rows(records.image_ids))
+    if settings.scenes:
+        folder = pathlib.Path(settings.scenes) / "images"
+    else:
+        folder = resolve(settings, settings.images)
+    paths = [folder / records.file_name(i) for i in range(records.num_images)]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"`--images` must hold every image of split {records.split}. "
+            f"Received: --images={folder}, where {len(missing)} of "
+            f"{len(paths)} are missing, first {missing[0].name}. Complete "
+            "the folder or remove the images from the captions."
+        )
+    return batches.FileNames(paths)
+
+
+def _load_texts(settings, records, vocabulary):
+    """Returns the text side of `Examples`: token or feature rows."""
+    if settings.text_encoder == "features":
+        path = resolve(settings, settings.text_features, records.split)
+        features = feature_store.open_features(path)
+        feature_store.check_finite(features)
+        rows = len(features.array)
+        if rows != records.num_captions:
+            raise ValueError(
+                "`--text_features` must hold a row for each caption. "
+                f"Received: {rows} rows in {path}, {records.num_captions} "
+                f"captions in {records.source}. Extract them again."
+            )
+        return batches.FeatureRows(features, range(rows))
+    tokenizer = Tokenizer(vocabulary, settings.max_tokens or None)
+    ids = [
+        tf.RaggedTensor.from_tensor(
+            tokenizer(list(records.captions[start : start + TOKENIZER_BATCH])),
+            padding=0,
+        )
+        for start in range(0, records.num_captions, TOKENIZER_BATCH)
+    ]
+    return batches.TokenRows(tf.concat(ids, axis=0).to_tensor().numpy())
+
+
+def load_examples(settings, split, vocabulary, records=None):
+    """Returns the `Examples` of a split.
+
+    Args:
+        settings: the run's settings.
+        split: name of the split.
+        vocabulary: `Vocabulary`, or None with text features.
+        records: `CaptionedImages` when already read.
+
+    Raises:
+        ValueError, FileNotFoundError: something is missing or broken; the
+            message names it.
+    """
+    records = records or load_records(settings, split)
+    text_ids = None
+    if settings.equal_texts_match:
+        text_ids = batches.equal_text_ids(records.captions)
+    return batches.Examples(
+        records=records,
+        images=_load_images(settings, records),
+        texts=_load_texts(settings, records, vocabulary),
+        text_ids=text_ids,
+    )
+
+
+def build_vocabulary(settings, records):
+    """Returns the `Vocabulary` of the training captions, None if unused."""
+    if settings.text_encoder == "features":
+        return None
+    return Vocabulary.build(
+        records.captions,
+        min_count=settings.min_count,
+        max_words=settings.max_words or None,
+    )
+
+
+def _build_image_encoder(settings):
+    if settings.image_encoder == "features":
+        return FeatureTransform(settings.image_transform)
+    if settings.image_encoder == "small":
+        return image_encoders.SmallConvNet()
+    return image_encoders.ApplicationEncoder(
+        settings.image_encoder,
+        settings.image_size,
+        settings.image_weights or None,
+        settings.fine_tune,
+    )
+
+
+def _build_text_encoder(settings, vocabulary):
+    if settings.text_encoder == "features":
+        return None
+    if settings.text_encoder == "mean":
+        return text_encoders.MeanOfWords(
+            len(vocabulary),
+            settings.word_dim,
+            settings.word_dropout,
+            seed=settings.seed * 1000 + 300,
+        )
+    return text_encoders.RecurrentEncoder(
+        len(vocabulary),
+        settings.text_encoder,
+        embedding_dim=settings.word_dim,
+        units=settings.rnn_units,
+        bidirectional=settings.bidirectional,
+        pooling=settings.pooling,
+        word_dropout=settings.word_dropout,
+        seed=settings.seed * 1000 + 300,
+    )
+
+
+def input_shapes(settings, image_dim=None, text_dim=None):
+    """Returns the dict of shapes `EmbeddingNetwork.build` takes.
+
+    Args:
+        settings: the run's settings.
+        image_dim: size of the image features, where there are any.
+        text_dim: size of the text features, where there are any.
+    """
+    images = (None, image_dim)
+    if settings.image_encoder != "features":
+        images = (None, settings.image_size, settings.image_size, 3)
+    return {"images": images, "captions": (None, text_dim)}
+
+
+def build_network(settings, vocabulary, image_dim=None, text_dim=None):
+    """Returns a built `EmbeddingNetwork` with initial weights from the seed.
+
+    Args:
+        settings: the run's settings.
+        vocabulary: `Vocabulary`, or None with text features.
+        image_dim: size of the image features, where there are any.
+        text_dim: size of the text features, where there are any.
+    """
+    keras.utils.set_random_seed(settings.seed)
+    keras.mixed_precision.set_global_policy(settings.precision)
+    common = {
+        "batch_normalization": settings.batch_normalization,
+        "dropout": settings.dropout,
+        "input_dropout": settings.input_dropout,
+    }
+    network = EmbeddingNetwork(
+        image_branch=Branch(
+            settings.image_units, seed=settings.seed * 1000 + 100, **common
+        ),
+        text_branch=Branch(
+            settings.text_units, seed=settings.seed * 1000 + 200, **common
+        ),
+        image_encoder=_build_image_encoder(settings),
+        text_encoder=_build_text_encoder(settings, vocabulary),
+    )
+    network.build(input_shapes(settings, image_dim, text_dim))
+    return network
+
+
+def build_loss(settings):
+    """Returns the `TripletLoss` of the settings."""
+    terms = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
+    return TripletLoss(
+        margin=settings.margin,
+        num_negatives=settings.num_negatives,
+        term_weights={
+            term: getattr(settings, f"{term}_weight") for term in terms
+        },
+        distance=settings.distance,
+        reduction=settings.reduction,
+        negatives=settings.negatives,
+    )
+
+
+def open_run(run_dir, checkpoint="best"):
+    """Rebuilds the network of a run with the weights of a checkpoint.
+
+    Args:
+        run_dir: folder made by `tools/train.py`.
+        checkpoint: `best` or `last`.
+
+    Returns:
+        (network, vocabulary, settings, state): the built network, its
+        `Vocabulary` (None with text features), the run's settings and the
+        `RunState` of the checkpoint.
+
+    Raises:
+        ValueError: the folder is no run, or the checkpoint is damaged.
+    """
+    settings = flags.read_settings(run_dir)
+    path = pathlib.Path(run_dir) / "checkpoints" / f"{checkpoint}.npz"
+    if not path.exists():
+        raise ValueError(
+            "`run_dir` must hold a finished epoch. Received: "
+            f"run_dir={run_dir}, without {path}. Let it train longer."
+        )
+    _, _, state = checkpoints.read_checkpoint(path)
+    vocabulary = Vocabulary(state.words) if state.words else None
+    network = build_network(settings, vocabulary, **state.dims)
+    checkpoints.restore_checkpoint(path, network)
+    return network, vocabulary, settings, state

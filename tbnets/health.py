@@ -1,0 +1,67 @@
+"""Measures whether embeddings use their space, and names a collapse."""
+
+import numpy as np
+
+COLLAPSED_COSINE = 0.95
+PLATEAU_ACTIVE = 0.99
+PLATEAU_TOLERANCE = 0.05
+
+
+def embedding_health(embeddings):
+    """Describes how a set of unit vectors fills its space.
+
+    Args:
+        embeddings: float `[n, dim]`, unit vectors.
+
+    Returns:
+        dict of floats: `mean_cosine`, of all pairs of different rows (0 for
+        directions all over the space, 1 for a collapse), and
+        `dimension_spread`, the mean over dimensions of the standard
+        deviation times sqrt(dim) (1 when all dimensions are used alike, 0
+        for a collapse).
+    """
+    vectors = np.asarray(embeddings, np.float64)
+    n, dim = vectors.shape
+    if n < 2:
+        return {"mean_cosine": 0.0, "dimension_spread": 0.0}
+    # sum over i != j of <v_i, v_j> = |sum v|^2 - sum |v_i|^2
+    total = vectors.sum(axis=0)
+    pairs = total @ total - np.einsum("ij,ij->", vectors, vectors)
+    spread = vectors.std(axis=0).mean() * np.sqrt(dim)
+    return {
+        "mean_cosine": float(pairs / (n * (n - 1))),
+        "dimension_spread": float(spread),
+    }
+
+
+def diagnose(logs, margin, reduction):
+    """Returns a plain warning when training has collapsed, else None.
+
+    Args:
+        logs: an epoch's scalars, with `train/..._loss`, `train/..._active`
+            and `health/.../mean_cosine`.
+        margin: of the loss.
+        reduction: of the loss; the plateau shows under the means only.
+    """
+    cosines = [
+        value for key, value in logs.items() if key.endswith("/mean_cosine")
+    ]
+    if cosines and max(cosines) > COLLAPSED_COSINE:
+        return (
+            f"the embeddings have collapsed: mean pairwise cosine "
+            f"{max(cosines):.2f}. Try a lower --learning_rate, "
+            "--negatives=top_k with more --num_negatives, or start "
+            "--negatives=all_to_hardest with more --hardness_epochs"
+        )
+    terms = ("image_to_text", "text_to_image")
+    losses = [logs.get(f"train/{term}_loss") for term in terms]
+    active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
+    if reduction == "sum" or None in losses or min(active) < PLATEAU_ACTIVE:
+        return None
+    if all(abs(x - margin) < PLATEAU_TOLERANCE * margin for x in losses):
+        return (
+            f"the loss sits at the margin plateau ({margin:g}): every triplet "
+            "is violated by just the margin, so nothing is told apart. Try a "
+            "lower --learning_rate or --negatives=all for the first epochs"
+        )
+    return None

@@ -1,0 +1,231 @@
+"""The branch: fully connected layers that end in L2 normalisation.
+
+One branch maps images, another maps text, into the shared space of Wang et
+al. 2016, Fig. 1. What comes before it (a convolutional network, a recurrent
+text encoder, a file of features) is not its concern.
+"""
+
+import keras
+import tensorflow as tf
+
+BATCH_NORMALIZATION = ("last", "first", "none")
+FEATURE_TRANSFORMS = ("none", "l2", "signed_sqrt", "signed_sqrt_l2")
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class SeededDropout(keras.layers.Layer):
+    """Drops units by a random stream that is part of the model's weights.
+
+    The mask is a function of (`seed`, number of draws so far), and the
+    number of draws is a non-trainable weight. A restored model therefore
+    goes on with exactly the masks it would have drawn, on every Keras
+    version; the random generators of Keras itself are not saved with the
+    weights in all of them.
+
+    Args:
+        rate: fraction of units set to 0, in [0, 1); the rest is scaled by
+            `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
+        seed: integer; layers of one model need different seeds.
+        per_step: whether one mask is shared by all units of the last axis
+            (drops whole words from `[n, words, dim]`).
+    """
+
+    def __init__(self, rate, seed=0, per_step=False, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(
+                "`rate` must be in [0, 1), the fraction of units dropped. "
+                f"Received: rate={rate}. Use 0 to switch dropout off."
+            )
+        self.rate = rate
+        self.seed = seed
+        self.per_step = per_step
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        """Creates the counter of draws."""
+        self.draws = self.add_weight(
+            name="draws",
+            shape=(),
+            dtype="int32",
+            initializer="zeros",
+            trainable=False,
+        )
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns `inputs` with units dropped when `training`."""
+        if not training or not self.rate:
+            return inputs
+        draws = tf.convert_to_tensor(self.draws)
+        self.draws.assign(draws + 1)
+        noise_shape = None
+        if self.per_step:
+            noise_shape = tf.concat([tf.shape(inputs)[:-1], [1]], axis=0)
+        return tf.nn.experimental.stateless_dropout(
+            inputs,
+            rate=self.rate,
+            seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
+            noise_shape=noise_shape,
+        )
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "rate": self.rate,
+            "seed": self.seed,
+            "per_step": self.per_step,
+        }
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class FeatureTransform(keras.layers.Layer):
+    """Rescales precomputed features; part of the model, so also of serving.
+
+    Args:
+        kind: `none`; `l2`: unit length; `signed_sqrt`: `sign(x) sqrt(|x|)`,
+            which tames the heavy tail of pooled activations; or
+            `signed_sqrt_l2`: the one after the other.
+    """
+
+    def __init__(self, kind="none", **kwargs):
+        super().__init__(**kwargs)
+        if kind not in FEATURE_TRANSFORMS:
+            raise ValueError(
+                f"`kind` must be one of {', '.join(FEATURE_TRANSFORMS)}. "
+                f"Received: kind={kind}. Change --image_transform."
+            )
+        self.kind = kind
+        self.output_dim = None
+
+    def build(self, input_shape):
+        """Notes the size of the features, which does not change."""
+        self.output_dim = input_shape[-1]
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the rescaled features, in the shape of `inputs`."""
+        outputs = inputs
+        if self.kind.startswith("signed_sqrt"):
+            outputs = tf.sign(outputs) * tf.sqrt(tf.abs(outputs))
+        if self.kind.endswith("l2"):
+            outputs = tf.math.l2_normalize(
+                tf.cast(outputs, tf.float32), axis=-1
+            )
+        return tf.cast(outputs, inputs.dtype)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "kind": self.kind}
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class Branch(keras.layers.Layer):
+    """Maps features `[n, feature_dim]` to unit vectors `[n, units[-1]]`.
+
+    With the default `batch_normalization="last"`, as both papers describe::
+
+        x -> [FC -> ReLU -> dropout] * (len(units) - 1) -> FC -> BN -> L2
+
+    With `"first"`, as in the code the authors released, batch normalisation
+    stands between the first FC and its ReLU instead. A single entry in
+    `units` is the linear branch of the papers' ablations (give it
+    `batch_normalization="none"`: "immediately followed by L2").
+
+    Args:
+        units: output size of each fully connected layer. Papers: `(2048,
+            512)` on CNN and Fisher-vector features, `(1024, 512)` on LSTM
+            states.
+        batch_normalization: `last`, `first` or `none`.
+        dropout: rate after each ReLU. Paper: 0.5.
+        input_dropout: rate on the branch's input. Paper: 0.
+        seed: integer from which the dropout layers derive their streams.
+
+    Returns from a call: `[n, units[-1]]` float32, each row of length 1,
+    whatever the mixed-precision policy.
+
+    Source: Wang et al. 2016, Sec. 2.1 and 3.1; Wang et al. 2018, Sec. 3.2.1.
+    Departures: batch normalisation keeps 90 % of its history a step (the
+    released code kept 10 %).
+    """
+
+    def __init__(
+        self,
+        units=(2048, 512),
+        batch_normalization="last",
+        dropout=0.5,
+        input_dropout=0.0,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        units = tuple(int(size) for size in units)
+        if not units or min(units) < 1:
+            raise ValueError(
+                "`units` must name at least one layer of at least one unit. "
+                f"Received: units={units}. Use for example 2048,512."
+            )
+        if batch_normalization not in BATCH_NORMALIZATION:
+            raise ValueError(
+                "`batch_normalization` must be one of "
+                f"{', '.join(BATCH_NORMALIZATION)}. Received: "
+                f"batch_normalization={batch_normalization}. "
+                "Change --batch_normalization."
+            )
+        self.units = units
+        self.batch_normalization = batch_normalization
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+        self.seed = seed
+        self.steps = self._make_steps()
+
+    def _make_steps(self):
+        steps = []
+        if self.input_dropout:
+            steps.append(SeededDropout(self.input_dropout, self.seed))
+        last = len(self.units) - 1
+        for i, size in enumerate(self.units):
+            steps.append(keras.layers.Dense(size, name=f"fc{i + 1}"))
+            where = {"first": 0, "last": last, "none": -1}
+            if i == where[self.batch_normalization]:
+                steps.append(
+                    keras.layers.BatchNormalization(momentum=0.9, name="bn")
+                )
+            if i < last:
+                steps.append(keras.layers.ReLU(name=f"relu{i + 1}"))
+                if self.dropout:
+                    steps.append(SeededDropout(self.dropout, self.seed + i + 1))
+        return steps
+
+    def build(self, input_shape):
+        """Builds the steps one after the other."""
+        shape = tuple(input_shape)
+        for step in self.steps:
+            step.build(shape)
+            if isinstance(step, keras.layers.Dense):
+                shape = (*shape[:-1], step.units)
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns embeddings of unit length `[n, units[-1]]`."""
+        outputs = inputs
+        for step in self.steps:
+            if isinstance(
+                step, keras.layers.BatchNormalization | SeededDropout
+            ):
+                outputs = step(outputs, training=training)
+            else:
+                outputs = step(outputs)
+        return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "batch_normalization": self.batch_normalization,
+            "dropout": self.dropout,
+            "input_dropout": self.input_dropout,
+            "seed": self.seed,
+        }

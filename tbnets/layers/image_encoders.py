@@ -1,0 +1,151 @@
+"""Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
+
+import inspect
+
+import keras
+import tensorflow as tf
+
+
+def _applications():
+    """Returns name -> (constructor, preprocessing) of all Keras has."""
+    found = {}
+    for _, module in inspect.getmembers(
+        keras.applications, inspect.ismodule
+    ):
+        preprocess = getattr(module, "preprocess_input", None)
+        for name, constructor in inspect.getmembers(module, callable):
+            if preprocess and name[0].isupper():
+                found[name] = (constructor, preprocess)
+    return found
+
+
+APPLICATIONS = _applications()
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class SmallConvNet(keras.layers.Layer):
+    """A convolutional network small enough to train on two CPU cores.
+
+    Each stage is a 3x3 convolution of stride 2, batch normalisation and
+    ReLU. The last map is flattened, not averaged: where things are is what
+    the captions of the scenes speak of.
+
+    Args:
+        channels: output channels of each stage; the map halves at each.
+
+    Returns from a call on float `[n, height, width, 3]` in [0, 255]: `[n,
+    height' * width' * channels[-1]]`.
+    """
+
+    def __init__(self, channels=(32, 64, 96, 128), **kwargs):
+        super().__init__(**kwargs)
+        self.channels = tuple(int(size) for size in channels)
+        self.stages = []
+        for i, size in enumerate(self.channels):
+            convolution = keras.layers.Conv2D(
+                size,
+                3,
+                strides=2,
+                padding="same",
+                use_bias=False,
+                name=f"conv{i + 1}",
+            )
+            normalisation = keras.layers.BatchNormalization(
+                momentum=0.9, name=f"bn{i + 1}"
+            )
+            self.stages.append((convolution, normalisation))
+
+    def build(self, input_shape):
+        """Builds the stages one after the other."""
+        shape = tuple(input_shape)
+        if len(shape) != 4 or None in shape[1:]:
+            raise ValueError(
+                "`input_shape` must be (n, height, width, 3) with height and "
+                f"width known. Received: input_shape={shape}. "
+                "Set --image_size."
+            )
+        for convolution, normalisation in self.stages:
+            convolution.build(shape)
+            height, width = (shape[1] + 1) // 2, (shape[2] + 1) // 2
+            shape = (shape[0], height, width, convolution.filters)
+            normalisation.build(shape)
+        self.output_dim = shape[1] * shape[2] * shape[3]
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the flattened last map."""
+        outputs = inputs / 127.5 - 1.0
+        for convolution, normalisation in self.stages:
+            outputs = convolution(outputs)
+            outputs = normalisation(outputs, training=training)
+            outputs = tf.nn.relu(outputs)
+        return tf.reshape(outputs, [-1, self.output_dim])
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "channels": self.channels}
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class ApplicationEncoder(keras.layers.Layer):
+    """A network of `keras.applications`, averaged over the last map.
+
+    Args:
+        application: a key of `APPLICATIONS`.
+        image_size: side of the square input in pixels. Papers: 224.
+        weights: `imagenet` (fetched by Keras), a path to a weights file
+            without the classifier, or None for random weights.
+        fine_tune: whether the network's weights are trained. When False
+            its batch normalisation also stays in inference mode.
+
+    Returns from a call on float `[n, image_size, image_size, 3]` RGB in
+    [0, 255]: `[n, channels]`.
+    """
+
+    def __init__(
+        self,
+        application="MobileNetV2",
+        image_size=224,
+        weights=None,
+        fine_tune=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if application not in APPLICATIONS:
+            raise ValueError(
+                f"`application` must be one of {', '.join(APPLICATIONS)}. "
+                f"Received: application={application}. "
+                "Change --image_encoder."
+            )
+        self.application = application
+        self.image_size = image_size
+        self.weights_source = weights
+        self.fine_tune = fine_tune
+        constructor, self.preprocess = APPLICATIONS[application]
+        self.network = constructor(
+            include_top=False,
+            weights=weights,
+            input_shape=(image_size, image_size, 3),
+            pooling="avg",
+        )
+        self.network.trainable = fine_tune
+        self.output_dim = self.network.output_shape[-1]
+
+    def build(self, input_shape):
+        """The network is built with the layer."""
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the pooled activations of the last convolution."""
+        pixels = self.preprocess(tf.identity(inputs))
+        return self.network(pixels, training=training and self.fine_tune)
+
+    def get_config(self):
+        """Returns the constructor's arguments; weights are not fetched."""
+        return {
+            **super().get_config(),
+            "application": self.application,
+            "image_size": self.image_size,
+            "weights": None,
+            "fine_tune": self.fine_tune,
+        }

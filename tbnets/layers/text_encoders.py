@@ -1,0 +1,188 @@
+"""Text encoders: word ids `[n, words]` -> text features `[n, feature_dim]`.
+
+Id 0 is padding. Every encoder takes any number of padded columns and gives
+the same answer: padding takes part in nothing.
+"""
+
+import keras
+import tensorflow as tf
+
+from tbnets.layers.branch import SeededDropout
+
+POOLINGS = ("last", "mean", "max")
+CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
+
+
+def pool_words(states, mask, pooling):
+    """Pools `[n, words, dim]` over the words where `mask` holds.
+
+    Args:
+        states: `[n, words, dim]` a vector a word.
+        mask: bool `[n, words]`; at least one word a row counts.
+        pooling: `mean` or `max`.
+
+    Returns:
+        `[n, dim]` in the dtype of `states`; rows without words are 0 under
+        `mean`.
+    """
+    keep = mask[:, :, tf.newaxis]
+    if pooling == "max":
+        return tf.reduce_max(tf.where(keep, states, states.dtype.min), axis=1)
+    total = tf.reduce_sum(tf.where(keep, states, 0), axis=1)
+    count = tf.reduce_sum(tf.cast(mask, states.dtype), axis=1, keepdims=True)
+    return tf.math.divide_no_nan(total, count)
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class MeanOfWords(keras.layers.Layer):
+    """Averages the learned vectors of a caption's words.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        embedding_dim: size of a word vector. Papers: 300.
+        word_dropout: rate at which whole words are left out in training.
+        seed: integer, of the dropout stream.
+
+    Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
+
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
+    Departures: the vectors are learned, not fixed word2vec.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim=300,
+        word_dropout=0.0,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.word_dropout = word_dropout
+        self.seed = seed
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_dim, name="words"
+        )
+        self.drop = SeededDropout(word_dropout, seed, per_step=True)
+        self.output_dim = embedding_dim
+
+    def build(self, input_shape):
+        """Builds the word table."""
+        self.embedding.build(input_shape)
+        self.drop.build((*input_shape, self.embedding_dim))
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the mean word vector of each row of ids."""
+        words = self.drop(self.embedding(inputs), training=training)
+        return pool_words(words, tf.not_equal(inputs, 0), "mean")
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "word_dropout": self.word_dropout,
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class RecurrentEncoder(keras.layers.Layer):
+    """Reads the words of a caption with an LSTM or a GRU.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
+        embedding_dim: size of a word vector. Wang 2018: 256.
+        units: state size of each direction. Wang 2018: 512.
+        bidirectional: whether a second network reads from the end; its
+            states are appended.
+        pooling: `last` state (both papers), or the `mean` or `max` of all.
+        word_dropout: rate at which whole word vectors are set to 0.
+        seed: integer, of the dropout stream.
+
+    Returns from a call on int `[n, words]`: float `[n, units]`, or `[n, 2 *
+    units]` when bidirectional.
+
+    Source: Wang et al. 2018, Sec. 5.3. Departures: none with the defaults.
+    """
+
+    def __init__(  # noqa: PLR0913  (a layer's hyper-parameters, all by name)
+        self,
+        vocabulary_size,
+        cell="lstm",
+        embedding_dim=256,
+        units=512,
+        bidirectional=False,
+        pooling="last",
+        word_dropout=0.0,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        for name, value, known in (
+            ("cell", cell, tuple(CELLS)),
+            ("pooling", pooling, POOLINGS),
+        ):
+            if value not in known:
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(known)}. "
+                    f"Received: {name}={value}. Choose one of these."
+                )
+        self.vocabulary_size = vocabulary_size
+        self.cell = cell
+        self.embedding_dim = embedding_dim
+        self.units = units
+        self.bidirectional = bidirectional
+        self.pooling = pooling
+        self.word_dropout = word_dropout
+        self.seed = seed
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_dim, name="words"
+        )
+        self.drop = SeededDropout(word_dropout, seed, per_step=True)
+        self.recurrence = self._make_recurrence()
+        self.output_dim = units * (2 if bidirectional else 1)
+
+    def _make_recurrence(self):
+        layer = CELLS[self.cell](
+            self.units, return_sequences=self.pooling != "last", name=self.cell
+        )
+        if self.bidirectional:
+            layer = keras.layers.Bidirectional(layer, name="both_directions")
+        return layer
+
+    def build(self, input_shape):
+        """Builds the word table and the recurrence."""
+        vectors = (*input_shape, self.embedding_dim)
+        self.embedding.build(input_shape)
+        self.drop.build(vectors)
+        self.recurrence.build(vectors)
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the text features of each row of ids."""
+        mask = tf.not_equal(inputs, 0)
+        words = self.drop(self.embedding(inputs), training=training)
+        states = self.recurrence(words, mask=mask)
+        if self.pooling == "last":
+            return states
+        return pool_words(states, mask, self.pooling)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "cell": self.cell,
+            "embedding_dim": self.embedding_dim,
+            "units": self.units,
+            "bidirectional": self.bidirectional,
+            "pooling": self.pooling,
+            "word_dropout": self.word_dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,47 @@
+"""Pictures of a run."""
+
+import io
+
+import matplotlib
+
+from tbnets.files import write_atomically
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot  # noqa: E402  (after the choice of backend)
+
+PANELS = (
+    ("loss", "train/", "_loss"),
+    ("share of triplets with a loss", "train/", "_active"),
+    ("dev recall@1", "dev/", "/recall_at_1"),
+    ("mean pairwise cosine", "health/", "/mean_cosine"),
+)
+
+
+def draw_history(history, path):
+    """Draws a run's scalars over its epochs as a PNG of four panels.
+
+    Args:
+        history: list with one dict of scalars an epoch.
+        path: PNG file to write.
+    """
+    epochs = range(1, len(history) + 1)
+    figure, axes = pyplot.subplots(1, len(PANELS), figsize=(16, 3.6))
+    for axis, (title, prefix, suffix) in zip(axes, PANELS):
+        for key in sorted(history[0]) if history else ():
+            if not (key.startswith(prefix) and key.endswith(suffix)):
+                continue
+            name = key[len(prefix) : -len(suffix)].replace("_", " ")
+            values = [row[key] for row in history]
+            axis.plot(epochs, values, label=name, marker=".")
+        axis.set_title(title)
+        axis.set_xlabel("epoch")
+        axis.grid(alpha=0.3)
+        axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
+        if axis.lines:
+            axis.legend(fontsize=8)
+    figure.tight_layout()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110)
+    pyplot.close(figure)
+    write_atomically(path, lambda file: file.write(picture.getvalue()))

@@ -1,0 +1,228 @@
+"""The folder of a run: what is in it, how it starts and how it ends.
+
+::
+
+    RUN/settings.json        the flags, as numbers and strings
+        run.flags            the same as a flagfile
+        vocabulary.txt       a word a line
+        checkpoints/         best.npz and last.npz
+        tensorboard/         event files
+        curves.png           the history, drawn
+        metrics.json         dev and test metrics of the best epoch
+        saved_model/1/       the exported model
+"""
+
+import pathlib
+import platform
+import shlex
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tbnets
+from tbnets import checkpoints
+from tbnets import experiment
+from tbnets import flags
+from tbnets import plots
+from tbnets import serving
+from tbnets import training
+from tbnets.embedding import Embedder
+from tbnets.files import write_atomically
+from tbnets.files import write_json
+
+
+def start(settings, resume):
+    """Opens the folder of a new or continued run.
+
+    Args:
+        settings: the run's settings.
+        resume: whether the folder's run is continued.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        ValueError: the folder holds a run and `resume` is off, or the
+            flags differ from those of the run to continue.
+    """
+    if not settings.run_dir:
+        raise ValueError(
+            "`--run_dir` must name a folder for the run. Received: "
+            "--run_dir=. Set for example --run_dir=runs/first."
+        )
+    folder = pathlib.Path(settings.run_dir)
+    exists = (folder / flags.SETTINGS_FILE).exists()
+    if exists and not resume:
+        raise ValueError(
+            "`--run_dir` must be a new folder. Received: "
+            f"--run_dir={folder}, which holds a run. Add --resume to continue "
+            "it, or choose another folder."
+        )
+    if exists:
+        flags.check_resumable(flags.read_settings(folder), settings)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    write_json(folder / flags.SETTINGS_FILE, vars(settings))
+    lines = [flags.as_flagfile_line(*item) for item in vars(settings).items()]
+    write_atomically(
+        folder / "run.flags",
+        lambda file: file.write("".join(lines).encode()),
+    )
+    return folder
+
+
+def prepare(settings, folder):
+    """Reads the data and builds everything a training needs.
+
+    Returns:
+        (session, train): the `training.Session`, restored when the folder
+        has a checkpoint, and the training `Examples`.
+    """
+    records = experiment.load_records(settings, settings.train_split)
+    vocabulary = experiment.build_vocabulary(settings, records)
+    train = experiment.load_examples(
+        settings, settings.train_split, vocabulary, records
+    )
+    dev = experiment.load_examples(settings, settings.dev_split, vocabulary)
+    dims = {
+        "image_dim": _feature_dim(train.images),
+        "text_dim": _feature_dim(train.texts),
+    }
+    network = experiment.build_network(settings, vocabulary, **dims)
+    steps = training.batches.num_batches(records, settings.images_per_batch)
+    network.compile(
+        training.build_optimizer(settings, steps),
+        experiment.build_loss(settings),
+        gradient_clip_norm=settings.clip_norm or None,
+        hardness_steps=max(1.0, settings.hardness_epochs * steps),
+        jit_compile=settings.jit_compile,
+    )
+    state = checkpoints.RunState(
+        settings=vars(settings),
+        words=vocabulary.words if vocabulary else (),
+        dims=dims,
+    )
+    session = training.Session(folder, network, dev, state, settings)
+    if vocabulary:
+        vocabulary.save(folder / "vocabulary.txt")
+    if session.checkpoint("last").exists():
+        _continue(session, state.words)
+    return session, train
+
+
+def _feature_dim(source):
+    is_features = isinstance(source, training.batches.FeatureRows)
+    return source.shape[0] if is_features else None
+
+
+def _continue(session, words):
+    """Puts the session where its last checkpoint stands."""
+    path = session.checkpoint("last")
+    training.create_optimizer_variables(
+        session.network.optimizer, session.network
+    )
+    _, _, state = checkpoints.read_checkpoint(path)
+    if tuple(state.words) != tuple(words):
+        raise ValueError(
+            "`--captions` must give the vocabulary the run was started with. "
+            f"Received: {len(words)} words, {path} has {len(state.words)}. "
+            "Restore the training captions, or start a new --run_dir."
+        )
+    session.state = checkpoints.restore_checkpoint(
+        path, session.network, session.network.optimizer
+    )
+
+
+def describe(session, train):
+    """Returns a few lines on what is about to be trained."""
+    settings, network = session.settings, session.network
+    size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
+    lines = [f"run       {session.run_dir}"]
+    if session.state.epoch:
+        lines[0] += f", continued after epoch {session.state.epoch}"
+    for name, examples in (("train", train), ("dev", session.dev)):
+        records = examples.records
+        lines.append(
+            f"{name:<9} {records.split}: {records.num_images} images, "
+            f"{records.num_captions} captions"
+        )
+    if session.state.words:
+        lines.append(f"words     {len(session.state.words)}")
+    lines.append(
+        f"network   {settings.image_encoder} + {settings.text_encoder} -> "
+        f"{network.embedding_dim}, {size:,} trainable parameters"
+    )
+    lines.append(
+        f"watch     tensorboard --logdir {session.run_dir / 'tensorboard'}"
+    )
+    return "\n".join(lines)
+
+
+def finish(session):
+    """Reports the best epoch on the test split; writes what a run leaves.
+
+    The network is left with the weights of the best epoch.
+
+    Returns:
+        dict with `dev` and `test` metrics, as written to `metrics.json`.
+    """
+    settings, folder = session.settings, session.run_dir
+    history = session.state.history
+    plots.draw_history(history, folder / "curves.png")
+    best = checkpoints.restore_checkpoint(
+        session.checkpoint("best"), session.network
+    )
+    vocabulary = None
+    if best.words:
+        vocabulary = experiment.Vocabulary(best.words)
+    test = experiment.load_examples(settings, settings.test_split, vocabulary)
+    embedder = Embedder(session.network, settings.image_size)
+    metrics, _ = training.evaluate_examples(
+        embedder, test, settings.evaluate_memory
+    )
+    row = history[best.epoch - 1]
+    prefix = "dev/"
+    report = {
+        "best_epoch": best.epoch,
+        "epochs": session.state.epoch,
+        "train_seconds": round(sum(past["seconds"] for past in history), 1),
+        "dev": {
+            key[len(prefix) :]: value
+            for key, value in row.items()
+            if key.startswith(prefix)
+        },
+        "test": metrics,
+        "test_split": {
+            "name": settings.test_split,
+            "images": test.records.num_images,
+            "captions": test.records.num_captions,
+        },
+        "command": shlex.join(sys.argv),
+        "versions": {
+            "tbnets": tbnets.__version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    write_json(folder / "metrics.json", report)
+    return report
+
+
+def export(session):
+    """Writes the next version of the run's SavedModel; returns its path."""
+    settings, state = session.settings, session.state
+    network = session.network
+    from_features = settings.image_encoder == "features"
+    images = experiment.input_shapes(settings, **state.dims)["images"]
+    vocabulary = experiment.Vocabulary(state.words) if state.words else None
+    versions = session.run_dir / "saved_model"
+    return serving.export_saved_model(
+        network,
+        vocabulary,
+        versions / str(serving.next_version(versions)),
+        image_input="features" if from_features else "bytes",
+        image_shape=images[1:],
+        metadata={"epoch": state.best_epoch, "settings": vars(settings)},
+    )

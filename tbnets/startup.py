@@ -1,0 +1,81 @@
+"""Keeps TensorFlow's start-up messages off a user's screen."""
+
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+import warnings
+
+from absl import app
+
+
+@contextlib.contextmanager
+def quiet_tensorflow():
+    """Hides what native libraries print while TensorFlow is imported.
+
+    TensorFlow's libraries write to file descriptor 2 before any log level
+    applies (missing CUDA drivers, factories registered twice), and
+    tensorflow-addons warns about its end of life. Inside this context both
+    go to a temporary file; when the block raises, the text is shown, so a
+    broken installation still explains itself. Set `TF_CPP_MIN_LOG_LEVEL` to
+    0, 1 or 2 to see everything.
+
+    Example:
+        with startup.quiet_tensorflow():
+            import tensorflow as tf
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
+        yield
+        return
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.dup2(sink.fileno(), 2)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            if failed:
+                sink.seek(0)
+                sys.stderr.write(sink.read().decode(errors="replace"))
+
+
+def _is_for_the_user(error):
+    """Tells an error this package raised from one that is a bug."""
+    if isinstance(error, OSError):
+        return True
+    frame = error.__traceback__
+    while frame.tb_next:
+        frame = frame.tb_next
+    raised_in = pathlib.Path(frame.tb_frame.f_code.co_filename).resolve()
+    package = pathlib.Path(__file__).resolve().parent
+    tools = pathlib.Path(sys.argv[0]).resolve().parent
+    return package in raised_in.parents or tools in raised_in.parents
+
+
+def run_tool(main):
+    """Runs a tool's `main(argv)` under absl; ends on a plain error line.
+
+    What a user can mend (an `OSError`, or a `ValueError` raised in this
+    package, which says what to change) is printed without a traceback, and
+    the exit code is 1. Any other exception is a bug and keeps its traceback.
+    Ctrl-C exits with 130, as a shell expects.
+    """
+
+    def guarded(argv):
+        try:
+            return main(argv)
+        except (ValueError, OSError) as error:
+            if not _is_for_the_user(error):
+                raise
+            sys.exit(f"error: {error}")
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    app.run(guarded)

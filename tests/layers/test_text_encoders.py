@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.text_encoders import MeanOfWords
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.layers.text_encoders import pool_words
+
+IDS = np.array([[2, 3, 4], [5, 0, 0], [1, 0, 0]], np.int32)
+
+
+def make(kind):
+    if kind == "mean":
+        return MeanOfWords(6, 4)
+    cell, direction, pooling = kind.split("-")
+    return RecurrentEncoder(
+        6,
+        cell,
+        embedding_dim=4,
+        units=5,
+        bidirectional=direction == "both",
+        pooling=pooling,
+    )
+
+
+KINDS = ["mean"] + [
+    f"{cell}-{direction}-{pooling}"
+    for cell in ("lstm", "gru")
+    for direction in ("one", "both")
+    for pooling in ("last", "mean", "max")
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_takes_part_in_nothing(kind):
+    encoder = make(kind)
+    padded = np.pad(IDS, [[0, 0], [0, 4]])
+    np.testing.assert_allclose(encoder(IDS), encoder(padded), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_do_not_see_one_another(kind):
+    encoder = make(kind)
+    alone = encoder(IDS[1:2, :1])
+    np.testing.assert_allclose(encoder(IDS)[1:2], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_dim_is_the_size_of_the_output(kind):
+    encoder = make(kind)
+    assert encoder(IDS).shape == (3, encoder.output_dim)
+
+
+def test_mean_of_words_is_the_mean():
+    encoder = MeanOfWords(6, 2)
+    encoder.build((None, None))
+    table = np.arange(12, dtype="float32").reshape(6, 2)
+    encoder.embedding.set_weights([table])
+    # Words 2, 3, 4 are (4, 5), (6, 7), (8, 9); word 5 is (10, 11).
+    np.testing.assert_allclose(encoder(IDS)[:2], [[6, 7], [10, 11]])
+
+
+def test_pool_words_by_hand():
+    states = tf.constant([[[1.0, -5.0], [3.0, -7.0], [9.0, 9.0]]])
+    mask = tf.constant([[True, True, False]])
+    np.testing.assert_allclose(pool_words(states, mask, "mean"), [[2, -6]])
+    np.testing.assert_allclose(pool_words(states, mask, "max"), [[3, -5]])
+
+
+def test_lstm_equals_its_equations():
+    encoder = RecurrentEncoder(6, "lstm", embedding_dim=3, units=2)
+    encoder.build((None, None))
+    variables = [v.numpy() for v in encoder.trainable_variables]
+    words, kernel, recurrent, bias = variables
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    state, cell = np.zeros(2), np.zeros(2)
+    for word in IDS[0]:
+        z = words[word] @ kernel + state @ recurrent + bias
+        i, f, g, o = np.split(z, 4)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        state = sigmoid(o) * np.tanh(cell)
+    np.testing.assert_allclose(encoder(IDS)[0], state, atol=1e-6)
+
+
+def test_order_of_words_counts_for_a_recurrence():
+    encoder = make("gru-one-last")
+    forward, backward = encoder(IDS[:1]), encoder(IDS[:1, ::-1])
+    assert np.abs(forward - backward).max() > 1e-4
+
+
+def test_word_dropout_only_in_training():
+    encoder = MeanOfWords(6, 4, word_dropout=0.5)
+    plain = encoder(IDS)
+    assert np.abs(encoder(IDS, training=True) - plain).max() > 0
+    np.testing.assert_array_equal(encoder(IDS), plain)
+
+
+@pytest.mark.parametrize(
+    "arguments, known",
+    [({"cell": "rnn"}, "lstm, gru"), ({"pooling": "sum"}, "last, mean, max")],
+)
+def test_unknown_names_list_the_known(arguments, known):
+    with pytest.raises(ValueError, match=known):
+        RecurrentEncoder(6, **arguments)

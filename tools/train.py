@@ -1,0 +1,51 @@
+"""Trains a network, evaluates its best epoch and exports it.
+
+    python tools/train.py --flagfile=configs/quickstart.flags
+    python tools/train.py --flagfile=configs/quickstart.flags --resume
+
+Flags on the command line come after the flagfile and override it. The run
+folder afterwards holds checkpoints, metrics.json, curves.png, TensorBoard
+event files and a SavedModel that takes raw captions.
+"""
+
+from absl import flags as absl_flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import tensorflow as tf
+
+from tbnets.evaluation.tables import format_table
+
+from tbnets import flags
+from tbnets import runs
+from tbnets import training
+
+FLAGS = absl_flags.FLAGS
+
+flags.define_run_flags()
+absl_flags.DEFINE_bool("resume", False, "Continue the run of --run_dir.")
+
+
+def main(argv):
+    """Trains by the flags."""
+    if len(argv) > 1:
+        raise ValueError(
+            "`train.py` takes flags only. Received: "
+            f"{' '.join(argv[1:])}. Write --flag=value."
+        )
+    tf.config.experimental.enable_op_determinism()
+    settings = flags.settings()
+    folder = runs.start(settings, FLAGS.resume)
+    session, train = runs.prepare(settings, folder)
+    print(runs.describe(session, train))
+    training.fit(session, train)
+    report = runs.finish(session)
+    print(format_table(report["test"], f"test, epoch {report['best_epoch']}"))
+    if settings.export:
+        print(f"SavedModel    {runs.export(session)}")
+    print(f"learning curves    {folder / 'curves.png'}")
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)
