@@ -1,0 +1,87 @@
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FEW = ("--num_train=5", "--num_dev=1", "--num_test=2", "--image_size=48")
+
+
+def make(*arguments):
+    """Runs the tool in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "tools/make_scenes.py", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def python_path():
+    """The project first, then whatever this process was given."""
+    given = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([str(ROOT), given]) if given else str(ROOT)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder that the tool wrote, with its contact sheet beside it."""
+    path = tmp_path_factory.mktemp("tool") / "scenes"
+    sheet = path.parent / "plain.png"
+    result = make(f"--folder={path}", *FEW, f"--contact_sheet={sheet}")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert "Wrote 5 training, 1 dev and 2 test scenes" in result.stdout
+    assert f"--captions={path}/dataset.json" in result.stdout
+    return path
+
+
+def count_magenta(path):
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    return int((pixels == (255, 0, 255)).all(axis=-1).sum())
+
+
+def test_make_scenes_again_reuses_and_draws_boxes(folder, tmp_path):
+    sheet = tmp_path / "new" / "boxes.png"
+    arguments = (f"--folder={folder}", *FEW, f"--contact_sheet={sheet}")
+    result = make(*arguments, "--draw_boxes")
+    assert result.returncode == 0, result.stderr
+    assert "Found 5 training" in result.stdout
+    assert str(sheet) in result.stdout
+    with Image.open(sheet) as image:
+        # Four of train, the one of dev, two of test: two rows of four cells.
+        assert image.size == (4 * 440, 2 * 620)
+    assert count_magenta(folder.parent / "plain.png") == 0
+    # Two or more boxes a scene, 2 pixels wide, each some 300 pixels around.
+    assert count_magenta(sheet) > 7 * 2 * 2 * 200
+
+
+def test_make_scenes_refuses_other_settings_in_one_line(folder):
+    result = make(f"--folder={folder}", *FEW, "--seed=9")
+    assert result.returncode == 1
+    assert "seed is 0, asked for 9" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_make_scenes_bad_flags_say_what_to_change(tmp_path):
+    result = make(f"--folder={tmp_path / 'a'}", "--clutter=2")
+    assert result.returncode == 1
+    assert "`clutter` must lie from 0 to 1" in result.stderr
+    result = make(f"--folder={tmp_path / 'a'}", "stray")
+    assert result.returncode == 1
+    assert "Received: stray" in result.stderr
+    assert make().returncode != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_scenes_help_teaches():
+    result = make("--help")
+    for word in ("--folder=/tmp/scenes", "--contact_sheet", "same bytes"):
+        assert word in result.stdout
