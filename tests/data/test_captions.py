@@ -90,6 +90,16 @@ def test_record_names_files_by_id_unless_told_otherwise():
     assert [row.tolist() for row in plain.caption_rows()] == [[]]
 
 
+def test_captions_of_an_image_keep_their_order():
+    # Captions 0, 2, 4, ... belong to image 0, the others to image 1.
+    owners = np.arange(200) % 2
+    captions = tuple(map(str, range(200)))
+    images = CaptionedImages(("x", "y"), captions, owners, "s", "h")
+    rows = images.caption_rows()
+    assert rows[0].tolist() == list(range(0, 200, 2))
+    assert rows[1].tolist() == list(range(1, 200, 2))
+
+
 def test_record_without_images():
     images = CaptionedImages((), (), np.asarray([]), "train", "here")
     assert images.caption_rows() == []
@@ -171,6 +181,7 @@ def test_karpathy_keeps_restval_apart_and_joins_on_demand(karpathy_file):
         "val",
     )
     images = read_captions("karpathy", karpathy_file, "train+restval")
+    assert images.split == "train+restval"
     assert images.image_ids == ("b.jpg", "a.jpg", "d.jpg")
     assert images.captions == ("A dog .", "A cat", "")  # "  " is empty
     assert images.caption_to_image.tolist() == [0, 0, 2]
@@ -300,7 +311,7 @@ def test_half_a_surrogate_pair_is_no_caption(tmp_path):
 @pytest.fixture
 def token_file(tmp_path):
     write(tmp_path / "Flickr_8k.trainImages.txt", "b.jpg\na.jpg\n")
-    write(tmp_path / "Flickr_8k.devImages.txt", "c.jpg")
+    write(tmp_path / "Flickr_8k.DevImages.txt", "c.jpg")
     write(tmp_path / "readme.txt", "no list")
     return write(
         tmp_path / "F.token.txt",
@@ -433,6 +444,7 @@ def test_coco_file_without_pattern_is_one_split(tmp_path):
         ([(1, "1.jpg"), (1, "2.jpg")], [], "images[1]: expected each"),
         ([(1, "1.jpg"), (2, "../2")], [], "images[1]: expected an image"),
         ([(1, "1.jpg"), (2.5, "2")], [], "images[1]: 'id': expected a whole"),
+        ([(1, "1.jpg"), (True, "2")], [], "images[1]: 'id': expected a"),
         ([(1, "1.jpg")], [(3, "p")], "annotations[0]: expected the 'id'"),
         ([(1, "1.jpg")], [(1, None)], "annotations[0]: expected a caption"),
     ],
@@ -442,7 +454,8 @@ def test_coco_bad_entry_is_named(tmp_path, images, annotations, message):
     error, problems = fails("coco", path, "all")
     assert f"{path}: {message}" in error
     assert len(problems) == 1
-    assert read_captions("coco", path, "all", []).image_ids == ("1",)
+    good = read_captions("coco", path, "all", [])
+    assert (good.image_ids, good.captions) == (("1",), ())
 
 
 # Precomputed features.
@@ -536,7 +549,7 @@ def test_table_csv_joins_rows_of_an_image(tmp_path):
         'a.jpg,"A ""big"", dog",train,1\n'
         "b.jpg,A cow,test,2\n"
         "\n"
-        'a.jpg,"Two\nlines",train,3\n',
+        'a.jpg,"Two\r\nlines",train,3\r\n',
     )
     images = read_captions("table", path, "train")
     assert columns(images) == (
@@ -660,7 +673,7 @@ def test_pattern_may_name_the_split_twice(tmp_path):
     for split in ("train", "test"):
         folder = tmp_path / "[odd] name" / split
         write(folder / f"{split}.csv", f"image,caption\n{split}.jpg,p\n")
-    write(tmp_path / "[odd] name" / "train" / "test.csv", "")
+    write(tmp_path / "[odd] name" / "dev" / "test.csv", "")
     pattern = tmp_path / "[odd] name" / "{split}" / "{split}.csv"
     assert list_splits("table", pattern) == ("train", "test")
     images = read_captions("table", pattern, "train+test")

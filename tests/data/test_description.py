@@ -30,22 +30,22 @@ def test_words_are_runs_of_letters_and_digits_in_lower_case():
 
 
 def test_counts_of_a_split():
-    # Image x: "A dog" twice and "Two dogs run"; y: "A dog", "" and "."; z: 0.
+    # x: "A dog" twice, "Two dogs run" and ""; y: "A dog", "" and "."; z: none.
     images = make(
-        ["A dog", "A dog", "Two dogs run", "A dog", "", "."],
-        [0, 0, 0, 1, 1, 1],
+        ["A dog", "A dog", "Two dogs run", "", "A dog", "", "."],
+        [0, 0, 0, 0, 1, 1, 1],
     )
     counts = description.describe_split(images, {"a", "two", "run"})
     assert counts == {
         "images": 3,
-        "captions": 6,
-        "captions_per_image": {"min": 0, "mean": 2.0, "max": 3},
-        "images_by_number_of_captions": {"0": 1, "3": 2},
-        # Words: 2, 2, 3, 2, 0, 0; the median of 0 0 2 2 2 3 is 2.
+        "captions": 7,
+        "captions_per_image": {"min": 0, "mean": 7 / 3, "max": 4},
+        "images_by_number_of_captions": {"0": 1, "3": 1, "4": 1},
+        # Words: 2, 2, 3, 0, 2, 0, 0; the median of 0 0 0 2 2 2 3 is 2.
         "words_per_caption": {"min": 0, "median": 2.0, "max": 3},
         "images_without_captions": 1,
-        "empty_captions": 1,
-        "captions_without_words": 2,
+        "empty_captions": 2,
+        "captions_without_words": 3,
         "repeated_within_an_image": 1,
         "shared_by_several_images": 3,
         "words": 9,
