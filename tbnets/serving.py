@@ -21,8 +21,10 @@ from tbnets.files import write_json
 from tbnets.images import decode_images
 from tbnets.serving_ops import check_ops
 from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
 
 METADATA_FILE = "assets.extra/tbnets.json"
+VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 IMAGE_INPUTS = ("features", "bytes")
 
 
@@ -120,8 +122,8 @@ def export_saved_model(
         vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
             be cut at its `max_tokens`; None if the network takes text
             features.
-        path: folder to write, which must not exist; `next_version` gives one
-            that TensorFlow Serving finds.
+        path: folder to write, which must not exist, by custom `<name>/<n>`
+            with `n` from `next_version`: TensorFlow Serving's layout.
         image_input: "features" for float arrays, "bytes" for JPEG or PNG
             files that the graph decodes and resizes.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
@@ -162,6 +164,8 @@ def export_saved_model(
         extra = pathlib.Path(temporary, METADATA_FILE)
         extra.parent.mkdir()
         write_json(extra, description)
+        if tokenizer is not None:
+            tokenizer.vocabulary.save(pathlib.Path(temporary, VOCABULARY_FILE))
         os.chmod(temporary, 0o755)
         _refuse_existing(path)
         os.rename(temporary, path)
@@ -179,20 +183,20 @@ def export_saved_model(
 
 
 def next_version(folder):
-    """Returns the path for a new version in TensorFlow Serving's layout.
+    """Returns the number of a new version in TensorFlow Serving's layout.
 
     Args:
         folder: the model's folder, `<name>/`, whose numbered subfolders are
             versions; it need not exist.
 
     Returns:
-        `folder/<n>`, with `n` one more than the largest number there, from 1.
+        One more than the largest number there, from 1.
     """
     folder = pathlib.Path(folder)
     entries = folder.iterdir() if folder.is_dir() else ()
     names = [entry.name for entry in entries]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
-    return folder / str(max(numbers, default=0) + 1)
+    return max(numbers, default=0) + 1
 
 
 class ServedModel:
@@ -207,6 +211,8 @@ class ServedModel:
     def __init__(self, path, signatures, metadata):
         self.path = path
         self.metadata = metadata
+        words = path / VOCABULARY_FILE
+        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
         self._signatures = signatures
         self.text_spec = self._specs("embed_text")[0]
         self.image_spec = self._specs("embed_image")[0]
@@ -327,7 +333,7 @@ def _refuse_existing(path):
     if path.exists() or path.is_symlink():
         raise FileExistsError(
             f"`path` must not exist yet. Received: path='{path}'. Remove it, "
-            f"or export to the next version, '{next_version(path.parent)}'."
+            f"or export to a new version, {next_version(path.parent)}."
         )
 
 

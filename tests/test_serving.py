@@ -262,6 +262,7 @@ def test_metadata_describes_the_model(features_model, served_features):
     assert content == served_features.metadata
     assert content["metadata"] == {"split": "train"}
     assert content["vocabulary_size"] == 6
+    assert served_features.vocabulary == VOCABULARY
     assert content["signatures"]["score"] == {
         "inputs": {
             "captions": {"dtype": "string", "shape": [None]},
@@ -301,7 +302,7 @@ def test_export_refuses_an_existing_folder(features_model, tmp_path):
     network, path = features_model
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "kept.txt").write_text("precious")
-    with pytest.raises(FileExistsError, match=r"`path` must not.*next.*2'"):
+    with pytest.raises(FileExistsError, match=r"`path` must not.*version, 2"):
         export_saved_model(
             network, VOCABULARY, tmp_path / "1", image_shape=(5,)
         )
@@ -389,10 +390,10 @@ def test_serving_ops_are_all_there():
 
 
 def test_next_version(tmp_path):
-    assert next_version(tmp_path / "absent") == tmp_path / "absent" / "1"
+    assert next_version(tmp_path / "absent") == 1
     for name in ("2", "10", ".11.tmp", "12a", "\u00b2"):
         (tmp_path / name).mkdir()
-    assert next_version(tmp_path) == tmp_path / "11"
+    assert next_version(tmp_path) == 11
 
 
 def test_load_saved_model_that_is_not_there(tmp_path):
