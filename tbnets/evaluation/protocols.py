@@ -49,7 +49,6 @@ def evaluate_protocol(
       Flat dict of floats with the keys of `retrieval.evaluate_retrieval`.
 
     Raises:
-      TypeError: An argument has the wrong dtype.
       ValueError: The protocol is unknown, the number of images is not its
         own, a fold has no captions, or the arrays are refused.
     """
@@ -70,25 +69,27 @@ def evaluate_protocol(
             "MSCOCO test set."
         )
     size = len(images) // protocol.num_folds
-    folds = []
-    for start in range(0, size * protocol.num_folds, size):
-        captions = np.flatnonzero(rows // size == start // size)
-        if not captions.size:
+    starts = range(0, size * protocol.num_folds, size)
+    captions = [np.flatnonzero(rows // size == s // size) for s in starts]
+    for start, members in zip(starts, captions):
+        if not members.size:
             raise ValueError(
                 "`caption_to_image` must give every fold captions. Received: "
                 f"none for the images {start} to {start + size - 1}. Check "
                 "the order of the images."
             )
-        whole = len(captions) == len(texts)
-        folds.append(
+    whole = protocol.num_folds == 1
+    return _averaged(
+        [
             retrieval.evaluate_retrieval(
                 images[start : start + size],
-                texts if whole else texts[captions],
-                rows[captions] - start,
+                texts if whole else texts[members],
+                rows[members] - start,
                 **options,
             )
-        )
-    return _averaged(folds)
+            for start, members in zip(starts, captions)
+        ]
+    )
 
 
 def _averaged(folds):

@@ -1,13 +1,13 @@
 """Exact ranks of cross-modal retrieval, tile by tile.
 
-The score of a pair is the inner product of its two float32 embeddings,
-rounded once to float32. A float32 matrix product only approximates it, and
-the last bit depends on the library, the machine and the place of the pair in
-the matrix, which would make ties a matter of luck. So the matrix product
-counts every candidate that is clear of the query's best positive by more than
-the product's error bound, and the few in between are scored exactly. Where
-those are many (a collapsed model ties with itself everywhere) the strip is
-computed again in float64, whose error decides all but a vanishing share.
+The score of a pair is the exact inner product of its two float32 embeddings,
+rounded to float64 and then to float32. A float32 matrix product only comes
+near it, and the last bit depends on the library, the machine and the place of
+the pair in the matrix, which would make ties a matter of luck. So the matrix
+product counts every candidate that is clear of the query's best positive by
+more than the product's error bound, and the few in between are scored exactly.
+Where those are many (a collapsed model ties with itself everywhere) the block
+is computed again in float64, whose error decides all but a vanishing share.
 
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
@@ -133,7 +133,7 @@ def pair_scores(rows, columns, row_index, column_index):
       column_index: int64 [p], into `columns`.
 
     Returns:
-      float32 [p], the exact inner products rounded once.
+      float32 [p], the exact inner products, rounded.
     """
     dim = rows.embeddings.shape[1]
     scores = np.empty(len(row_index), np.float32)

@@ -57,9 +57,8 @@ def evaluate_retrieval(
       Flat dict of floats.
 
     Raises:
-      TypeError: An argument has the wrong dtype.
-      ValueError: Shapes disagree, an index is out of range, or an embedding
-        is not finite.
+      ValueError: A dtype or shape is wrong, a row number is out of range, or
+        an embedding is not finite.
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
       against captions as in Sec. 5.2). Departures: ties, any number of
@@ -99,9 +98,8 @@ def retrieval_ranks(
       candidate had exactly the score of the best positive.
 
     Raises:
-      TypeError: An argument has the wrong dtype.
-      ValueError: Shapes disagree, an index is out of range, or an embedding
-        is not finite.
+      ValueError: A dtype or shape is wrong, a row number is out of range, or
+        an embedding is not finite.
     """
     if not memory_limit_mb > 0:
         raise ValueError(
@@ -256,8 +254,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
       The same as arrays, `caption_to_image` as int64.
 
     Raises:
-      TypeError: An argument has the wrong dtype.
-      ValueError: Shapes disagree, or an index is out of range.
+      ValueError: A dtype or shape is wrong, or a row number out of range.
     """
     images = _checked_embeddings("image_embeddings", image_embeddings)
     texts = _checked_embeddings("text_embeddings", text_embeddings)
@@ -277,7 +274,7 @@ def _checked_embeddings(name, values):
     values = np.asarray(values)
     real = values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
     if not real:
-        raise TypeError(
+        raise ValueError(
             f"`{name}` must hold real numbers. Received: {name}.dtype="
             f"{values.dtype}. Save the embeddings as float32 or float16."
         )
@@ -322,7 +319,7 @@ def _checked_caption_to_image(values, num_images, num_captions):
     """Returns int64 [num_captions], rows of images."""
     values = np.asarray(values)
     if values.dtype.kind not in "iu":
-        raise TypeError(
+        raise ValueError(
             "`caption_to_image` must be integers. Received: "
             f"caption_to_image.dtype={values.dtype}. Large ids merge when "
             "they pass through a float: keep row numbers as int64."

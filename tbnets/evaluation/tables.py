@@ -49,8 +49,8 @@ def format_table(metrics: dict, title: str = "") -> str:
 def _tie_note(tie_rate):
     if not tie_rate:
         return []
-    share = f"{100 * tie_rate:.2g}"
-    return [f"{'':15}{share}% of these tie with a wrong one (a miss)"]
+    share = f"{tie_rate:.1%}" if tie_rate >= 0.001 else "under 0.1%"
+    return [f"{'':15}{share} of these tie with a wrong one (a miss)"]
 
 
 def markdown_header(recall_at: tuple = (1, 5, 10)) -> str:

@@ -1,0 +1,64 @@
+"""Reading saved embeddings and ground truth for evaluation."""
+
+import pathlib
+
+import numpy as np
+
+
+def read_array(path) -> np.ndarray:
+    """Opens a `.npy` file, memory-mapped and without unpickling anything.
+
+    Args:
+      path: file written by `numpy.save`.
+
+    Returns:
+      The array, read only.
+
+    Raises:
+      OSError: The file can not be opened.
+      ValueError: It is no complete `.npy` file of numbers.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path}: expected a .npy file of numbers, found something else or "
+            f"a part of one ({error}). Write it with numpy.save."
+        ) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError(
+            f"{path}: expected a .npy file, found an archive of several "
+            "arrays (.npz). Save each array with numpy.save."
+        )
+    return array
+
+
+def read_caption_to_image(path) -> np.ndarray:
+    """Reads the image row of each caption.
+
+    Args:
+      path: a `.npy` file of integers, or any other name for a text file with
+        one integer a line; blank lines at its end are ignored.
+
+    Returns:
+      int64 [num_captions] from text, the array as it is from `.npy`.
+
+    Raises:
+      OSError: The file can not be opened.
+      ValueError: A line is not an integer (file and line are named).
+    """
+    if pathlib.Path(path).suffix == ".npy":
+        return read_array(path)
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        lines = stream.read().rstrip().split("\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(np.int64(int(line)))
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{path}, line {number}: expected the image row of one "
+                f"caption, a whole number from 0; found {line[:50]!r}."
+            ) from error
+    return np.array(rows, np.int64)

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from tbnets.evaluation import arrays
+
+
+def test_array_is_mapped_not_read(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    array = arrays.read_array(tmp_path / "x.npy")
+    assert isinstance(array, np.memmap)
+    np.testing.assert_array_equal(array, np.eye(3))
+
+
+def write_truncated(path):
+    np.save(path, np.eye(100))
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_truncated,
+        lambda path: path.write_text("0.1 0.2\n"),
+        lambda path: path.write_bytes(b""),
+        lambda path: np.save(path, np.array([{}]), allow_pickle=True),
+    ],
+)
+def test_broken_file_is_named(tmp_path, write):
+    write(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match=r"x\.npy: expected a \.npy file"):
+        arrays.read_array(tmp_path / "x.npy")
+
+
+def test_archive_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.eye(2))
+    with pytest.raises(ValueError, match="archive of several"):
+        arrays.read_array(tmp_path / "x.npz")
+
+
+def test_rows_from_text(tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("1\r\n 0\n9007199254740993\n\n")
+    rows = arrays.read_caption_to_image(path)
+    # 2**53 + 1 would become even in a float.
+    assert rows.tolist() == [1, 0, 9007199254740993]
+    assert rows.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("1\n\n2\n", 2), ("1\n2.0\n", 2), ("", 1), ("9" * 30, 1)],
+)
+def test_bad_line_is_named(tmp_path, text, line):
+    path = tmp_path / "rows.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"rows.txt, line {line}: expected"):
+        arrays.read_caption_to_image(path)

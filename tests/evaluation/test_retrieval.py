@@ -1,0 +1,380 @@
+import numpy as np
+import pytest
+
+from tbnets.evaluation import ranking
+from tbnets.evaluation import retrieval
+from tests.evaluation import oracle
+
+# A limit too small for anything: tiles of 8 x 8.
+SMALLEST = 1e-9
+
+
+def unit(values):
+    values = np.asarray(values, np.float32)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+def random_case(seed, levels):
+    """Embeddings rounded to `levels` per unit: few levels, many ties."""
+    generator = np.random.default_rng(seed)
+    num_images, num_captions = generator.integers(1, 25, 2)
+    dim = generator.integers(1, 12)
+    images = generator.standard_normal((num_images, dim))
+    texts = generator.standard_normal((num_captions, dim))
+    rows = generator.integers(0, num_images, num_captions)
+    images, texts = (
+        (np.rint(x * levels) / levels).astype(np.float32)
+        for x in (images, texts)
+    )
+    return images, texts, rows
+
+
+def collapsed(num_images, per_image, dim):
+    row = unit(np.random.default_rng(dim).standard_normal((1, dim)))
+    rows = np.repeat(np.arange(num_images), per_image)
+    return (
+        np.repeat(row, num_images, 0),
+        np.repeat(row, len(rows), 0),
+        rows,
+    )
+
+
+def test_literal_ranks_are_those_of_the_definition():
+    # Captions 0, 2 show image 0 and caption 1 shows image 1.
+    images = np.array([[1, 0], [0, 1]], np.float32)
+    texts = np.array([[0.6, 0.8], [0.8, 0.6], [0, 1]], np.float32)
+    found = retrieval.retrieval_ranks(images, texts, [0, 1, 0])
+    # Scores: image 0 -> .6 .8 0; image 1 -> .8 .6 1.
+    # Image 0: best positive .6, caption 1 has .8: rank 2.
+    # Image 1: positive .6, captions 0 and 2 have .8 and 1: rank 3.
+    # Captions: .6 < .8 -> 2; .6 < .8 -> 2; 0 < 1 -> 2.
+    # Captions 0-1 .96, 0-2 .8, 1-2 .6: caption 0 ranks 2 above .8: 2;
+    # caption 2 has .8 for caption 0 before .6: 1; caption 1 has no positive.
+    assert oracle.as_lists(found) == {
+        "image_to_text": [(0, 2, False), (1, 3, False)],
+        "text_to_image": [(0, 2, False), (1, 2, False), (2, 2, False)],
+        "text_to_text": [(0, 2, False), (2, 1, False)],
+    }
+
+
+def test_literal_metrics():
+    images = np.array([[1, 0], [0, 1]], np.float32)
+    texts = np.array([[0.6, 0.8], [0.8, 0.6], [0, 1]], np.float32)
+    metrics = retrieval.evaluate_retrieval(
+        images, texts, [0, 1, 0], recall_at=(1, 2)
+    )
+    # Ranks 2, 3 (images), 2, 2, 2 (captions), 2, 1 (captions to captions).
+    assert metrics == pytest.approx(
+        {
+            "image_to_text/num_queries": 2,
+            "image_to_text/recall_at_1": 0,
+            "image_to_text/recall_at_2": 1 / 2,
+            # floor(median of 1 and 2) + 1 = floor(1.5) + 1.
+            "image_to_text/median_rank": 2,
+            "image_to_text/mean_rank": 2.5,
+            "image_to_text/tie_rate": 0,
+            "text_to_image/num_queries": 3,
+            "text_to_image/recall_at_1": 0,
+            "text_to_image/recall_at_2": 1,
+            "text_to_image/median_rank": 2,
+            "text_to_image/mean_rank": 2,
+            "text_to_image/tie_rate": 0,
+            "text_to_text/num_queries": 2,
+            "text_to_text/recall_at_1": 1 / 2,
+            "text_to_text/recall_at_2": 1,
+            # floor(median of 1 and 0) + 1 = floor(0.5) + 1.
+            "text_to_text/median_rank": 1,
+            "text_to_text/mean_rank": 1.5,
+            "text_to_text/tie_rate": 0,
+            "mean_recall": (0 + 1 / 2 + 0 + 1) / 4,
+            "recall_sum": 150,
+        }
+    )
+    assert all(type(value) is float for value in metrics.values())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "median"),
+    [
+        ([1, 1, 4], 1),
+        # 0-based 0, 1, 2, 3: floor(1.5) + 1 = 2 (the plain median is 2.5).
+        ([1, 2, 3, 4], 2),
+        # 0-based 0, 4: floor(2) + 1 = 3.
+        ([1, 5], 3),
+    ],
+)
+def test_median_rank_is_the_fields(ranks, median):
+    values = np.array(ranks)
+    found = ranking.Ranks(np.arange(len(ranks)), values, values < 0)
+    metrics = retrieval.summarize_ranks(
+        {"image_to_text": found, "text_to_image": found}
+    )
+    assert metrics["image_to_text/median_rank"] == median
+
+
+def test_default_keys_and_recall_sum():
+    metrics = retrieval.evaluate_retrieval(np.eye(12), np.eye(12), range(12))
+    recalls = [
+        metrics[f"{direction}/recall_at_{k}"]
+        for direction in ("image_to_text", "text_to_image")
+        for k in (1, 5, 10)
+    ]
+    assert recalls == [1.0] * 6
+    assert metrics["mean_recall"] == 1.0
+    assert metrics["recall_sum"] == 600.0
+    # Every image has one caption: no caption has another to find.
+    assert metrics["text_to_text/num_queries"] == 0.0
+    assert "text_to_text/recall_at_1" not in metrics
+
+
+def test_text_to_text_can_be_left_out():
+    metrics = retrieval.evaluate_retrieval(
+        np.eye(2), np.eye(2), [0, 1], text_to_text=False
+    )
+    assert not any(key.startswith("text_to_text") for key in metrics)
+
+
+def test_directions_are_not_swapped():
+    # Image 0 is close to everything, so captions find it and not their own,
+    # while each image finds its own caption.
+    images = np.array([[3, 3], [1, 0], [0, 1]], np.float32)
+    texts = np.array([[2, 2], [2, 0], [0, 2]], np.float32)
+    metrics = retrieval.evaluate_retrieval(images, texts, [0, 1, 2])
+    # Images: 12 6 6 | 2 2 0 | 2 0 2 -> ranks 1, 2 (tie), 2 (tie).
+    # Captions: 12 2 2 | 6 2 0 | 6 0 2 -> ranks 1, 2, 2 without ties.
+    assert metrics["image_to_text/tie_rate"] == pytest.approx(2 / 3)
+    assert metrics["text_to_image/tie_rate"] == 0
+    rows = [0, 0, 0, 1, 2]
+    metrics = retrieval.evaluate_retrieval(images, texts[rows], rows)
+    assert metrics["image_to_text/num_queries"] == 3
+    assert metrics["text_to_image/num_queries"] == 5
+
+
+def test_other_positives_do_not_hurt():
+    images = np.eye(2, 3)
+    texts = np.array([[1, 0, 0], [1, 0, 0], [0.95, 0.1, 0]])
+    found = retrieval.retrieval_ranks(images, texts, [0, 0, 1])
+    # Image 0 scores 1, 1, .95: its second caption costs nothing, and nor
+    # does a caption's own score of 1 with itself.
+    assert found["image_to_text"].ranks.tolist() == [1, 1]
+    assert not found["image_to_text"].tied.any()
+    assert found["text_to_text"].ranks.tolist() == [1, 1]
+
+
+def test_a_duplicate_of_the_positive_ties_and_is_a_miss():
+    generator = np.random.default_rng(3)
+    for dim in (7, 100, 512):
+        images = unit(generator.standard_normal((40, dim)))
+        texts = unit(images + 0.01 * generator.standard_normal((40, dim)))
+        images[33], texts[25] = images[2], texts[2]
+        found = retrieval.retrieval_ranks(images, texts, range(40))
+        # Captions 2 and 25 are equal, so image 2 finds two best captions.
+        assert found["image_to_text"].ranks[2] == 2
+        assert found["image_to_text"].tied[2]
+        # Images 2 and 33 are equal, so caption 2 finds two best images.
+        assert found["text_to_image"].ranks[2] == 2
+        assert found["text_to_image"].tied[2]
+        assert found["text_to_image"].ranks[3] == 1
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4, 1e6])
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_are_those_of_the_loop(seed, levels):
+    case = random_case(seed, levels)
+    expected = oracle.ranks(*case)
+    for limit in (SMALLEST, 512):
+        found = retrieval.retrieval_ranks(*case, memory_limit_mb=limit)
+        assert oracle.as_lists(found) == expected
+
+
+@pytest.mark.parametrize("dim", [1, 7, 100, 512])
+def test_collapsed_model_finds_nothing(dim):
+    # Ties are misses: 1 + 58 captions of others, 1 + 29 other images.
+    case = collapsed(30, 2, dim)
+    for limit in (SMALLEST, 0.05, 512):
+        found = retrieval.retrieval_ranks(*case, memory_limit_mb=limit)
+        assert set(found["image_to_text"].ranks) == {59}
+        assert set(found["text_to_image"].ranks) == {30}
+        assert set(found["text_to_text"].ranks) == {59}
+        assert found["text_to_image"].tied.all()
+
+
+def test_nearly_collapsed_model_is_ranked_by_what_is_left():
+    generator = np.random.default_rng(0)
+    images, texts, rows = collapsed(9, 2, 20)
+    images = unit(images + 1e-6 * generator.standard_normal(images.shape))
+    texts = unit(texts + 1e-6 * generator.standard_normal(texts.shape))
+    found = retrieval.retrieval_ranks(images, texts, rows)
+    assert oracle.as_lists(found) == oracle.ranks(images, texts, rows)
+
+
+def test_result_does_not_depend_on_the_memory_limit():
+    # More rows than one tile (2040), duplicates across tiles, noise in the
+    # last bit of scores; 300 rows of image 5 fill strips with positives.
+    generator = np.random.default_rng(1)
+    images = unit(generator.standard_normal((2100, 16)))
+    rows = np.concatenate([generator.integers(0, 2100, 2000), [5] * 300])
+    texts = unit(images[rows] + generator.standard_normal((2300, 16)))
+    images[2050:] = images[:50]
+    texts[2250:] = texts[:50]
+    whole = retrieval.retrieval_ranks(images, texts, rows)
+    assert ranking.block_size(16, 2) < 700
+    parts = retrieval.retrieval_ranks(images, texts, rows, memory_limit_mb=2)
+    assert oracle.as_lists(parts) == oracle.as_lists(whole)
+    scores = images.astype(np.float64) @ texts.T.astype(np.float64)
+    positive = np.arange(2100)[:, None] == rows
+    own = scores[rows, np.arange(2300)]
+    clear = 1 + np.sum((scores > own + 1e-7) & ~positive, axis=0)
+    near = 1 + np.sum((scores > own - 1e-7) & ~positive, axis=0)
+    found = whole["text_to_image"].ranks
+    assert np.all((clear <= found) & (found <= near))
+
+
+def test_block_size_keeps_the_limit():
+    assert ranking.block_size(512, 512) == ranking.MAX_BLOCK
+    assert 8 < ranking.block_size(512, 4) < 500
+    assert ranking.block_size(512, SMALLEST) == 8
+
+
+def test_one_image_and_one_caption():
+    found = retrieval.retrieval_ranks([[1.0]], [[-1.0]], [0])
+    assert found["image_to_text"].ranks.tolist() == [1]
+    assert found["text_to_image"].ranks.tolist() == [1]
+    assert found["text_to_text"].ranks.tolist() == []
+
+
+def test_image_without_captions_is_a_candidate_only():
+    images = np.array([[0.5, 0], [1, 0], [0, 1]], np.float32)
+    found = retrieval.retrieval_ranks(images, images[[0, 2]], [0, 2])
+    assert found["image_to_text"].queries.tolist() == [0, 2]
+    # Caption 0 scores .25 with its image and .5 with image 1.
+    assert found["text_to_image"].ranks.tolist() == [2, 1]
+
+
+def test_order_of_rows_is_free():
+    generator = np.random.default_rng(5)
+    images = unit(generator.standard_normal((20, 8)))
+    rows = np.repeat(np.arange(20), 3)
+    texts = unit(images[rows] + 0.5 * generator.standard_normal((60, 8)))
+    expected = retrieval.evaluate_retrieval(images, texts, rows)
+    assert 0 < expected["mean_recall"] < 1
+    captions = generator.permutation(60)
+    order = generator.permutation(20)
+    shuffled = retrieval.evaluate_retrieval(
+        images[order], texts[captions], np.argsort(order)[rows[captions]]
+    )
+    assert shuffled == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8])
+def test_other_dtypes_are_scored_in_float32(dtype):
+    generator = np.random.default_rng(7)
+    images = (3 * generator.standard_normal((30, 5))).astype(dtype)
+    texts = (3 * generator.standard_normal((30, 5))).astype(dtype)
+    found = retrieval.evaluate_retrieval(images, texts, range(30))
+    assert found == retrieval.evaluate_retrieval(
+        images.astype(np.float32), texts.astype(np.float32), range(30)
+    )
+
+
+def test_bfloat16_is_read():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    images = np.eye(3).astype(bfloat16)
+    metrics = retrieval.evaluate_retrieval(images, images, range(3))
+    assert metrics["recall_sum"] == 600
+
+
+def test_embeddings_are_not_normalised_again():
+    # Inner products .5 and 2 for caption 0: the longer image wins.
+    images = np.array([[0.5, 0], [2, 0]], np.float32)
+    found = retrieval.retrieval_ranks(images, [[1, 0]], [0])
+    assert found["text_to_image"].ranks.tolist() == [2]
+
+
+def test_zero_and_tiny_embeddings():
+    zero = np.zeros((3, 4))
+    found = retrieval.retrieval_ranks(zero, zero, range(3))
+    assert found["text_to_image"].ranks.tolist() == [3, 3, 3]
+    # Products near 1e-44 are subnormal: the library may flush them to 0.
+    tiny = np.diag([3, 2, 1]) * 1e-22
+    found = retrieval.retrieval_ranks(tiny, tiny, range(3))
+    assert found["text_to_image"].ranks.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_non_finite_embeddings_are_refused(value):
+    texts = np.eye(4)
+    texts[2, 1] = texts[3, 0] = value
+    with pytest.raises(ValueError, match=r"`text_embeddings` must") as error:
+        retrieval.evaluate_retrieval(np.eye(4), texts, range(4))
+    assert f"text_embeddings[2, 1]={value}" in str(error.value)
+    assert "2 non-finite values in 2 of 4 rows" in str(error.value)
+    with pytest.raises(ValueError, match=r"`image_embeddings` must"):
+        retrieval.evaluate_retrieval(texts, np.eye(4), range(4))
+
+
+@pytest.mark.parametrize(
+    ("images", "texts", "rows", "message"),
+    [
+        (np.eye(2, 3), np.eye(2), [0, 1], r"image_embeddings.shape=\(2, 3\)"),
+        (np.ones(3), np.eye(3), [0, 1, 2], r"image_embeddings.shape=\(3,\)"),
+        (np.eye(2), np.ones((0, 2)), [], r"text_embeddings.shape=\(0, 2\)"),
+        (np.eye(2), np.array([["a"]]), [0], "must hold real numbers"),
+        (np.eye(2), np.eye(2), [0.0, 1.0], "must be integers.*float64"),
+        (np.eye(2), np.eye(2), [0], r"caption_to_image.shape=\(1,\)"),
+        (np.eye(2), np.eye(2), [0, 2], r"caption_to_image\[1\]=2"),
+        (np.eye(2), np.eye(2), [-1, 0], r"caption_to_image\[0\]=-1"),
+        (1e30 * np.eye(2), np.eye(2), [0, 1], "Euclidean norm 1e.30"),
+        (1e39 * np.eye(2), np.eye(2), [0, 1], "finite in float32"),
+    ],
+)
+def test_bad_arrays_are_refused(images, texts, rows, message):
+    with pytest.raises(ValueError, match=message):
+        retrieval.evaluate_retrieval(images, texts, rows)
+
+
+@pytest.mark.parametrize("recall_at", [(), (0,), (1.5,), (-1, 5)])
+def test_bad_cutoffs_are_refused(recall_at):
+    with pytest.raises(ValueError, match="`recall_at` must"):
+        retrieval.evaluate_retrieval(
+            np.eye(2), np.eye(2), [0, 1], recall_at=recall_at
+        )
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_bad_memory_limit_is_refused(limit):
+    with pytest.raises(ValueError, match="`memory_limit_mb` must"):
+        retrieval.evaluate_retrieval(
+            np.eye(2), np.eye(2), [0, 1], memory_limit_mb=limit
+        )
+
+
+def test_scores_are_rounded_from_the_exact_sum():
+    # 1 + 2**-24 is half way between two float32 numbers and rounds down to
+    # even. More rounds up, if float64 can hold it: 2**-60 is lost.
+    x = np.array([[1, 2**-12, 2**-30]], np.float32)
+    y = np.array([[1, 2**-12, 2**-30], [1, 2**-12, 0]], np.float32)
+    sides = [ranking.Side(v, ranking.row_norms(v), v[:, 0]) for v in (x, y)]
+    scores = ranking.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
+    assert scores.tolist() == [1.0, 1.0]
+    # With 2**-50 in place of 2**-60 float64 sees the difference.
+    z = np.array([[1, 2**-12, 2**-20]], np.float32)
+    side = ranking.Side(z, ranking.row_norms(z), z[:, 0])
+    scores = ranking.pair_scores(sides[0], side, np.array([0]), np.array([0]))
+    assert scores.tolist() == [1 + 2.0**-23]
+
+
+def test_bootstrap_interval_holds_the_statistic():
+    ranks = np.arange(1, 201)
+
+    def recall(values):
+        return np.mean(values <= 50)
+
+    low, high = retrieval.bootstrap_interval(ranks, recall, 500)
+    # Standard error sqrt(.25 * .75 / 200) = .031; 1.96 of them are .06.
+    assert low == pytest.approx(0.19, abs=0.02)
+    assert high == pytest.approx(0.31, abs=0.02)
+    assert retrieval.bootstrap_interval(ranks, recall, 500) == (low, high)
+    assert retrieval.bootstrap_interval([3, 3], np.mean, 10) == (3, 3)
+    with pytest.raises(ValueError, match="`ranks` must"):
+        retrieval.bootstrap_interval([], np.mean)
