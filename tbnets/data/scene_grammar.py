@@ -74,7 +74,6 @@ def describe_scene(scene, boxes, rng):
     while len(captions) < num_captions:
         rules = TELLING_RULES if len(captions) < 3 else ALL_RULES
         rule = scene_layout.pick_weighted(rng, rules)
-        groups = dict(speaker.groups)
         speaker.begin(telling=len(captions) < 3)
         tree = rule(speaker)
         caption = tree and SceneCaption(
@@ -82,11 +81,8 @@ def describe_scene(scene, boxes, rng):
             tuple(speaker.claims),
             rule.__name__,
         )
-        if caption is None or _repeats(caption, captions):
-            # What was not said opens no coreference chain.
-            speaker.groups = groups
-            continue
-        captions.append(caption)
+        if caption is not None and not _repeats(caption, captions):
+            captions.append(caption)
     order = rng.permutation(len(captions))
     return [captions[row] for row in order], speaker.groups
 

@@ -15,6 +15,19 @@ from tbnets.data import scene_phrases
 from tbnets.data import scene_words
 from tbnets.data import scenes
 
+WORDS = {
+    "above": "above",
+    "over": "above",
+    "below": "below",
+    "under": "below",
+    "beneath": "below",
+    "inside": "inside",
+    "within": "inside",
+    "around": "around",
+    "beside": "beside",
+    "next": "beside",
+}
+
 
 @pytest.fixture(scope="module")
 def described():
@@ -109,19 +122,59 @@ def test_every_claim_is_true_of_its_scene(described):
     assert kinds >= {"object", "count", "relation", "position", "background"}
 
 
+def test_words_relate_the_objects_that_the_claims_relate(described):
+    """Reads subject, relation and landmark off the words of a caption."""
+    for one in described:
+        members = {chain: rows for rows, chain in one.groups.items()}
+        members.update({row + 1: (row,) for row in range(len(one.boxes))})
+        for caption in one.captions:
+            claimed = {
+                (claim["relation"], *claim["objects"])
+                for claim in caption.claims
+                if claim["kind"] == "relation"
+            }
+            read = set()
+            for name, subject, landmark in read_relations(caption):
+                (landmark,) = members[landmark]
+                read |= {(name, row, landmark) for row in members[subject]}
+            assert read == claimed
+
+
+def read_relations(caption):
+    """Returns (relation, chain of the subject, chain of the landmark)."""
+    pieces = pieces_of(caption.tree)
+    shapes = [chain for _, chain in pieces if chain not in (None, 0, 10)]
+    relations = []
+    for place, (text, _) in enumerate(pieces):
+        following = pieces[place + 1][0] if place + 1 < len(pieces) else ""
+        side = text in ("the left", "the right", "left", "right")
+        if side and following != "of" or not side and text not in WORDS:
+            continue
+        name = text.removeprefix("the ") if side else WORDS[text]
+        landmark = next(
+            piece for piece in pieces[place + 1 :] if piece[1] is not None
+        )
+        subject, other = shapes[0], landmark[1]
+        if landmark[0] == "it":
+            subject, other = shapes[1], shapes[0]
+        if landmark[0] == "each other":
+            other = shapes[1]
+        relations.append((name, subject, other))
+    return relations
+
+
+def pieces_of(tree):
+    """Returns phrases with their chains and other words with None."""
+    if tree.chain is not None or not tree.children:
+        text = " ".join(leaf.text.lower() for leaf in tree.leaves())
+        return [(text, tree.chain)]
+    return [piece for child in tree.children for piece in pieces_of(child)]
+
+
 def test_words_say_no_more_and_no_less_than_the_claims(described):
     """The relation words of a caption are those of its claims."""
     words = {
-        "above": "above",
-        "over": "above",
-        "below": "below",
-        "under": "below",
-        "beneath": "below",
-        "inside": "inside",
-        "within": "inside",
-        "around": "around",
-        "beside": "beside",
-        "next": "beside",
+        **WORDS,
         "left of": "left",
         "right of": "right",
         "between": "between",
@@ -212,6 +265,41 @@ def test_describe_scene_number_and_variety_of_captions(described):
         ]
         assert len(pairs) >= 3
     assert rules == {rule.__name__ for rule in scene_grammar.ALL_RULES}
+
+
+def test_describe_scene_never_says_the_same_words_twice(monkeypatch):
+    """Seven words and up to six captions: chance alone would repeat some."""
+
+    def one_word(speaker):
+        text = speaker.choose({letter: 1.0 for letter in "abcdefg"})
+        return scene_words.node("NP", scene_words.word("NN", text))
+
+    monkeypatch.setattr(scene_grammar, "TELLING_RULES", {one_word: 1.0})
+    monkeypatch.setattr(scene_grammar, "ALL_RULES", {one_word: 1.0})
+    speaker = three_in_a_row()
+    for seed in range(10):
+        captions, _ = scene_grammar.describe_scene(
+            speaker.scene, speaker.boxes, np.random.default_rng(seed)
+        )
+        tokens = [tuple(caption.tokens) for caption in captions]
+        assert len(set(tokens)) == len(tokens)
+
+
+def test_describe_scene_tells_of_a_group_once(monkeypatch):
+    """Beside relations, a remark on the same objects does not come twice."""
+    rules = {
+        scene_grammar.relation_fragment: 1.0,
+        scene_grammar.group_members: 30.0,
+    }
+    monkeypatch.setattr(scene_grammar, "ALL_RULES", rules)
+    speaker = three_in_a_row()
+    for seed in range(10):
+        captions, groups = scene_grammar.describe_scene(
+            speaker.scene, speaker.boxes, np.random.default_rng(seed)
+        )
+        names = [caption.rule for caption in captions]
+        assert names.count("group_members") == 1
+        assert groups == {(0, 2): 11}
 
 
 def test_trees_carry_treebank_labels_only(described):
