@@ -1,0 +1,259 @@
+"""Tests of the query tool, on networks whose answers are plain to see."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets.serving import export_saved_model
+from tbnets.text.vocabulary import Vocabulary
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
+COLORS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
+
+# Asks several questions in one process: starting TensorFlow takes longest.
+DRIVER = """
+import contextlib
+import io
+import json
+import sys
+from absl import flags
+from absl.testing import flagsaver
+from tools import query
+
+answers = []
+for arguments in json.loads(sys.argv[1]):
+    out, err, failure = io.StringIO(), io.StringIO(), ""
+    with flagsaver.flagsaver():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                query.main(flags.FLAGS(["query.py", *arguments]))
+            except (ValueError, OSError) as error:
+                failure = str(error)
+    answers.append([out.getvalue(), err.getvalue(), failure])
+print(json.dumps(answers))
+"""
+
+
+class ColorNetwork(tf.Module):
+    """Embeds a photo as its mean colour, a caption as its mean colour word."""
+
+    def __init__(self):
+        super().__init__()
+        rows = [[0] * 3, [1] * 3, [0, 0, 1], [0, 1, 0], [1, 0, 0]]
+        self.words = tf.Variable(rows, dtype=tf.float32)
+
+    def embed_images(self, images, training=False):
+        if images.shape.rank == 4:
+            images = tf.reduce_mean(images, axis=[1, 2])
+        return tf.math.l2_normalize(images, axis=-1)
+
+    def embed_text(self, texts, training=False):
+        total = tf.reduce_sum(tf.gather(self.words, texts), axis=1)
+        return tf.math.l2_normalize(total, axis=-1)
+
+
+def answers_of(text):
+    """Reads the tables back: [(title, [(similarity, answer), ...]), ...]."""
+    tables = []
+    for line in text.splitlines():
+        cells = line.split(None, 2)
+        if " among " in line:
+            tables.append((line, []))
+        elif cells and cells[0].isdigit():
+            tables[-1][1].append((cells[1], cells[2]))
+    return tables
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two networks, four photos of which one is cut, features, captions."""
+    folder = tmp_path_factory.mktemp("query")
+    for name, kind, shape in (
+        ("bytes", "bytes", (4, 4, 3)),
+        ("features", "features", (3,)),
+    ):
+        export_saved_model(
+            ColorNetwork(),
+            VOCABULARY,
+            folder / name / "1",
+            image_input=kind,
+            image_shape=shape,
+        )
+    photos = folder / "photos"
+    (photos / "more").mkdir(parents=True)
+    for name, color in COLORS.items():
+        place = photos / "more" if name == "blue" else photos
+        PIL.Image.new("RGB", (30, 20), color).save(place / f"{name}.png")
+    whole = (photos / "red.png").read_bytes()
+    (photos / "cut.png").write_bytes(whole[:-20])
+    (photos / "text.jpg").write_text("no photo")
+    (photos / "notes.txt").write_text("not looked at")
+    (folder / "empty").mkdir()
+    np.save(folder / "x_ims.npy", np.array([[3, 4, 0], [0, 0, 2]], np.float32))
+    (folder / "x_ids.txt").write_text("red.png\n../../outside\n")
+    np.save(folder / "nan_ims.npy", np.full([2, 3], np.nan, np.float32))
+    (folder / "captions.txt").write_text("green\n\nA RED one\nblue!\n")
+    (folder / "none.txt").write_text("\n \n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder):
+    """Name of a question -> (standard output, standard error, error)."""
+    by_bytes = f"--saved_model={folder}/bytes/1"
+    by_features = f"--saved_model={folder}/features/1"
+    photos = f"--images={folder}/photos"
+    features = f"--image_features={folder}/x_ims.npy"
+    captions = f"--captions={folder}/captions.txt"
+    questions = {
+        "photos": [by_bytes, photos, "--top=2", "red", "a Blue zebra"],
+        "batches of one": [by_bytes, photos, "--batch_size=1", "red"],
+        "features": [by_features, features, "green"],
+        "montage": [
+            *(by_features, features, photos, "red", "green"),
+            f"--montage={folder}/montage.png",
+        ],
+        "photo": [by_bytes, captions, f"--image={folder}/photos/red.png"],
+        "id": [by_features, features, captions, "--image=red.png"],
+        "cut photo": [by_bytes, captions, f"--image={folder}/photos/cut.png"],
+        "unknown id": [by_features, features, captions, "--image=cow"],
+        "nothing": [],
+        "both": [captions, "--image=red.png", "red"],
+        "image alone": ["--image=red.png"],
+        "no model": [f"--saved_model={folder}/none", "red"],
+        "no images": [by_bytes, "red"],
+        "no features": [by_features, photos, "red"],
+        "empty folder": [by_bytes, f"--images={folder}/empty", "red"],
+        "no captions": [
+            *(by_bytes, f"--image={folder}/photos/red.png"),
+            f"--captions={folder}/none.txt",
+        ],
+        "montage of nothing": [by_features, features, "--montage=m.png", "a"],
+        "nan": [
+            *(by_features, f"--image_features={folder}/nan_ims.npy", "red"),
+        ],
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(list(questions.values()))],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return dict(zip(questions, json.loads(result.stdout)))
+
+
+def test_photos_are_ranked_for_each_query(answers):
+    out, err, failure = answers["photos"]
+    assert failure == ""
+    red, blue = answers_of(out)
+    assert red[0] == '"red" among 3 images'
+    assert red[1][0] == ("1.000", "red.png")
+    # Ties keep the order of the file names: green.png before more/blue.png.
+    assert red[1][1] == ("0.000", "green.png")
+    # "a" and "zebra" are unknown, each [1, 1, 1]: the text is [2, 2, 3] /
+    # sqrt(17), 3 / sqrt(17) = 0.728 along blue, 2 / sqrt(17) = 0.485 else.
+    assert blue[0].startswith('"a Blue zebra" (unknown words: a, zebra)')
+    assert blue[1] == [("0.728", "more/blue.png"), ("0.485", "green.png")]
+
+
+@pytest.mark.parametrize("question", ["photos", "batches of one"])
+def test_broken_photos_are_named_and_left_out(answers, question):
+    out, err, _ = answers[question]
+    lines = [line for line in err.splitlines() if "left out" in line]
+    assert len(lines) == 2
+    assert "photos/cut.png" in err and "Invalid PNG data" in err
+    assert "photos/text.jpg" in err
+    assert answers_of(out)[0][1][0] == ("1.000", "red.png")
+
+
+def test_features_are_ranked_by_id(answers):
+    out, _, failure = answers["features"]
+    assert failure == ""
+    # [3, 4, 0] / 5 has 0.8 along green.
+    (title, rows) = answers_of(out)[0]
+    assert title == '"green" among 2 images'
+    assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
+
+
+def test_montage_shows_the_photos(answers, folder):
+    out, _, failure = answers["montage"]
+    assert failure == "" and "montage.png" in out
+    with PIL.Image.open(folder / "montage.png") as montage:
+        pixels = np.asarray(montage)
+    reds = (pixels == COLORS["red"]).all(axis=-1)
+    # red.png is 3:2 in a square of 190: 190 x 127 pixels, in both rows.
+    assert abs(reds.sum() - 2 * 190 * 127) <= 2 * 190
+    # An id that leaves the folder has no photo, only the grey square.
+    greys = (pixels == (238, 238, 238)).all(axis=-1)
+    assert greys.sum() > 2 * 190 * 190
+
+
+@pytest.mark.parametrize(
+    ("question", "best"),
+    [
+        # "A RED one" has two unknown words: [3, 2, 2] / sqrt(17).
+        ("photo", [("0.728", "A RED one"), ("0.000", "green")]),
+        # [0.6, 0.8, 0] with [3, 2, 2] / sqrt(17): 3.4 / 4.123 = 0.825.
+        ("id", [("0.825", "A RED one"), ("0.800", "green")]),
+    ],
+)
+def test_captions_are_ranked_for_an_image(answers, question, best):
+    out, _, failure = answers[question]
+    assert failure == ""
+    title, rows = answers_of(out)[0]
+    assert title.endswith("among 3 captions")
+    assert rows[:2] == best
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("cut photo", "cut.png', which does not decode"),
+        ("unknown id", "'cow'"),
+        ("nothing", "`query.py` must be asked by sentences"),
+        ("both", "`query.py` must be asked by sentences"),
+        ("image alone", "`query.py` must be asked by sentences"),
+        ("no model", "`path` must be a folder with saved_model.pb"),
+        ("no images", "`--images` must be given"),
+        ("no features", "`--image_features` must be given"),
+        ("empty folder", "`--images` must be a folder of"),
+        ("no captions", "`--captions` must hold a caption a line"),
+        ("montage of nothing", "`--montage` must come with"),
+        ("nan", "`image` embeddings must be finite"),
+    ],
+)
+def test_questions_that_cannot_be_answered(answers, question, message):
+    out, _, failure = answers[question]
+    assert message in failure
+    assert answers_of(out) == []
+
+
+def test_command_line_prints_the_answer_and_nothing_else(folder):
+    result = subprocess.run(
+        [
+            *(sys.executable, "tools/query.py", "green"),
+            f"--saved_model={folder}/features/1",
+            f"--image_features={folder}/x_ims.npy",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (
+        '\n"green" among 2 images\n'
+        " rank  similarity  answer\n"
+        "    1       0.800  red.png\n"
+        "    2       0.000  ../../outside\n"
+    )
