@@ -1,3 +1,6 @@
+import itertools
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -199,6 +202,13 @@ def test_collapsed_model_finds_nothing(dim):
         assert found["text_to_image"].tied.all()
 
 
+def test_counts_do_not_overflow_in_a_large_collapsed_model():
+    # More rows and columns than a byte counts: 1 + 599 others.
+    found = retrieval.retrieval_ranks(*collapsed(600, 1, 7))
+    assert set(found["text_to_image"].ranks) == {600}
+    assert set(found["image_to_text"].ranks) == {600}
+
+
 def test_nearly_collapsed_model_is_ranked_by_what_is_left():
     generator = np.random.default_rng(0)
     images, texts, rows = collapsed(9, 2, 20)
@@ -378,3 +388,36 @@ def test_bootstrap_interval_holds_the_statistic():
     assert retrieval.bootstrap_interval([3, 3], np.mean, 10) == (3, 3)
     with pytest.raises(ValueError, match="`ranks` must"):
         retrieval.bootstrap_interval([], np.mean)
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_scores_do_not_depend_on_the_order_of_dimensions(order):
+    # 2**60 + 1 - 2**60: float64 forgets the 1 if it comes between.
+    x = np.array([[2**30, 1, 2**30]], np.float32)[:, list(order)]
+    y = np.array([[2**30, 1, -(2**30)]], np.float32)[:, list(order)]
+    sides = [ranking.Side(v, ranking.row_norms(v), v[:, 0]) for v in (x, y)]
+    index = np.array([0])
+    assert ranking.pair_scores(*sides, index, index).tolist() == [1.0]
+
+
+def test_a_rival_better_by_the_last_bits_wins_without_a_tie():
+    images = unit(np.random.default_rng(3).standard_normal((40, 64)))
+    texts = images.copy()
+    images[33] = images[2] * np.float32(1 + 2**-22)
+    found = retrieval.retrieval_ranks(images, texts, range(40))
+    assert found["text_to_image"].ranks[2] == 2
+    assert not found["text_to_image"].tied.any()
+
+
+def test_memory_stays_near_the_limit():
+    case = collapsed(1500, 1, 8)
+    peaks = []
+    for limit in (1, 512):
+        tracemalloc.start()
+        retrieval.retrieval_ranks(
+            *case, memory_limit_mb=limit, text_to_text=False
+        )
+        peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
+        tracemalloc.stop()
+    # Beside the tiles: norms, best scores, counts. One tile of all is 9 MiB.
+    assert peaks[0] < 1 + 1 < 9 < peaks[1]
