@@ -1,0 +1,116 @@
+"""Distances between unit vectors, written as functions of inner products.
+
+Everything downstream mines and compares on similarities, the inner products
+of a whole batch; a distance is asked only of the few pairs that survive.
+Every distance here shrinks as the pair gets closer.
+"""
+
+import tensorflow as tf
+
+
+def similarities(queries, candidates):
+    """Computes all inner products of queries and candidates.
+
+    Args:
+        queries: Float `[num_queries, embedding_dim]`. Half precision inputs
+            are widened first, so that the result never has their spacing.
+        candidates: Float `[num_candidates, embedding_dim]`.
+
+    Returns:
+        float32 `[num_queries, num_candidates]`; larger is closer.
+    """
+    return tf.matmul(
+        tf.cast(queries, tf.float32),
+        tf.cast(candidates, tf.float32),
+        transpose_b=True,
+    )
+
+
+@tf.custom_gradient
+def picked_similarities(queries, candidates, similarities, pairs):
+    """Picks some entries of a matrix of similarities, differentiably.
+
+    The matrix has been computed already and carries no gradient; the
+    gradient of the picked entries goes straight to the embeddings. Since it
+    is zero everywhere else, the products that carry it back can skip almost
+    everything, which on a CPU makes them many times cheaper.
+
+    Args:
+        queries: float32 `[num_queries, embedding_dim]`.
+        candidates: float32 `[num_candidates, embedding_dim]`.
+        similarities: float32 `[num_queries, num_candidates]`, what
+            `similarities(queries, candidates)` returned.
+        pairs: int32 `[num_pairs, 2]`, row and column of each entry; an entry
+            may be asked for more than once.
+
+    Returns:
+        float32 `[num_pairs]`.
+    """
+    shape = tf.shape(similarities)
+
+    def gradient(upstream):
+        slopes = tf.scatter_nd(pairs, upstream, shape)
+        by_queries = _sparse_product(slopes, candidates)
+        by_candidates = _sparse_product(slopes, queries, transpose_a=True)
+        return by_queries, by_candidates, None, None
+
+    return tf.gather_nd(similarities, pairs), gradient
+
+
+def _sparse_product(left, right, transpose_a=False):
+    """Multiplies a matrix that is almost all zeros with a dense one.
+
+    The product that skips zeros exists on CPUs alone; XLA compiles it as a
+    dense one. Beside an accelerator the dense product stays on its device.
+    """
+    devices = tf.config.list_physical_devices()
+    if any(device.device_type != "CPU" for device in devices):
+        return tf.matmul(left, right, transpose_a=transpose_a)
+    return tf.raw_ops.SparseMatMul(
+        a=left, b=right, transpose_a=transpose_a, a_is_sparse=True
+    )
+
+
+def euclidean(similarities):
+    r"""Turns inner products of unit vectors into Euclidean distances.
+
+    $$d(x, y) = \lVert x - y \rVert = \sqrt{2 - 2 x^\top y}$$
+
+    No constant is added under the root: it would bias small distances. Where
+    the distance is 0 its gradient is taken as 0, which keeps it finite. A NaN
+    stays a NaN.
+
+    Args:
+        similarities: float32 of any shape, inner products of unit vectors.
+            Values beyond 1 by rounding count as 1.
+
+    Returns:
+        float32 of the same shape, in `[0, 2]`.
+
+    Source: Wang et al. 2018, Sec. 3.2.1; departures: none.
+    """
+    squares = 2.0 - 2.0 * similarities
+    coincide = squares <= 0.0
+    roots = tf.sqrt(tf.where(coincide, tf.ones_like(squares), squares))
+    return tf.where(coincide, tf.zeros_like(squares), roots)
+
+
+def cosine(similarities):
+    r"""Turns inner products of unit vectors into cosine distances.
+
+    $$d(x, y) = 1 - x^\top y$$
+
+    Args:
+        similarities: float32 of any shape, inner products of unit vectors.
+
+    Returns:
+        float32 of the same shape, in `[0, 2]`.
+
+    Source: the similarity of Kiros et al. 2014 and VSE++ (Faghri et al.
+    2018), turned round; a difference of two distances is their difference of
+    two similarities, so the margin keeps its unit.
+    """
+    return 1.0 - similarities
+
+
+DISTANCES = {"euclidean": euclidean, "cosine": cosine}

@@ -1,0 +1,153 @@
+"""Loop definitions of the losses: slow, obvious, and the specification.
+
+Plain Python over NumPy arrays in float64. The library's tensor code is
+compared with these; they are not part of the package.
+"""
+
+import math
+
+import numpy as np
+
+TERMS = (
+    "image_to_text",
+    "text_to_image",
+    "text_to_text",
+    "image_to_image",
+)
+
+
+def distance(x, y, name="euclidean"):
+    """Distance of two unit vectors."""
+    inner = float(np.dot(x, y))
+    if name == "cosine":
+        return 1.0 - inner
+    return math.sqrt(max(2.0 - 2.0 * inner, 0.0))
+
+
+def distance_slope(x, y, name="euclidean"):
+    """Derivative of the distance by the inner product; 0 at distance 0."""
+    if name == "cosine":
+        return -1.0
+    length = distance(x, y, name)
+    return -1.0 / length if length > 0.0 else 0.0
+
+
+def views(term, images, texts, masks):
+    """Anchors, candidates, positive mask and whether they are one view."""
+    i2t, t2t, i2i = (np.asarray(mask) for mask in masks)
+    return {
+        "image_to_text": (images, texts, i2t, False),
+        "text_to_image": (texts, images, i2t.T, False),
+        "text_to_text": (texts, texts, t2t, True),
+        "image_to_image": (images, images, i2i, True),
+    }[term]
+
+
+def triplets(anchors, candidates, mask, within, num_negatives, name):
+    """Lists `(anchor, positive, negative)`; None keeps all negatives."""
+    found = []
+    for i in range(len(anchors)):
+        others = [
+            j for j in range(len(candidates)) if not (within and i == j)
+        ]
+        negatives = [j for j in others if not mask[i, j]]
+        negatives.sort(
+            key=lambda j: distance(anchors[i], candidates[j], name)
+        )
+        for positive in others:
+            if not mask[i, positive]:
+                continue
+            for negative in negatives[:num_negatives]:
+                found.append((i, positive, negative))
+    return found
+
+
+def term_loss(
+    term, images, texts, masks, margin, num_negatives, name, reduction
+):
+    """One term: loss, active fraction, gradients of images and texts."""
+    anchors, candidates, mask, within = views(term, images, texts, masks)
+    kept = triplets(anchors, candidates, mask, within, num_negatives, name)
+    anchor_gradient = np.zeros(anchors.shape)
+    candidate_gradient = np.zeros(candidates.shape)
+    total, active = 0.0, 0
+    for a, p, n in kept:
+        anchor, positive, negative = anchors[a], candidates[p], candidates[n]
+        hinge = (
+            margin
+            + distance(anchor, positive, name)
+            - distance(anchor, negative, name)
+        )
+        if hinge <= 0.0:
+            continue
+        total += hinge
+        active += 1
+        towards = distance_slope(anchor, positive, name)
+        away = distance_slope(anchor, negative, name)
+        anchor_gradient[a] += towards * positive - away * negative
+        candidate_gradient[p] += towards * anchor
+        candidate_gradient[n] -= away * anchor
+    divisor = {"sum": 1, "mean": len(kept), "mean_active": active}[reduction]
+    scale = 1.0 / divisor if divisor else 0.0
+    image_gradient = np.zeros(images.shape)
+    text_gradient = np.zeros(texts.shape)
+    by_view = {"image": image_gradient, "text": text_gradient}
+    source, _, target = term.partition("_to_")
+    by_view[source] += scale * anchor_gradient
+    by_view[target] += scale * candidate_gradient
+    fraction = active / len(kept) if kept else 0.0
+    return total * scale, fraction, image_gradient, text_gradient
+
+
+def triplet_loss(
+    images,
+    texts,
+    masks,
+    weights,
+    margin,
+    num_negatives,
+    name="euclidean",
+    reduction="mean_active",
+):
+    """Weighted sum of terms: total, terms, fractions, both gradients."""
+    images = np.asarray(images, np.float64)
+    texts = np.asarray(texts, np.float64)
+    total, terms, fractions = 0.0, {}, {}
+    image_gradient = np.zeros(images.shape)
+    text_gradient = np.zeros(texts.shape)
+    for term in TERMS:
+        if not weights.get(term):
+            continue
+        loss, fraction, by_images, by_texts = term_loss(
+            term, images, texts, masks, margin, num_negatives, name, reduction
+        )
+        terms[term], fractions[term] = loss, fraction
+        total += weights[term] * loss
+        image_gradient += weights[term] * by_images
+        text_gradient += weights[term] * by_texts
+    return total, terms, fractions, image_gradient, text_gradient
+
+
+def positive_masks(image_ids, caption_image_ids, text_ids=None):
+    """Masks image-text, text-text and image-image, pair by pair."""
+    n, m = len(image_ids), len(caption_image_ids)
+    texts = list(range(m)) if text_ids is None else list(text_ids)
+    described = [
+        {texts[j] for j in range(m) if caption_image_ids[j] == image_ids[i]}
+        for i in range(n)
+    ]
+    i2t = np.zeros((n, m), bool)
+    t2t = np.zeros((m, m), bool)
+    i2i = np.zeros((n, n), bool)
+    for i in range(n):
+        for j in range(m):
+            same = caption_image_ids[j] == image_ids[i]
+            i2t[i, j] = same or texts[j] in described[i]
+        for j in range(n):
+            same = image_ids[i] == image_ids[j]
+            i2i[i, j] = same or bool(described[i] & described[j])
+    for i in range(m):
+        for j in range(m):
+            same = caption_image_ids[i] == caption_image_ids[j]
+            t2t[i, j] = same or texts[i] == texts[j]
+    return i2t, t2t, i2i
