@@ -16,6 +16,9 @@ import tensorflow_text as tf_text
 
 from tbnets import serving
 from tbnets.images import decode_images
+from tbnets.layers.branch import Branch
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export_saved_model
 from tbnets.serving import load_saved_model
 from tbnets.serving import next_version
@@ -197,6 +200,29 @@ def test_fresh_process_photos_and_text_features(bytes_model, tmp_path):
     )
     close(served["image"], images)
     close(served["default"], texts)
+    close(served["score"], images @ texts.T)
+
+
+def test_fresh_process_embedding_network(tmp_path):
+    network = EmbeddingNetwork(
+        Branch((6, 4), batch_normalization="last", dropout=0.5),
+        Branch((5, 4), batch_normalization="last", dropout=0.5),
+        text_encoder=RecurrentEncoder(
+            VOCABULARY.size, "lstm", 3, 2, bidirectional=True
+        ),
+    )
+    network.build({"images": (None, 5), "captions": (None, None)})
+    path = tmp_path / "1"
+    export_saved_model(network, VOCABULARY, path, image_shape=(5,))
+    features = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
+    images = network.embed_images(features).numpy()
+    captions = np.array([caption.encode() for caption in CAPTIONS])
+    served = run_client(
+        tmp_path, path, captions=captions, image_features=features
+    )
+    close(served["text"], texts)
+    close(served["image"], images)
     close(served["score"], images @ texts.T)
 
 

@@ -60,7 +60,7 @@ def split_words(captions):
     text = tf.convert_to_tensor(captions, tf.string)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
-    text = tf_text.case_fold_utf8(tf_text.normalize_utf8(text, "NFKC"))
+    text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     text = tf.strings.regex_replace(text, _SPACED_NOT, r"\1nt\2")
     text = tf.strings.regex_replace(text, _CLITIC, r" \1\2")
     text = tf.strings.regex_replace(text, _INNER_APOSTROPHE, r"\1\2")
