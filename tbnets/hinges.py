@@ -263,7 +263,7 @@ def _ranked_hinges(
             tf.concat([[0], tf.reduce_sum(tf.cast(positive, tf.int32), 1)], 0)
         )
         state = tf.while_loop(
-            lambda rank, *_: rank < ranks,
+            lambda rank, *state: rank < ranks,
             step,
             (
                 0,

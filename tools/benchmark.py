@@ -1,0 +1,74 @@
+r"""Times parts of tbnets against the arithmetic they cannot avoid.
+
+For instance:
+
+  python tools/benchmark.py --benchmark=loss --num_images=500,1500
+  python tools/benchmark.py --benchmark=train_step
+  python tools/benchmark.py --benchmark=evaluation
+
+Every benchmark prints a table of milliseconds, medians over --repeats, with
+the ratio to a floor: the matrix products alone. The floor and the code are
+run in turns, so that whatever else the machine does slows both. Read the
+ratios, not the milliseconds; docs/benchmarks.md has measured ones.
+"""
+
+import pathlib
+import sys
+
+from absl import app
+from absl import flags
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import tbnets  # noqa: E402, F401  (before TensorFlow: it quietens the start-up)
+
+_BENCHMARK = flags.DEFINE_enum(
+    "benchmark",
+    "loss",
+    ["loss", "train_step", "evaluation"],
+    "loss: miner and loss against the distance matmuls. train_step: a whole "
+    "step of the embedding network against its matmuls, in float32 and "
+    "mixed_bfloat16. evaluation: retrieval of 25,000 captions.",
+)
+_NUM_IMAGES = flags.DEFINE_list(
+    "num_images",
+    ["500", "1500"],
+    "Images in a batch, one table each; train_step takes the first.",
+)
+_CAPTIONS = flags.DEFINE_integer(
+    "captions_per_image", 2, "Captions of each image in a batch.", 1
+)
+_DIM = flags.DEFINE_integer("embedding_dim", 512, "Embedding size.", 1)
+_NEGATIVES = flags.DEFINE_integer(
+    "num_negatives", 10, "Negatives K kept for an anchor; Wang 2018: 10.", 1
+)
+_REPEATS = flags.DEFINE_integer("repeats", 15, "Timed runs of each row.", 1)
+
+
+def main(_):
+    """Runs the benchmark that was asked for."""
+    num_images = [int(count) for count in _NUM_IMAGES.value]
+    if _BENCHMARK.value == "loss":
+        from tools.benchmarks import loss
+
+        loss.run(
+            num_images,
+            _CAPTIONS.value,
+            _DIM.value,
+            _NEGATIVES.value,
+            _REPEATS.value,
+        )
+    elif _BENCHMARK.value == "train_step":
+        from tools.benchmarks import train_step
+
+        train_step.run(
+            num_images[0], _CAPTIONS.value, _DIM.value, _REPEATS.value
+        )
+    else:
+        from tools.benchmarks import evaluation
+
+        evaluation.run()
+
+
+if __name__ == "__main__":
+    app.run(main)
