@@ -17,6 +17,7 @@ from tbnets.data import batches
 from tbnets.data import captions
 from tbnets.data import feature_store
 from tbnets.data import scenes
+from tbnets.data.sources import fill_split
 from tbnets.layers import image_encoders
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
@@ -32,9 +33,8 @@ TOKENIZER_BATCH = 4096
 def resolve(settings, path, split=None):
     """Returns `path` below the data root, with `{split}` filled in."""
     root = os.environ.get("TBNETS_DATA", settings.data_root)
-    if split is not None:
-        path = path.replace("{split}", split)
-    return pathlib.Path(root) / path
+    path = pathlib.Path(root) / path
+    return path if split is None else pathlib.Path(fill_split(path, split))
 
 
 def load_records(settings, split):
@@ -98,7 +98,7 @@ def _load_texts(settings, records, vocabulary):
                 f"captions in {records.source}. Extract them again."
             )
         return batches.FeatureRows(features, range(rows))
-    tokenizer = Tokenizer(vocabulary, settings.max_tokens or None)
+    tokenizer = build_tokenizer(settings, vocabulary)
     ids = [
         tf.RaggedTensor.from_tensor(
             tokenizer(list(records.captions[start : start + TOKENIZER_BATCH])),
@@ -143,6 +143,11 @@ def build_vocabulary(settings, records):
         min_count=settings.min_count,
         max_words=settings.max_words or None,
     )
+
+
+def build_tokenizer(settings, vocabulary):
+    """Returns the `Tokenizer` that training and serving share."""
+    return Tokenizer(vocabulary, settings.max_tokens or None)
 
 
 def _build_image_encoder(settings):

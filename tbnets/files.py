@@ -3,11 +3,14 @@
 import json
 import os
 import pathlib
-import tempfile
 
 
 def write_atomically(path, write):
     """Writes a file so that `path` holds the old or the new one, never half.
+
+    The new content is written to `NAME.partial` beside it, flushed to the
+    disk and renamed. A killed process may leave that file; the next write
+    takes its place.
 
     Args:
         path: file to write; its folder must exist.
@@ -18,24 +21,20 @@ def write_atomically(path, write):
             permission). What was at `path` is still there.
     """
     path = pathlib.Path(path)
-    temporary = None
+    partial = path.with_name(path.name + ".partial")
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=path.name + ".", delete=False
-        ) as file:
-            temporary = file.name
+        with open(partial, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(partial, path)
     except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
+        partial.unlink(missing_ok=True)
         kept = "what it held before is unharmed" if path.exists() else "no file"
         raise OSError(
             error.errno,
             f"{path} could not be written: {error.strerror}; {kept}. "
-            "Free some space or choose another --run_dir",
+            "Free some space or choose another folder",
         ) from error
 
 

@@ -48,10 +48,9 @@ def diagnose(logs, margin, reduction):
     ]
     if cosines and max(cosines) > COLLAPSED_COSINE:
         return (
-            f"the embeddings have collapsed: mean pairwise cosine "
-            f"{max(cosines):.2f}. Try a lower --learning_rate, "
-            "--negatives=top_k with more --num_negatives, or start "
-            "--negatives=all_to_hardest with more --hardness_epochs"
+            "the embeddings have collapsed: their mean pairwise cosine is "
+            f"above {COLLAPSED_COSINE}. Try --negatives=all, more "
+            "--num_negatives, or a lower --learning_rate"
         )
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]

@@ -216,13 +216,18 @@ def export(session):
     network = session.network
     from_features = settings.image_encoder == "features"
     images = experiment.input_shapes(settings, **state.dims)["images"]
-    vocabulary = experiment.Vocabulary(state.words) if state.words else None
+    tokenizer = None
+    if state.words:
+        tokenizer = experiment.build_tokenizer(
+            settings, experiment.Vocabulary(state.words)
+        )
     versions = session.run_dir / "saved_model"
     return serving.export_saved_model(
         network,
-        vocabulary,
+        tokenizer,
         versions / str(serving.next_version(versions)),
         image_input="features" if from_features else "bytes",
         image_shape=images[1:],
+        text_dim=state.dims["text_dim"],
         metadata={"epoch": state.best_epoch, "settings": vars(settings)},
     )

@@ -1,6 +1,7 @@
 """Keeps TensorFlow's start-up messages off a user's screen."""
 
 import contextlib
+import logging as py_logging
 import os
 import pathlib
 import sys
@@ -8,6 +9,8 @@ import tempfile
 import warnings
 
 from absl import app
+from absl import flags
+from absl import logging
 
 
 @contextlib.contextmanager
@@ -69,6 +72,11 @@ def run_tool(main):
     """
 
     def guarded(argv):
+        # TensorFlow and Keras inform and warn through these two; a tool's
+        # own words are printed.
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.ERROR)
+        py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
         try:
             return main(argv)
         except (ValueError, OSError) as error:

@@ -242,6 +242,7 @@ class ProgressLines(keras.callbacks.Callback):
         self.session = session
         self.steps_per_epoch = steps_per_epoch
         self.bar = None
+        self.advice = None
 
     def on_epoch_begin(self, epoch, logs=None):
         """Opens the bar."""
@@ -280,8 +281,9 @@ class ProgressLines(keras.callbacks.Callback):
         advice = health.diagnose(
             row, session.settings.margin, session.settings.reduction
         )
-        if advice:
+        if advice and advice != self.advice:
             tqdm.tqdm.write(f"warning: {advice}.")
+        self.advice = advice
 
 
 def format_seconds(seconds):

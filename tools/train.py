@@ -15,11 +15,10 @@ from tbnets import startup
 with startup.quiet_tensorflow():
     import tensorflow as tf
 
-from tbnets.evaluation.tables import format_table
-
 from tbnets import flags
 from tbnets import runs
 from tbnets import training
+from tbnets.evaluation.tables import format_table
 
 FLAGS = absl_flags.FLAGS
 

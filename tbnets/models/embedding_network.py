@@ -6,12 +6,15 @@ import tensorflow as tf
 from tbnets.losses import TERMS
 from tbnets.losses import positive_masks
 
+KERAS_2 = keras.__version__.startswith("2.")
+
 
 def current_learning_rate(optimizer):
-    """Returns the rate the next step of `optimizer` will use, a scalar.
+    """Returns the learning rate of `optimizer`, a float32 scalar.
 
-    Works for numbers, schedules and the optimizers of tensorflow-addons,
-    which hand out the schedule itself.
+    Under a schedule it is the rate of the coming step; only the optimizers
+    of Keras 2 (not those of tensorflow-addons, which hand out the schedule
+    itself) give the rate of the last step taken.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -133,9 +136,11 @@ class EmbeddingNetwork(keras.Model):
             (shapes["captions"], self.text_encoder, self.text_branch),
         ):
             if encoder is not None:
-                encoder.build(shape)
+                if not encoder.built:
+                    encoder.build(shape)
                 shape = (None, encoder.output_dim)
-            branch.build(shape)
+            if not branch.built:
+                branch.build(shape)
         self.built = True
 
     def embed_images(self, images, training=False):
@@ -198,6 +203,8 @@ class EmbeddingNetwork(keras.Model):
                 gradients, self.gradient_clip_norm, use_norm=norm
             )
         self.optimizer.apply_gradients(zip(gradients, variables))
+        if KERAS_2 and hasattr(self.optimizer, "build"):
+            rate = current_learning_rate(self.optimizer)
         return self._report(output, gradient_norm=norm, learning_rate=rate)
 
     def test_step(self, batch):

@@ -1,0 +1,218 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.branch import Branch
+from tbnets.layers.branch import FeatureTransform
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.losses import TripletLoss
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.embedding_network import current_learning_rate
+
+SHAPES = {"images": (None, 6), "captions": (None, None)}
+
+
+def make(seed=0, **branch):
+    keras.utils.set_random_seed(seed)
+    branch = {"dropout": 0.2, **branch}
+    network = EmbeddingNetwork(
+        Branch((8, 4), seed=1, **branch),
+        Branch((8, 4), seed=2, **branch),
+        image_encoder=FeatureTransform("l2"),
+        text_encoder=RecurrentEncoder(9, "gru", embedding_dim=5, units=6),
+    )
+    network.build(SHAPES)
+    return network
+
+
+def make_batch(num_images=5, captions=(2, 1, 0, 3, 1), words=4, seed=0):
+    generator = np.random.default_rng(seed)
+    owners = np.repeat(np.arange(num_images), captions[:num_images])
+    ids = generator.integers(1, 9, (len(owners), words))
+    return {
+        "images": tf.constant(
+            generator.normal(size=(num_images, 6)), tf.float32
+        ),
+        "captions": tf.constant(ids, tf.int32),
+        "image_ids": tf.range(num_images, dtype=tf.int64) + 1000092795,
+        "caption_image_ids": tf.constant(owners, tf.int64) + 1000092795,
+    }
+
+
+def compiled_network(optimizer="sgd", **arguments):
+    network = make()
+    loss = TripletLoss(margin=0.5, num_negatives=2, **arguments)
+    network.compile(optimizer, loss)
+    return network
+
+
+def test_embeddings_are_unit_vectors_of_the_shared_space():
+    network, batch = make(), make_batch()
+    outputs = network(batch)
+    for key, rows in (("image_embeddings", 5), ("text_embeddings", 7)):
+        assert outputs[key].shape == (rows, 4)
+        lengths = np.linalg.norm(outputs[key], axis=1)
+        np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+
+
+def test_training_step_moves_the_loss_down():
+    network = make(dropout=0.0, batch_normalization="none")
+    network.compile(keras.optimizers.Adam(0.01), TripletLoss(margin=0.5))
+    batch = make_batch()
+    before = float(network.batch_loss(batch).total)
+    network.fit(
+        tf.data.Dataset.from_tensors(batch).repeat(120),
+        verbose=0,
+        shuffle=False,
+    )
+    assert float(network.batch_loss(batch).total) < 0.7 * before
+
+
+def test_fit_reports_every_term_and_the_rate_in_use():
+    schedule = keras.optimizers.schedules.ExponentialDecay(
+        1.0, 1, 0.5, staircase=True
+    )
+    network = compiled_network(keras.optimizers.SGD(schedule))
+    history = network.fit(
+        tf.data.Dataset.from_tensors(make_batch()).repeat(3),
+        verbose=0,
+        shuffle=False,
+    ).history
+    assert set(history) == {
+        "total_loss",
+        "gradient_norm",
+        "learning_rate",
+        "image_to_text_loss",
+        "image_to_text_active",
+        "text_to_image_loss",
+        "text_to_image_active",
+        "text_to_text_loss",
+        "text_to_text_active",
+    }
+    # Steps 0, 1, 2 use 1, 1/2, 1/4: their mean.
+    assert history["learning_rate"][0] == pytest.approx(1.75 / 3)
+
+
+def test_total_loss_is_the_weighted_sum_of_its_terms():
+    weights = {"image_to_text": 1.0, "text_to_image": 2.0}
+    network = compiled_network(term_weights=weights)
+    output = network.batch_loss(make_batch())
+    expected = sum(weights[term] * output.terms[term] for term in weights)
+    np.testing.assert_allclose(output.total, expected, rtol=1e-6)
+
+
+def test_large_ids_are_told_apart():
+    # As floats 1000092795 and 1000092796 are one number.
+    assert np.float32(1000092795) == np.float32(1000092796)
+    network, batch = compiled_network(), make_batch(2, (1, 1))
+    assert float(network.batch_loss(batch).total) > 0
+
+
+def test_gradient_is_clipped_to_the_norm():
+    batch = make_batch()
+    plain, clipped = make(dropout=0.0), make(dropout=0.0)
+    loss = TripletLoss(margin=0.5)
+    plain.compile(keras.optimizers.SGD(1.0), loss)
+    clipped.compile(keras.optimizers.SGD(1.0), loss, gradient_clip_norm=0.01)
+    start = [v.numpy() for v in plain.trainable_variables]
+    norm = float(plain.train_step(batch)["gradient_norm"])
+    clipped.train_step(batch)
+    assert norm > 0.01
+    for v0, v1, v2 in zip(
+        start, plain.trainable_variables, clipped.trainable_variables
+    ):
+        np.testing.assert_allclose(
+            v2.numpy() - v0, (v1.numpy() - v0) * 0.01 / norm, atol=1e-7
+        )
+
+
+def test_batches_of_any_size_share_one_trace():
+    network = compiled_network()
+    traces = []
+    step = network.train_step
+
+    def counted(batch):
+        traces.append(1)
+        return step(batch)
+
+    network.train_step = counted
+    network.compile("sgd", TripletLoss(margin=0.5))
+    batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(batches),
+        output_signature={
+            "images": tf.TensorSpec((None, 6)),
+            "captions": tf.TensorSpec((None, None), tf.int32),
+            "image_ids": tf.TensorSpec((None,), tf.int64),
+            "caption_image_ids": tf.TensorSpec((None,), tf.int64),
+        },
+    )
+    network.fit(dataset, verbose=0, shuffle=False)
+    assert len(traces) <= 2
+
+
+@pytest.mark.parametrize(
+    "images, captions", [(1, (1,)), (1, (3,)), (3, (1, 0, 0)), (2, (1, 1))]
+)
+def test_small_batches_give_finite_steps(images, captions):
+    network = compiled_network()
+    logs = network.train_step(make_batch(images, captions))
+    assert np.isfinite(float(logs["total_loss"]))
+    for variable in network.weights:
+        assert np.isfinite(variable.numpy()).all()
+
+
+def test_hardness_follows_the_steps():
+    arguments = {"margin": 0.5, "distance": "cosine", "reduction": "sum"}
+    network = make(dropout=0.0)
+    blended = TripletLoss(negatives="all_to_hardest", **arguments)
+    network.compile(keras.optimizers.SGD(0.0), blended, hardness_steps=2)
+    batch = make_batch()
+    found = []
+    for _ in range(3):
+        found.append(float(network.batch_loss(batch).total))
+        network.train_step(batch)
+    soft, hard = (
+        float(
+            TripletLoss(negatives=negatives, **arguments)(
+                *network(batch).values(),
+                positive_masks_of(batch),
+            ).total
+        )
+        for negatives in ("all", "hardest")
+    )
+    # The statistics of batch normalisation move, so weights alone are equal.
+    assert found[0] > found[1] > found[2]
+    assert soft > hard
+
+
+def positive_masks_of(batch):
+    from tbnets.losses import positive_masks
+
+    return positive_masks(batch["image_ids"], batch["caption_image_ids"])
+
+
+def test_branches_of_different_size_are_refused():
+    with pytest.raises(ValueError, match="--image_units or --text_units"):
+        EmbeddingNetwork(Branch((8, 4)), Branch((8, 5)))
+
+
+def test_network_round_trips_through_its_config():
+    network = make()
+    again = EmbeddingNetwork.from_config(network.get_config())
+    again.build(SHAPES)
+    again.set_weights(network.get_weights())
+    batch = make_batch()
+    for one, two in zip(network(batch).values(), again(batch).values()):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_learning_rate_of_numbers_and_schedules():
+    schedule = keras.optimizers.schedules.CosineDecay(0.5, 10)
+    assert float(
+        current_learning_rate(keras.optimizers.Adam(schedule))
+    ) == pytest.approx(0.5)
+    assert float(
+        current_learning_rate(keras.optimizers.SGD(0.125))
+    ) == pytest.approx(0.125)
