@@ -66,14 +66,14 @@ def _batch(num_images, captions_per_image, embedding_dim):
     )
 
 
-def _forward(images, texts, *_):
+def _forward(images, texts, *ids):
     return (
         tf.matmul(images, texts, transpose_b=True),
         tf.matmul(texts, texts, transpose_b=True),
     )
 
 
-def _floor(images, texts, *_):
+def _floor(images, texts, *ids):
     """The products alone; a matrix stands in for its own gradient."""
     with tf.GradientTape() as tape:
         tape.watch([images, texts])
