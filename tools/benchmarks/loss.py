@@ -33,11 +33,11 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
         candidate = tf.function(_loss_step(loss))
         milliseconds = timing.interleaved(
             {
-                "matmuls forward": _waiting(tf.function(_forward), inputs),
-                "matmuls forward + backward": _waiting(
-                    tf.function(_floor), inputs
+                "matmuls forward": waiting(tf.function(_forward), inputs),
+                "matmuls forward + backward": waiting(
+                    tf.function(floor), inputs
                 ),
-                "miner + loss": _waiting(candidate, inputs),
+                "miner + loss": waiting(candidate, inputs),
             },
             repeats,
         )
@@ -73,7 +73,7 @@ def _forward(images, texts, *ids):
     )
 
 
-def _floor(images, texts, *ids):
+def floor(images, texts, *ids):
     """The products alone; a matrix stands in for its own gradient."""
     with tf.GradientTape() as tape:
         tape.watch([images, texts])
@@ -96,7 +96,7 @@ def _loss_step(loss):
     return step
 
 
-def _waiting(function, inputs):
+def waiting(function, inputs):
     """Wraps a function so that it returns once its results are there."""
 
     def call():
