@@ -26,8 +26,8 @@ _POSITIVES = 8
 
 # A view that ranks itself is mined in runs of rows, which stay in reach of
 # the caches and of the allocator's free lists (glibc maps blocks above 32 MB
-# anew each time). Four keep 3000 captions there.
-_RUNS = 4
+# anew each time). Two keep 3000 captions there.
+_RUNS = 2
 
 # Terms that read one matrix of similarities: along its rows, its columns.
 _TERMS_BY_MATRIX = (
