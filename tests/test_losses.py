@@ -221,6 +221,16 @@ def test_an_image_drawn_twice_is_not_its_own_negative():
     assert output.total == 0.0
 
 
+@pytest.mark.parametrize("negatives", ["top_k", "all"])
+def test_the_diagonal_of_a_view_with_itself_is_never_looked_at(negatives):
+    images, texts, (cross, within, others) = batch("ragged")
+    loss = losses.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
+    wanted = loss(images, texts, losses.PositiveMasks(cross, within, others))
+    bare = [mask & ~np.eye(len(mask), dtype=bool) for mask in (within, others)]
+    found = loss(images, texts, losses.PositiveMasks(cross, *bare))
+    assert found.total == wanted.total
+
+
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
 def test_half_precision_embeddings_give_a_float32_loss(dtype):
     images, texts, masks = batch("ragged")
