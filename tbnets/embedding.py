@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.batches import naming_broken_images
 from tbnets.data.batches import read_images
 
 IMAGE_CHUNK = 256
@@ -27,13 +28,15 @@ class Embedder:
         def texts(batch):
             return network.embed_text(batch, training=False)
 
+        self._image_size = image_size
         self._images = tf.function(images, reduce_retracing=True)
         self._texts = tf.function(texts, reduce_retracing=True)
 
     def images(self, examples):
         """Returns float32 `[num_images, embedding_dim]` of a split."""
         rows = np.arange(examples.records.num_images)
-        return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
+        with naming_broken_images(examples.images, self._image_size):
+            return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
 
     def texts(self, examples):
         """Returns float32 `[num_captions, embedding_dim]` of a split.

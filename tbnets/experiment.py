@@ -10,6 +10,7 @@ import pathlib
 
 import keras
 import tensorflow as tf
+import tqdm
 
 from tbnets import checkpoints
 from tbnets import flags
@@ -37,13 +38,30 @@ def resolve(settings, path, split=None):
     return path if split is None else pathlib.Path(fill_split(path, split))
 
 
+def _ensure_scenes(settings):
+    """Renders the embedded data set where it is not there yet."""
+    train, dev, test = settings.num_scenes
+    with tqdm.tqdm(
+        total=train + dev + test,
+        desc="rendering scenes",
+        unit="scene",
+        leave=False,
+        delay=1,
+        disable=None,
+    ) as bar:
+        scenes.ensure_scenes(
+            settings.scenes,
+            num_train=train,
+            num_dev=dev,
+            num_test=test,
+            progress=lambda done, _: bar.update(done - bar.n),
+        )
+
+
 def load_records(settings, split):
     """Returns the `CaptionedImages` of a split."""
     if settings.scenes:
-        train, dev, test = settings.num_scenes
-        scenes.ensure_scenes(
-            settings.scenes, num_train=train, num_dev=dev, num_test=test
-        )
+        _ensure_scenes(settings)
         path = pathlib.Path(settings.scenes) / "dataset.json"
         return captions.read_captions("karpathy", path, split)
     if not settings.captions:

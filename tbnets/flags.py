@@ -153,7 +153,9 @@ def _define_network():
     _define(
         "float", "input_dropout", 0.0, "Rate on branch inputs. Papers: 0."
     )
-    _define("float", "word_dropout", 0.0, "Rate of words dropped. Papers: 0.")
+    _define(
+        "float", "word_dropout", 0.0, "Rate on word vectors. Papers: 0."
+    )
 
 
 def _define_loss():
@@ -260,6 +262,11 @@ def define_run_flags():
     _define_loss()
     _define_optimization()
     _define_run()
+
+
+def run_flags():
+    """Returns the names of the flags of a run."""
+    return tuple(_RUN_FLAGS)
 
 
 def settings():

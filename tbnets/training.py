@@ -318,16 +318,17 @@ def fit(session, train):
         first_epoch=state.epoch,
         image_size=settings.image_size,
     )
-    session.network.fit(
-        dataset,
-        epochs=settings.epochs,
-        initial_epoch=state.epoch,
-        steps_per_epoch=steps,
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            EpochEnd(session),
-            TensorBoardLog(session),
-            ProgressLines(session, steps),
-        ],
-    )
+    with batches.naming_broken_images(train.images, settings.image_size):
+        session.network.fit(
+            dataset,
+            epochs=settings.epochs,
+            initial_epoch=state.epoch,
+            steps_per_epoch=steps,
+            shuffle=False,
+            verbose=0,
+            callbacks=[
+                EpochEnd(session),
+                TensorBoardLog(session),
+                ProgressLines(session, steps),
+            ],
+        )

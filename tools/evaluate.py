@@ -1,6 +1,10 @@
-r"""Measures image-text retrieval on saved embeddings.
+r"""Measures image-text retrieval, of a run or on saved embeddings.
 
-For instance:
+A run of tools/train.py, on one of its splits:
+
+  python tools/evaluate.py --run_dir=runs/quickstart --split=test
+
+Embeddings of any model, from files:
 
   python tools/evaluate.py \
       --image_embeddings=images.npy \
@@ -18,6 +22,10 @@ Prints recall at 1, 5 and 10, median and mean rank in both directions and from
 captions to captions. What they mean exactly is in docs/evaluation.md.
 """
 
+import functools
+import pathlib
+
+import numpy as np
 from absl import flags
 
 from tbnets import files
@@ -26,6 +34,19 @@ from tbnets.evaluation import arrays
 from tbnets.evaluation import protocols
 from tbnets.evaluation import tables
 
+_RUN = flags.DEFINE_string(
+    "run_dir", None, "Folder of a run; instead of the three arrays below."
+)
+_SPLIT = flags.DEFINE_string("split", "test", "Split to evaluate of a run.")
+_CHECKPOINT = flags.DEFINE_enum(
+    "checkpoint", "best", ["best", "last"], "Epoch to evaluate of a run."
+)
+_SAVE = flags.DEFINE_string(
+    "save_embeddings",
+    None,
+    "Folder to write a run's image_embeddings.npy, text_embeddings.npy and "
+    "caption_to_image.npy to.",
+)
 _IMAGES = flags.DEFINE_string(
     "image_embeddings",
     None,
@@ -60,13 +81,38 @@ _MEMORY = flags.DEFINE_float(
 _JSON = flags.DEFINE_string("json", None, "File to write the metrics to.")
 
 
+def embed_run():
+    """Returns the three arrays of a split, embedded by a run's network."""
+    with startup.quiet_tensorflow():
+        from tbnets import embedding
+        from tbnets import experiment
+    network, vocabulary, settings, _ = experiment.open_run(
+        _RUN.value, _CHECKPOINT.value
+    )
+    examples = experiment.load_examples(settings, _SPLIT.value, vocabulary)
+    embedder = embedding.Embedder(network, settings.image_size)
+    found = {
+        "image_embeddings": embedder.images(examples),
+        "text_embeddings": embedder.texts(examples),
+        "caption_to_image": examples.records.caption_to_image,
+    }
+    if _SAVE.value:
+        folder = pathlib.Path(_SAVE.value)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in found.items():
+            write = functools.partial(np.save, arr=array)
+            files.write_atomically(folder / f"{name}.npy", write)
+    return tuple(found.values())
+
+
 def read_saved_embeddings():
     """Returns the arrays of the three file flags."""
     needed = (_IMAGES, _TEXTS, _ROWS)
     missing = [f"--{flag.name}" for flag in needed if not flag.value]
     if missing:
         raise ValueError(
-            f"{', '.join(missing)} must be given. Received: nothing. "
+            f"--run_dir or {', '.join(missing)} must be given. Received: "
+            "nothing. "
             "`python tools/evaluate.py --help` shows an example."
         )
     return (
@@ -85,11 +131,14 @@ def main(argv):
         )
     metrics = protocols.evaluate_protocol(
         _PROTOCOL.value,
-        *read_saved_embeddings(),
+        *(embed_run() if _RUN.value else read_saved_embeddings()),
         memory_limit_mb=_MEMORY.value,
         text_to_text=_TEXT_TO_TEXT.value,
     )
-    print(tables.format_table(metrics, f"protocol: {_PROTOCOL.value}"))
+    title = f"protocol: {_PROTOCOL.value}"
+    if _RUN.value:
+        title = f"{_RUN.value}, {_SPLIT.value}, {title}"
+    print(tables.format_table(metrics, title))
     if _JSON.value:
         files.write_json(_JSON.value, metrics)
 

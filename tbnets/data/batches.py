@@ -6,6 +6,7 @@ has positives. What a batch holds is a function of (seed, epoch) alone, never
 of the state of a random generator, so a resumed run sees the same batches.
 """
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.images import decode_images
+from tbnets.images import load_image
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +73,27 @@ class FileNames:
     def batch(self, rows):
         """Returns the paths `[len(rows)]`."""
         return self.paths[rows]
+
+
+@contextlib.contextmanager
+def naming_broken_images(images, image_size):
+    """Turns a decoding failure inside into an error that names the file.
+
+    `tf.data` says that an image did not decode, not which; this looks for it.
+
+    Args:
+        images: the image source of some `Examples`.
+        image_size: side of the decoded images in pixels.
+
+    Raises:
+        ValueError: naming the first of the files that does not decode.
+    """
+    try:
+        yield
+    except tf.errors.OpError:
+        for path in getattr(images, "paths", ()):
+            load_image(path, image_size)
+        raise
 
 
 class TokenRows:

@@ -26,11 +26,9 @@ class SeededDropout(keras.layers.Layer):
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
             `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
         seed: integer; layers of one model need different seeds.
-        per_step: whether one mask is shared by all units of the last axis
-            (drops whole words from `[n, words, dim]`).
     """
 
-    def __init__(self, rate, seed=0, per_step=False, **kwargs):
+    def __init__(self, rate, seed=0, **kwargs):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(
@@ -39,7 +37,6 @@ class SeededDropout(keras.layers.Layer):
             )
         self.rate = rate
         self.seed = seed
-        self.per_step = per_step
         self.supports_masking = True
 
     def build(self, input_shape):
@@ -59,24 +56,15 @@ class SeededDropout(keras.layers.Layer):
             return inputs
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
-        noise_shape = None
-        if self.per_step:
-            noise_shape = tf.concat([tf.shape(inputs)[:-1], [1]], axis=0)
         return tf.nn.experimental.stateless_dropout(
             inputs,
             rate=self.rate,
             seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
-            noise_shape=noise_shape,
         )
 
     def get_config(self):
         """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "rate": self.rate,
-            "seed": self.seed,
-            "per_step": self.per_step,
-        }
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

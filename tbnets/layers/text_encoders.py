@@ -40,7 +40,7 @@ class MeanOfWords(keras.layers.Layer):
     Args:
         vocabulary_size: number of ids, padding (0) and unknown (1) included.
         embedding_dim: size of a word vector. Papers: 300.
-        word_dropout: rate at which whole words are left out in training.
+        word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
@@ -65,7 +65,7 @@ class MeanOfWords(keras.layers.Layer):
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_dim, name="words"
         )
-        self.drop = SeededDropout(word_dropout, seed, per_step=True)
+        self.drop = SeededDropout(word_dropout, seed)
         self.output_dim = embedding_dim
 
     def build(self, input_shape):
@@ -102,7 +102,7 @@ class RecurrentEncoder(keras.layers.Layer):
         bidirectional: whether a second network reads from the end; its
             states are appended.
         pooling: `last` state (both papers), or the `mean` or `max` of all.
-        word_dropout: rate at which whole word vectors are set to 0.
+        word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
 
     Returns from a call on int `[n, words]`: float `[n, units]`, or `[n, 2 *
@@ -144,7 +144,7 @@ class RecurrentEncoder(keras.layers.Layer):
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_dim, name="words"
         )
-        self.drop = SeededDropout(word_dropout, seed, per_step=True)
+        self.drop = SeededDropout(word_dropout, seed)
         self.recurrence = self._make_recurrence()
         self.output_dim = units * (2 if bidirectional else 1)
 

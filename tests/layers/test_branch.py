@@ -90,13 +90,6 @@ def test_dropout_is_the_identity_outside_training():
     np.testing.assert_array_equal(drop(tf.ones((2, 3))), np.ones((2, 3)))
 
 
-def test_dropout_of_whole_steps_shares_a_mask():
-    drop = SeededDropout(0.5, per_step=True)
-    output = drop(tf.ones((4, 6, 8)), training=True).numpy()
-    assert (output == output[:, :, :1]).all()
-    assert 0 < (output == 0).mean() < 1
-
-
 def test_dropout_goes_on_from_restored_weights():
     drop, again = SeededDropout(0.5, seed=3), SeededDropout(0.5, seed=3)
     x = tf.ones((4, 8))

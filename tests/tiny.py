@@ -1,0 +1,71 @@
+"""A data set and flags so small that a run takes seconds."""
+
+import types
+
+import numpy as np
+
+from tbnets import flags
+
+WORDS = ("dog", "cat", "red", "blue", "runs", "sits")
+SPLITS = {"train": 12, "dev": 6, "test": 6}
+
+
+def write_precomputed(folder, captions_per_image=2, seed=0):
+    """Writes VSE++ style files whose images tell of their captions."""
+    generator = np.random.default_rng(seed)
+    table = generator.normal(size=(len(WORDS), 8)).astype("float32")
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, size in SPLITS.items():
+        picks = generator.integers(0, len(WORDS), (size, 3))
+        np.save(folder / f"{split}_ims.npy", table[picks].sum(axis=1))
+        ids = [f"{split}{i}.jpg" for i in range(size)]
+        (folder / f"{split}_ids.txt").write_text("\n".join(ids) + "\n")
+        lines = [
+            " ".join(WORDS[j] for j in generator.permutation(pick))
+            for pick in picks
+            for _ in range(captions_per_image)
+        ]
+        (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def arguments(folder, run_dir, **changes):
+    """Returns the flags of a run on `write_precomputed`'s folder."""
+    values = {
+        "captions_format": "precomputed",
+        "data_root": folder,
+        "captions": ".",
+        "image_features": "{split}_ims.npy",
+        "run_dir": run_dir,
+        "text_encoder": "gru",
+        "word_dim": 6,
+        "rnn_units": 5,
+        "image_units": "8,4",
+        "text_units": "8,4",
+        "images_per_batch": 5,
+        "epochs": 4,
+        "learning_rate": 0.01,
+        "export": False,
+        **changes,
+    }
+    return {name: str(value) for name, value in values.items()}
+
+
+def settings(folder, run_dir, **changes):
+    """Returns the same flags parsed, as the tools do."""
+    if "captions_format" not in flags.FLAGS:
+        flags.define_run_flags()
+    flags.FLAGS.unparse_flags()
+    line = [
+        f"--{name}={value}"
+        for name, value in arguments(folder, run_dir, **changes).items()
+    ]
+    defaults = [f"--{name}={default(name)}" for name in flags.run_flags()]
+    flags.FLAGS(["test", *defaults, *line])
+    return types.SimpleNamespace(**vars(flags.settings()))
+
+
+def default(name):
+    """Returns the text of a flag's default."""
+    value = flags.FLAGS[name].default
+    return ",".join(value) if isinstance(value, list) else value
