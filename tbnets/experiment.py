@@ -170,7 +170,7 @@ def build_tokenizer(settings, vocabulary):
 
 def _build_image_encoder(settings):
     if settings.image_encoder == "features":
-        return FeatureTransform(settings.image_transform)
+        return FeatureTransform(tuple(settings.image_transform))
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
     return image_encoders.ApplicationEncoder(

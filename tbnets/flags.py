@@ -33,7 +33,7 @@ def _define_enum(name, default, choices, text):
     _RUN_FLAGS.append(name)
 
 
-def _define_integers(name, default, text):
+def _define_list(name, default, text):
     flags.DEFINE_list(name, default, text)
     _RUN_FLAGS.append(name)
 
@@ -77,7 +77,7 @@ def _define_data():
         ("test_split", "test", "Split that is reported once, at the end."),
     ):
         _define("string", name, default, text)
-    _define_integers(
+    _define_list(
         "num_scenes",
         ["2000", "250", "250"],
         "Scenes to render for train,dev,test with --scenes.",
@@ -110,11 +110,12 @@ def _define_network():
         "Weights of a Keras application: imagenet, or a file; empty: random.",
     )
     _define("bool", "fine_tune", False, "Train the Keras application too.")
-    _define_enum(
+    _define_list(
         "image_transform",
-        "none",
-        ["none", "l2", "signed_sqrt", "signed_sqrt_l2"],
-        "Rescaling of precomputed image features, inside the model.",
+        [],
+        "Rescaling of precomputed image features, inside the model, in this "
+        "order: signed_sqrt, l2, then center or standardize by the training "
+        "split.",
     )
     _define_enum(
         "text_encoder",
@@ -132,12 +133,12 @@ def _define_network():
         ["last", "mean", "max"],
         "Which recurrent states make the text feature. Papers: last.",
     )
-    _define_integers(
+    _define_list(
         "image_units",
         ["2048", "512"],
         "Sizes of the image branch's FC layers; one entry: linear branch.",
     )
-    _define_integers(
+    _define_list(
         "text_units",
         ["1024", "512"],
         "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "

@@ -90,6 +90,8 @@ def prepare(settings, folder):
         "text_dim": _feature_dim(train.texts),
     }
     network = experiment.build_network(settings, vocabulary, **dims)
+    if getattr(network.image_encoder, "needs_statistics", False):
+        network.image_encoder.adapt(train.images.chunks())
     steps = training.batches.num_batches(records, settings.images_per_batch)
     network.compile(
         training.build_optimizer(settings, steps),

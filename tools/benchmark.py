@@ -12,15 +12,9 @@ run in turns, so that whatever else the machine does slows both. Read the
 ratios, not the milliseconds; docs/benchmarks.md has measured ones.
 """
 
-import pathlib
-import sys
-
-from absl import app
 from absl import flags
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-import tbnets  # noqa: E402, F401  (before TensorFlow: it quietens the start-up)
+from tbnets import startup
 
 _BENCHMARK = flags.DEFINE_enum(
     "benchmark",
@@ -47,9 +41,12 @@ _REPEATS = flags.DEFINE_integer("repeats", 15, "Timed runs of each row.", 1)
 
 def main(_):
     """Runs the benchmark that was asked for."""
+    if _BENCHMARK.value != "evaluation":
+        with startup.quiet_tensorflow():
+            import tensorflow  # noqa: F401
     num_images = [int(count) for count in _NUM_IMAGES.value]
     if _BENCHMARK.value == "loss":
-        from tools.benchmarks import loss
+        from benchmarks import loss
 
         loss.run(
             num_images,
@@ -59,16 +56,16 @@ def main(_):
             _REPEATS.value,
         )
     elif _BENCHMARK.value == "train_step":
-        from tools.benchmarks import train_step
+        from benchmarks import train_step
 
         train_step.run(
             num_images[0], _CAPTIONS.value, _DIM.value, _REPEATS.value
         )
     else:
-        from tools.benchmarks import evaluation
+        from benchmarks import evaluation
 
         evaluation.run()
 
 
 if __name__ == "__main__":
-    app.run(main)
+    startup.run_tool(main)

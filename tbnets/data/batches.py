@@ -56,6 +56,11 @@ class FeatureRows:
         """Returns float32 `[len(rows), feature_dim]`."""
         return self.features.take(self.rows[rows])
 
+    def chunks(self, size=4096):
+        """Yields all rows once, `size` at a time, in order."""
+        for start in range(0, len(self.rows), size):
+            yield self.features.take(self.rows[start : start + size])
+
 
 class FileNames:
     """Paths of image files; they are decoded inside the `tf.data` pipeline.

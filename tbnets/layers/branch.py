@@ -9,7 +9,8 @@ import keras
 import tensorflow as tf
 
 BATCH_NORMALIZATION = ("last", "first", "none")
-FEATURE_TRANSFORMS = ("none", "l2", "signed_sqrt", "signed_sqrt_l2")
+FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize")
+STATISTICS = {"center", "standardize"}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -71,41 +72,95 @@ class SeededDropout(keras.layers.Layer):
 class FeatureTransform(keras.layers.Layer):
     """Rescales precomputed features; part of the model, so also of serving.
 
+    The statistics of `center` and `standardize` are those of the training
+    features, given to `adapt`. They are weights: checkpoints and SavedModels
+    hold them.
+
     Args:
-        kind: `none`; `l2`: unit length; `signed_sqrt`: `sign(x) sqrt(|x|)`,
-            which tames the heavy tail of pooled activations; or
-            `signed_sqrt_l2`: the one after the other.
+        steps: names from `FEATURE_STEPS`, applied in order: `signed_sqrt`,
+            `sign(x) sqrt(|x|)`, which tames the heavy tail of pooled
+            activations; `l2`, to unit length; and, as the last, `center`,
+            minus the mean of each dimension, divided by one standard
+            deviation for all, or `standardize`, by that of each dimension.
     """
 
-    def __init__(self, kind="none", **kwargs):
+    def __init__(self, steps=(), **kwargs):
         super().__init__(**kwargs)
-        if kind not in FEATURE_TRANSFORMS:
+        for step in steps:
+            if step not in FEATURE_STEPS:
+                raise ValueError(
+                    f"`steps` must be among {', '.join(FEATURE_STEPS)}. "
+                    f"Received: {step}. Change --image_transform."
+                )
+        if set(steps[:-1]) & STATISTICS:
             raise ValueError(
-                f"`kind` must be one of {', '.join(FEATURE_TRANSFORMS)}. "
-                f"Received: kind={kind}. Change --image_transform."
+                "`steps` must have `center` or `standardize` as the last. "
+                f"Received: {','.join(steps)}. Change --image_transform."
             )
-        self.kind = kind
+        self.steps = tuple(steps)
         self.output_dim = None
 
+    @property
+    def needs_statistics(self):
+        """Whether `adapt` must see the training features."""
+        return bool(set(self.steps) & STATISTICS)
+
     def build(self, input_shape):
-        """Notes the size of the features, which does not change."""
+        """Creates the statistics, as yet without effect."""
         self.output_dim = input_shape[-1]
+        if self.needs_statistics:
+            for name, initial in (("mean", "zeros"), ("deviation", "ones")):
+                weight = self.add_weight(
+                    name=name,
+                    shape=(self.output_dim,),
+                    initializer=initial,
+                    trainable=False,
+                    dtype="float32",
+                )
+                setattr(self, name, weight)
         super().build(input_shape)
 
+    def adapt(self, batches):
+        """Takes the statistics of the training features, in one pass.
+
+        Args:
+            batches: iterable of float arrays `[n, feature_dim]`.
+        """
+        count, total, squares = 0, 0.0, 0.0
+        for batch in batches:
+            rows = self._without_statistics(tf.cast(batch, tf.float32))
+            rows = tf.cast(rows, tf.float64)
+            count += len(batch)
+            total = total + tf.reduce_sum(rows, axis=0)
+            squares = squares + tf.reduce_sum(rows * rows, axis=0)
+        mean = total / count
+        variance = tf.maximum(squares / count - mean * mean, 0.0)
+        if "center" in self.steps:
+            variance = tf.ones_like(variance) * tf.reduce_mean(variance)
+        # A dimension that never changes tells nothing: leave it as it is.
+        deviation = tf.where(variance > 1e-12, tf.sqrt(variance), 1.0)
+        self.mean.assign(tf.cast(mean, tf.float32))
+        self.deviation.assign(tf.cast(deviation, tf.float32))
+
+    def _without_statistics(self, outputs):
+        for step in self.steps:
+            if step == "signed_sqrt":
+                outputs = tf.sign(outputs) * tf.sqrt(tf.abs(outputs))
+            elif step == "l2":
+                outputs = tf.math.l2_normalize(outputs, axis=-1)
+        return outputs
+
     def call(self, inputs, training=False):
-        """Returns the rescaled features, in the shape of `inputs`."""
-        outputs = inputs
-        if self.kind.startswith("signed_sqrt"):
-            outputs = tf.sign(outputs) * tf.sqrt(tf.abs(outputs))
-        if self.kind.endswith("l2"):
-            outputs = tf.math.l2_normalize(
-                tf.cast(outputs, tf.float32), axis=-1
-            )
+        """Returns the rescaled features, in shape and dtype of `inputs`."""
+        outputs = self._without_statistics(tf.cast(inputs, tf.float32))
+        if self.needs_statistics:
+            mean = tf.convert_to_tensor(self.mean)
+            outputs = (outputs - mean) / tf.convert_to_tensor(self.deviation)
         return tf.cast(outputs, inputs.dtype)
 
     def get_config(self):
         """Returns the constructor's arguments."""
-        return {**super().get_config(), "kind": self.kind}
+        return {**super().get_config(), "steps": self.steps}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

@@ -110,27 +110,58 @@ def test_dropout_streams_differ_by_seed():
 
 
 @pytest.mark.parametrize(
-    "kind, expected",
+    "steps, expected",
     [
-        ("none", [9.0, -16.0]),
-        ("l2", [9 / 337**0.5, -16 / 337**0.5]),
-        ("signed_sqrt", [3.0, -4.0]),
-        ("signed_sqrt_l2", [0.6, -0.8]),
+        ((), [9.0, -16.0]),
+        (("l2",), [9 / 337**0.5, -16 / 337**0.5]),
+        (("signed_sqrt",), [3.0, -4.0]),
+        (("signed_sqrt", "l2"), [0.6, -0.8]),
     ],
 )
-def test_feature_transform_values(kind, expected):
-    output = FeatureTransform(kind)(tf.constant([[9.0, -16.0]]))
+def test_feature_transform_values(steps, expected):
+    output = FeatureTransform(steps)(tf.constant([[9.0, -16.0]]))
     np.testing.assert_allclose(output, [expected], rtol=1e-6)
 
 
 def test_feature_transform_keeps_zero_rows_finite():
-    output = FeatureTransform("signed_sqrt_l2")(tf.zeros((1, 3)))
+    output = FeatureTransform(("signed_sqrt", "l2"))(tf.zeros((1, 3)))
     np.testing.assert_array_equal(output, np.zeros((1, 3)))
 
 
-def test_feature_transform_lists_the_kinds():
-    with pytest.raises(ValueError, match="none, l2, signed_sqrt"):
-        FeatureTransform("log")
+@pytest.mark.parametrize(
+    "last, expected",
+    [
+        # Roots are (1, 2), (3, 2): means 2 and 2, variances 1 and 0.
+        ("standardize", [[-1, 0], [1, 0]]),
+        # One deviation for all: sqrt((1 + 0) / 2).
+        ("center", [[-(2**0.5), 0], [2**0.5, 0]]),
+    ],
+)
+def test_feature_transform_takes_the_training_statistics(last, expected):
+    rows = np.array([[1.0, 4.0], [9.0, 4.0]], np.float32)
+    transform = FeatureTransform(("signed_sqrt", last))
+    transform.build((None, 2))
+    transform.adapt([rows[:1], rows[1:]])
+    np.testing.assert_allclose(transform(tf.constant(rows)), expected, 1e-5)
+    assert not transform.trainable_variables
+    again = FeatureTransform.from_config(transform.get_config())
+    again.build((None, 2))
+    again.set_weights(transform.get_weights())
+    np.testing.assert_array_equal(
+        transform(tf.constant(rows)), again(tf.constant(rows))
+    )
+
+
+@pytest.mark.parametrize(
+    "steps, message",
+    [
+        (("log",), "signed_sqrt, l2, center, standardize"),
+        (("center", "l2"), "as the last"),
+    ],
+)
+def test_feature_transform_refuses_bad_steps(steps, message):
+    with pytest.raises(ValueError, match=message):
+        FeatureTransform(steps)
 
 
 def test_branch_round_trips_through_its_config():

@@ -19,7 +19,7 @@ def make(seed=0, **branch):
     network = EmbeddingNetwork(
         Branch((8, 4), seed=1, **branch),
         Branch((8, 4), seed=2, **branch),
-        image_encoder=FeatureTransform("l2"),
+        image_encoder=FeatureTransform(("l2",)),
         text_encoder=RecurrentEncoder(9, "gru", embedding_dim=5, units=6),
     )
     network.build(SHAPES)

@@ -13,8 +13,8 @@ returns the total, the terms and the gradients of all embeddings.
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import timing
 from tbnets import losses
-from tools.benchmarks import timing
 
 
 def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):

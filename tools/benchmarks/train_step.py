@@ -11,11 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import loss
+from benchmarks import timing
 from tbnets import losses
 from tbnets.layers.branch import Branch
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tools.benchmarks import loss
-from tools.benchmarks import timing
 
 IMAGE_DIM, TEXT_DIM, HIDDEN = 4096, 6000, 2048
 
