@@ -73,8 +73,13 @@ def load_records(settings, split):
     return captions.read_captions(settings.captions_format, path, split)
 
 
-def _load_images(settings, records):
-    """Returns the image side of `Examples`: feature rows or file names."""
+def load_images(settings, records):
+    """Returns the image side of `Examples` for some records.
+
+    Raises:
+        ValueError, FileNotFoundError: images or features are missing or not
+            finite; the message names them.
+    """
     if settings.image_encoder == "features":
         if not settings.image_features:
             raise ValueError(
@@ -146,7 +151,7 @@ def load_examples(settings, split, vocabulary, records=None):
         text_ids = batches.equal_text_ids(records.captions)
     return batches.Examples(
         records=records,
-        images=_load_images(settings, records),
+        images=load_images(settings, records),
         texts=_load_texts(settings, records, vocabulary),
         text_ids=text_ids,
     )

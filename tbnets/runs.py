@@ -8,6 +8,7 @@
         checkpoints/         best.npz and last.npz
         tensorboard/         event files
         curves.png           the history, drawn
+        answers.png          answers to example queries, where photos are
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 """
@@ -25,7 +26,9 @@ import tbnets
 from tbnets import checkpoints
 from tbnets import experiment
 from tbnets import flags
+from tbnets import montage
 from tbnets import plots
+from tbnets import search
 from tbnets import serving
 from tbnets import training
 from tbnets.embedding import Embedder
@@ -210,6 +213,53 @@ def finish(session):
     }
     write_json(folder / "metrics.json", report)
     return report
+
+
+def answer_examples(session, saved_model, queries, top=5):
+    """Asks the exported SavedModel example queries on the test split.
+
+    Where the network takes photos, the answers are also drawn, as
+    `answers.png` in the run's folder.
+
+    Args:
+        session: the finished session.
+        saved_model: folder of its SavedModel.
+        queries: list of sentences.
+        top: number of answers for each.
+
+    Returns:
+        Text to print.
+    """
+    model = serving.load_saved_model(saved_model)
+    settings = session.settings
+    records = experiment.load_records(settings, settings.test_split)
+    source = experiment.load_images(settings, records)
+    if model.takes_image_bytes:
+        folder = source.paths[0].parent
+        ids, embeddings = search.embed_photos(model, folder, source.paths)
+    else:
+        ids = [records.file_name(i) for i in range(records.num_images)]
+        rows = np.concatenate(list(source.chunks()))
+        embeddings = search.embed(model.embed_images, rows, "image")
+    told = {
+        records.file_name(image): records.captions[rows[0]]
+        for image, rows in enumerate(records.caption_rows())
+        if len(rows)
+    }
+    text, order, similarities = search.answer_queries(
+        model,
+        queries,
+        [f"{name}  {told.get(name, '')}" for name in ids],
+        embeddings,
+        top,
+    )
+    if model.takes_image_bytes:
+        path = session.run_dir / "answers.png"
+        montage.draw_montage(
+            queries, ids, order, similarities, folder
+        ).save(path)
+        text += f"\n\nanswers drawn    {path}"
+    return text
 
 
 def export(session):

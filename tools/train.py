@@ -23,6 +23,11 @@ from tbnets.evaluation.tables import format_table
 FLAGS = absl_flags.FLAGS
 
 flags.define_run_flags()
+absl_flags.DEFINE_multi_string(
+    "example_query",
+    [],
+    "Sentence to ask the exported model on the test split; may be repeated.",
+)
 absl_flags.DEFINE_bool("resume", False, "Continue the run of --run_dir.")
 
 
@@ -41,9 +46,13 @@ def main(argv):
     training.fit(session, train)
     report = runs.finish(session)
     print(format_table(report["test"], f"test, epoch {report['best_epoch']}"))
+    print(f"learning curves  {folder / 'curves.png'}")
     if settings.export:
-        print(f"SavedModel    {runs.export(session)}")
-    print(f"learning curves    {folder / 'curves.png'}")
+        saved_model = runs.export(session)
+        print(f"SavedModel       {saved_model}")
+        queries = FLAGS.example_query
+        if queries:
+            print(runs.answer_examples(session, saved_model, queries))
 
 
 if __name__ == "__main__":

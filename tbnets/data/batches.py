@@ -8,6 +8,7 @@ of the state of a random generator, so a resumed run sees the same batches.
 
 import contextlib
 import dataclasses
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -73,11 +74,11 @@ class FileNames:
     shape = ()
 
     def __init__(self, paths):
-        self.paths = np.asarray([str(path) for path in paths], dtype=object)
+        self.paths = [pathlib.Path(path) for path in paths]
 
     def batch(self, rows):
         """Returns the paths `[len(rows)]`."""
-        return self.paths[rows]
+        return np.array([str(self.paths[row]) for row in rows], dtype=object)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,182 @@
+"""Search with an exported network: what answers a sentence or an image best.
+
+Works on a `serving.ServedModel`, so that it sees what TensorFlow Serving
+would.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from tbnets import images
+from tbnets.text.vocabulary import split_words
+
+PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
+BATCH_SIZE = 256
+
+
+def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
+    """Embeds rows in batches, with a progress bar where it takes long.
+
+    Args:
+        embed_batch: function from some of the rows to `[n, embedding_dim]`.
+        rows: list or array, not empty.
+        what: unit for the bar, for example "image".
+        batch_size: rows embedded at once.
+
+    Returns:
+        float32 `[len(rows), embedding_dim]`.
+
+    Raises:
+        ValueError: If an embedding is not finite.
+    """
+    parts = []
+    with tqdm.tqdm(
+        total=len(rows), unit=what, leave=False, disable=None, delay=1
+    ) as bar:
+        for start in range(0, len(rows), batch_size):
+            parts.append(embed_batch(rows[start : start + batch_size]))
+            bar.update(len(rows[start : start + batch_size]))
+    embeddings = np.concatenate(parts)
+    if not np.isfinite(embeddings).all():
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        raise ValueError(
+            f"`{what}` embeddings must be finite. Received: NaN or infinity in "
+            f"{len(bad)} of {len(rows)}, first in row {bad[0]}. Check the "
+            "features, or use another checkpoint."
+        )
+    return embeddings
+
+
+def list_photos(folder):
+    """Returns the paths of all photos in a folder, sorted."""
+    paths = pathlib.Path(folder).rglob("*")
+    found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
+    if not found:
+        raise FileNotFoundError(
+            f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
+            f" Received: --images={folder}, which has none. Check the path."
+        )
+    return found
+
+
+def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
+    """Embeds the photos of a folder, leaving out what does not decode.
+
+    Args:
+        model: a `ServedModel` that takes photos.
+        folder: folder of photos.
+        paths: which of its files; all photos below it if None.
+        batch_size: photos embedded at once.
+
+    Returns:
+        `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
+        embedding_dim]`.
+    """
+    ids = []
+
+    def embed_some(paths):
+        contents = []
+        for path in paths:
+            try:
+                contents.append((path, images.read_image_bytes(path)))
+            except (OSError, ValueError) as error:
+                tqdm.tqdm.write(f"left out: {error}", file=sys.stderr)
+        kept, rows = embed_decodable(model, contents)
+        ids.extend(path.relative_to(folder).as_posix() for path in kept)
+        return rows
+
+    embeddings = embed(
+        embed_some, paths or list_photos(folder), "image", batch_size
+    )
+    if not ids:
+        raise ValueError(
+            "`--images` must hold a photo that can be decoded. Received: "
+            f"--images={folder}, where none can. See the reasons above."
+        )
+    return ids, embeddings
+
+
+def embed_decodable(model, contents):
+    """Embeds a batch of `(path, bytes)`; one by one if one of them fails.
+
+    Returns:
+        `(paths, embeddings)` of those that decode.
+    """
+    try:
+        rows = model.embed_images([content for _, content in contents])
+        return [path for path, _ in contents], rows
+    except tf.errors.InvalidArgumentError:
+        if len(contents) == 1:
+            path = contents[0][0]
+            try:
+                images.load_image(path, 8)  # Says in words what is wrong.
+            except ValueError as error:
+                tqdm.tqdm.write(f"left out: {error}", file=sys.stderr)
+                return [], model.embed_images([])
+            raise
+    parts = [embed_decodable(model, [one]) for one in contents]
+    paths = [path for found, _ in parts for path in found]
+    return paths, np.concatenate([rows for _, rows in parts])
+
+
+def rank(query_embeddings, candidate_embeddings, top):
+    """Finds the best candidates of each query.
+
+    Args:
+        query_embeddings: float32 `[q, embedding_dim]`.
+        candidate_embeddings: float32 `[n, embedding_dim]`.
+        top: number of answers, at most `n` of which there are.
+
+    Returns:
+        `(order, similarities)`, each `[q, min(top, n)]`, best first; of equal
+        candidates the first one comes first.
+    """
+    similarities = query_embeddings @ candidate_embeddings.T
+    order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
+    return order, np.take_along_axis(similarities, order, axis=1)
+
+
+def unknown_words(model, query):
+    """Returns the words of a query that the network does not know."""
+    if model.vocabulary is None:
+        return []
+    words = split_words([query]).flat_values.numpy()
+    words = [word.decode("utf-8") for word in words]
+    return [word for word in words if word not in model.vocabulary.words]
+
+
+def format_answers(title, similarities, answers):
+    """Returns one query's table."""
+    lines = [title, " rank  similarity  answer"]
+    for position, (similarity, answer) in enumerate(zip(similarities, answers)):
+        lines.append(f"{position + 1:5d}  {similarity:10.3f}  {answer}")
+    return "\n".join(lines)
+
+
+def answer_queries(model, queries, ids, embeddings, top):
+    """Ranks images for sentences.
+
+    Args:
+        model: a `ServedModel` that takes captions.
+        queries: list of sentences.
+        ids: the images' ids.
+        embeddings: float32 `[len(ids), embedding_dim]` of the images.
+        top: number of answers for each.
+
+    Returns:
+        `(text, order, similarities)`: a table a query, and what `rank`
+        returns.
+    """
+    texts = embed(model.embed_text, queries, "query")
+    order, similarities = rank(texts, embeddings, top)
+    tables = []
+    for query, rows, values in zip(queries, order, similarities):
+        unknown = ", ".join(unknown_words(model, query))
+        note = f" (unknown words: {unknown})" if unknown else ""
+        title = f'"{query}"{note} among {len(ids)} images'
+        tables.append(format_answers(title, values, [ids[i] for i in rows]))
+    return "\n\n".join(tables), order, similarities
