@@ -53,7 +53,11 @@ class SmallConvNet(keras.layers.Layer):
             normalisation = keras.layers.BatchNormalization(
                 momentum=0.9, name=f"bn{i + 1}"
             )
-            self.stages.append((convolution, normalisation))
+            # Flat: Keras 2 saves no layers of a list inside a list.
+            self.stages += [convolution, normalisation]
+
+    def _pairs(self):
+        return zip(self.stages[::2], self.stages[1::2])
 
     def build(self, input_shape):
         """Builds the stages one after the other."""
@@ -64,7 +68,7 @@ class SmallConvNet(keras.layers.Layer):
                 f"width known. Received: input_shape={shape}. "
                 "Set --image_size."
             )
-        for convolution, normalisation in self.stages:
+        for convolution, normalisation in self._pairs():
             convolution.build(shape)
             height, width = (shape[1] + 1) // 2, (shape[2] + 1) // 2
             shape = (shape[0], height, width, convolution.filters)
@@ -75,7 +79,7 @@ class SmallConvNet(keras.layers.Layer):
     def call(self, inputs, training=False):
         """Returns the flattened last map."""
         outputs = inputs / 127.5 - 1.0
-        for convolution, normalisation in self.stages:
+        for convolution, normalisation in self._pairs():
             outputs = convolution(outputs)
             outputs = normalisation(outputs, training=training)
             outputs = tf.nn.relu(outputs)
