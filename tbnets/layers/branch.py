@@ -61,6 +61,8 @@ class SeededDropout(keras.layers.Layer):
             inputs,
             rate=self.rate,
             seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
+            # By default XLA would draw another stream.
+            rng_alg="philox",
         )
 
     def get_config(self):
