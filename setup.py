@@ -24,6 +24,7 @@ setuptools.setup(
         "tensorboard",
         "pillow",
         "matplotlib",
+        "threadpoolctl",
         "tqdm",
     ],
     extras_require={

@@ -12,21 +12,24 @@ is computed again in float64, whose error decides all but a vanishing share.
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
 
-import math
+import os
+import queue
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import threadpoolctl
+
+from tbnets.evaluation.exact_scores import pair_scores
+from tbnets.evaluation.exact_scores import strip_scores
 
 FLOAT32_ROUNDOFF = 2.0**-24
-FLOAT64_ROUNDOFF = 2.0**-53
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 # Counts are summed in the eight byte lanes of a 64-bit word: neither a strip's
 # rows nor a block's words (eight columns each) may be more than 255.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
-# Rows compared at a time, so that a strip stays in a core's own cache.
-SCAN_STRIP = 64
 # A block with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
 
@@ -66,6 +69,8 @@ class Side:
         self.low = self.high = self.best
         self.better = np.zeros(len(groups), np.int64)
         self.tied = np.zeros(len(groups), bool)
+        # Blocks of several threads may hold the same queries.
+        self.lock = threading.Lock()
 
     def set_best(self, best, candidate_norm):
         """Sets each row's best positive score and the band of doubt around.
@@ -93,80 +98,6 @@ class Side:
         """Returns the `Ranks` of the rows that have a positive."""
         queries = np.flatnonzero(self.best < np.inf)
         return Ranks(queries, 1 + self.better[queries], self.tied[queries])
-
-
-def row_norms(embeddings):
-    """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
-    norms = np.empty(len(embeddings))
-    step = max(1, 2**18 // embeddings.shape[1])
-    for start in range(0, len(embeddings), step):
-        block = embeddings[start : start + step].astype(np.float64)
-        squares = np.einsum("ij,ij->i", block, block)
-        norms[start : start + step] = np.sqrt(squares)
-    return norms
-
-
-def _round_scores(products, slack):
-    """Rounds float64 inner products to float32 scores.
-
-    Returns:
-      The float32 scores, and the flat indices of those that the error of the
-      products (`slack`) leaves between two float32 numbers.
-    """
-    scores = products.astype(np.float32)
-    below = (products - slack).astype(np.float32)
-    above = (products + slack).astype(np.float32)
-    return scores, np.flatnonzero(below != above)
-
-
-def _float64_error(dim):
-    return 1.01 * (dim + 2) * FLOAT64_ROUNDOFF
-
-
-def pair_scores(rows, columns, row_index, column_index):
-    """Scores pairs one by one.
-
-    Args:
-      rows: `Side` of the first of each pair.
-      columns: `Side` of the second of each pair.
-      row_index: int64 [p], into `rows`.
-      column_index: int64 [p], into `columns`.
-
-    Returns:
-      float32 [p], the exact inner products, rounded.
-    """
-    dim = rows.embeddings.shape[1]
-    scores = np.empty(len(row_index), np.float32)
-    step = max(1, 2**17 // dim)
-    for start in range(0, len(row_index), step):
-        i = row_index[start : start + step]
-        j = column_index[start : start + step]
-        x, y = rows.embeddings[i], columns.embeddings[j]
-        products = np.einsum("ij,ij->i", x, y, dtype=np.float64)
-        slack = _float64_error(dim) * rows.norms[i] * columns.norms[j]
-        rounded, doubtful = _round_scores(products, slack)
-        for k in doubtful:
-            # Products of two float32 numbers are exact in float64, and fsum
-            # adds them without error in any order.
-            rounded[k] = math.fsum(x[k].astype(np.float64) * y[k])
-        scores[start : start + step] = rounded
-    return scores
-
-
-def _strip_scores(rows, columns, strip, block):
-    """Returns the exact scores of a strip of rows and a block of columns."""
-    x = rows.embeddings[strip].astype(np.float64)
-    y = columns.embeddings[block].astype(np.float64)
-    slack = _float64_error(x.shape[1]) * np.outer(
-        rows.norms[strip], columns.norms[block]
-    )
-    scores, doubtful = _round_scores(x @ y.T, slack)
-    if doubtful.size:
-        i, j = np.divmod(doubtful, scores.shape[1])
-        scores.flat[doubtful] = pair_scores(
-            rows, columns, i + strip.start, j + block.start
-        )
-    return scores
 
 
 class _ColumnGroups:
@@ -252,7 +183,7 @@ class _Direction:
         low, high = self.side.low[self.place], self.side.high[self.place]
         totals = np.zeros(self.place.stop - self.place.start, np.int64)
         num_doubtful, doubtful = 0, [np.empty(0, np.int64)]
-        for start, part in _strips(scores, SCAN_STRIP):
+        for start, part in _strips(scores, MAX_STRIP):
             queries = self._strip(start, part)
             at_least, above = self._compare(part, low[queries], high[queries])
             found = np.count_nonzero(at_least) - np.count_nonzero(above)
@@ -264,7 +195,8 @@ class _Direction:
             num_doubtful += found
             if num_doubtful * DENSE_SHARE > scores.size:
                 return False
-        self.side.better[self.place] += totals
+        with self.side.lock:
+            self.side.better[self.place] += totals
         i, j = np.divmod(np.concatenate(doubtful), scores.shape[1])
         self._count_pairs(i + self.rows[1].start, j + self.columns[1].start)
         return True
@@ -274,8 +206,9 @@ class _Direction:
         scores = pair_scores(self.rows[0], self.columns[0], i, j)
         query = (i, j)[self.axis]
         best = self.side.best[query]
-        np.add.at(self.side.better, query[scores >= best], 1)
-        self.side.tied[query[scores == best]] = True
+        with self.side.lock:
+            np.add.at(self.side.better, query[scores >= best], 1)
+            self.side.tied[query[scores == best]] = True
 
     def count_exact(self, scores, start):
         """Counts a strip by exact scores, -inf at positives.
@@ -288,9 +221,10 @@ class _Direction:
         best = self.side.best[self.place][queries]
         at_least, above = self._compare(scores, best, best)
         better = self._totals(at_least, scores.shape[1])
-        self.side.better[self.place][queries] += better
         ties = better != self._totals(above, scores.shape[1])
-        self.side.tied[self.place][queries] |= ties
+        with self.side.lock:
+            self.side.better[self.place][queries] += better
+            self.side.tied[self.place][queries] |= ties
 
 
 def _strips(scores, height):
@@ -298,13 +232,12 @@ def _strips(scores, height):
         yield start, scores[start : start + height]
 
 
-def _count_block(scores, directions, threads):
+def _count_block(scores, directions):
     """Counts one block of approximate scores.
 
     Args:
       scores: float32 [rows of the block, columns of the block]; overwritten.
       directions: the `_Direction`s to count.
-      threads: executor for the directions.
     """
     (row_side, row_slice) = directions[0].rows
     (column_side, column_slice) = directions[0].columns
@@ -312,14 +245,13 @@ def _count_block(scores, directions, threads):
     row_groups = row_side.groups[row_slice]
     for start, part in _strips(scores, MAX_STRIP):
         part[groups.pairs(row_groups[start : start + len(part)])] = -np.inf
-    pending = list(threads.map(lambda d: d.count_clear(scores), directions))
-    directions = [d for d, counted in zip(directions, pending) if not counted]
+    directions = [d for d in directions if not d.count_clear(scores)]
     if not directions:
         return
     for start, part in _strips(scores, MAX_STRIP):
         first = row_slice.start + start
         strip = slice(first, first + len(part))
-        exact = _strip_scores(row_side, column_side, strip, column_slice)
+        exact = strip_scores(row_side, column_side, strip, column_slice)
         exact[np.isneginf(part)] = -np.inf
         for direction in directions:
             direction.count_exact(exact, start)
@@ -347,6 +279,35 @@ def _blocks(num_rows, num_columns, block, symmetric):
             )
 
 
+class _Workspace:
+    """The memory of one thread: a tile of scores and two masks."""
+
+    def __init__(self, block):
+        self.scores = np.empty(block * block, np.float32)
+        self.masks = _Masks(block)
+
+    def count(self, rows, columns, row_slice, column_slice):
+        """Scores one block and counts it in both directions."""
+        shape = (
+            row_slice.stop - row_slice.start,
+            column_slice.stop - column_slice.start,
+        )
+        scores = self.scores[: shape[0] * shape[1]].reshape(shape)
+        np.matmul(
+            rows.embeddings[row_slice],
+            columns.embeddings[column_slice].T,
+            out=scores,
+        )
+        mirrored = rows is columns and row_slice == column_slice
+        directions = [
+            _Direction(
+                axis, (rows, row_slice), (columns, column_slice), self.masks
+            )
+            for axis in range(1 if mirrored else 2)
+        ]
+        _count_block(scores, directions)
+
+
 def count_better(rows, columns, memory_limit_mb):
     """Counts for every query the candidates that beat or tie its positive.
 
@@ -354,34 +315,35 @@ def count_better(rows, columns, memory_limit_mb):
     same `Side`; each pair of rows is then scored once, and no row is its own
     candidate, because it is of its own group.
 
+    Each thread scores and counts blocks of its own, with a matrix product of
+    one thread: the scores stay in that core's cache, and no core waits while
+    another counts.
+
     Args:
       rows: `Side` with its best positives set.
       columns: `Side` with its best positives set.
       memory_limit_mb: MiB for tiles and their temporaries.
     """
-    block = block_size(rows.embeddings.shape[1], memory_limit_mb)
-    masks = (_Masks(block), _Masks(block))
-    memory = np.empty(block * block, np.float32)
-    num_rows, num_columns = len(rows.groups), len(columns.groups)
-    with ThreadPoolExecutor(2) as threads:
-        for row_slice, column_slice in _blocks(
-            num_rows, num_columns, block, rows is columns
-        ):
-            shape = (
-                row_slice.stop - row_slice.start,
-                column_slice.stop - column_slice.start,
-            )
-            scores = memory[: shape[0] * shape[1]].reshape(shape)
-            np.matmul(
-                rows.embeddings[row_slice],
-                columns.embeddings[column_slice].T,
-                out=scores,
-            )
-            mirrored = rows is columns and row_slice == column_slice
-            directions = [
-                _Direction(
-                    axis, (rows, row_slice), (columns, column_slice), mask
-                )
-                for axis, mask in enumerate(masks[: 1 if mirrored else 2])
-            ]
-            _count_block(scores, directions, threads)
+    num_threads = os.cpu_count() or 1
+    dim = rows.embeddings.shape[1]
+    block = block_size(dim, memory_limit_mb / num_threads)
+    blocks = list(
+        _blocks(len(rows.groups), len(columns.groups), block, rows is columns)
+    )
+    free = queue.SimpleQueue()
+    for _ in range(min(num_threads, len(blocks))):
+        free.put(_Workspace(block))
+
+    def count(slices):
+        workspace = free.get()
+        try:
+            workspace.count(rows, columns, *slices)
+        finally:
+            free.put(workspace)
+
+    with (
+        threadpoolctl.threadpool_limits(1, "blas"),
+        ThreadPoolExecutor(num_threads) as threads,
+    ):
+        # Reading the results raises what a thread raised.
+        list(threads.map(count, blocks))

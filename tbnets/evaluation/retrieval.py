@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tbnets.evaluation import exact_scores
 from tbnets.evaluation import ranking
 
 RECALL_AT = (1, 5, 10)
@@ -115,7 +116,7 @@ def retrieval_ranks(
     _check_scale(image_norms, text_norms)
     image_side = ranking.Side(images, image_norms, np.arange(len(images)))
     text_side = ranking.Side(texts, text_norms, groups)
-    positives = ranking.pair_scores(
+    positives = exact_scores.pair_scores(
         image_side, text_side, groups, np.arange(len(texts))
     )
     best = np.full(len(images), -np.inf, np.float32)
@@ -158,7 +159,9 @@ def _best_other_caption(side):
     for step in range(1, counts.max()):
         here = np.flatnonzero(counts > step)
         there = first[here] + (place[here] - first[here] + step) % counts[here]
-        scores = ranking.pair_scores(side, side, order[here], order[there])
+        scores = exact_scores.pair_scores(
+            side, side, order[here], order[there]
+        )
         best[order[here]] = np.maximum(best[order[here]], scores)
     return best
 
@@ -291,7 +294,7 @@ def _finite_float32(name, values):
     """Returns float32 embeddings [n, dim] and their float64 norms [n]."""
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
-    norms = ranking.row_norms(embeddings)
+    norms = exact_scores.row_norms(embeddings)
     bad_rows = np.flatnonzero(~np.isfinite(norms))
     if bad_rows.size:
         bad = ~np.isfinite(embeddings[bad_rows])

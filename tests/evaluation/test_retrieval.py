@@ -4,6 +4,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tbnets.evaluation import exact_scores as exact
 from tbnets.evaluation import ranking
 from tbnets.evaluation import retrieval
 from tests.evaluation import oracle
@@ -364,13 +365,13 @@ def test_scores_are_rounded_from_the_exact_sum():
     # even. More rounds up, if float64 can hold it: 2**-60 is lost.
     x = np.array([[1, 2**-12, 2**-30]], np.float32)
     y = np.array([[1, 2**-12, 2**-30], [1, 2**-12, 0]], np.float32)
-    sides = [ranking.Side(v, ranking.row_norms(v), v[:, 0]) for v in (x, y)]
-    scores = ranking.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
+    sides = [ranking.Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
+    scores = exact.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
     assert scores.tolist() == [1.0, 1.0]
     # With 2**-50 in place of 2**-60 float64 sees the difference.
     z = np.array([[1, 2**-12, 2**-20]], np.float32)
-    side = ranking.Side(z, ranking.row_norms(z), z[:, 0])
-    scores = ranking.pair_scores(sides[0], side, np.array([0]), np.array([0]))
+    side = ranking.Side(z, exact.row_norms(z), z[:, 0])
+    scores = exact.pair_scores(sides[0], side, np.array([0]), np.array([0]))
     assert scores.tolist() == [1 + 2.0**-23]
 
 
@@ -395,9 +396,9 @@ def test_scores_do_not_depend_on_the_order_of_dimensions(order):
     # 2**60 + 1 - 2**60: float64 forgets the 1 if it comes between.
     x = np.array([[2**30, 1, 2**30]], np.float32)[:, list(order)]
     y = np.array([[2**30, 1, -(2**30)]], np.float32)[:, list(order)]
-    sides = [ranking.Side(v, ranking.row_norms(v), v[:, 0]) for v in (x, y)]
+    sides = [ranking.Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
     index = np.array([0])
-    assert ranking.pair_scores(*sides, index, index).tolist() == [1.0]
+    assert exact.pair_scores(*sides, index, index).tolist() == [1.0]
 
 
 def test_a_rival_better_by_the_last_bits_wins_without_a_tie():
