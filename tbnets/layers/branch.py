@@ -21,7 +21,7 @@ class SeededDropout(keras.layers.Layer):
     number of draws is a non-trainable weight. A restored model therefore
     goes on with exactly the masks it would have drawn, on every Keras
     version; the random generators of Keras itself are not saved with the
-    weights in all of them.
+    weights in all of them. XLA draws other masks than a plain graph does.
 
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
@@ -61,8 +61,6 @@ class SeededDropout(keras.layers.Layer):
             inputs,
             rate=self.rate,
             seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
-            # By default XLA would draw another stream.
-            rng_alg="philox",
         )
 
     def get_config(self):
@@ -87,6 +85,8 @@ class FeatureTransform(keras.layers.Layer):
     """
 
     def __init__(self, steps=(), **kwargs):
+        # Statistics are kept and used in float32, whatever the policy.
+        kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         for step in steps:
             if step not in FEATURE_STEPS:
