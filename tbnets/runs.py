@@ -47,8 +47,9 @@ def start(settings, resume):
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: the folder holds a run and `resume` is off, or the
-            flags differ from those of the run to continue.
+        ValueError: the folder holds a run that finished an epoch and
+            `resume` is off, or the flags differ from those it was started
+            with.
     """
     if not settings.run_dir:
         raise ValueError(
@@ -56,7 +57,7 @@ def start(settings, resume):
             "--run_dir=. Set for example --run_dir=runs/first."
         )
     folder = pathlib.Path(settings.run_dir)
-    exists = (folder / flags.SETTINGS_FILE).exists()
+    exists = (folder / "checkpoints" / "last.npz").exists()
     if exists and not resume:
         raise ValueError(
             "`--run_dir` must be a new folder. Received: "

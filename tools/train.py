@@ -23,6 +23,7 @@ from tbnets.evaluation.tables import format_table
 FLAGS = absl_flags.FLAGS
 
 flags.define_run_flags()
+absl_flags.adopt_module_key_flags(flags)
 absl_flags.DEFINE_multi_string(
     "example_query",
     [],
