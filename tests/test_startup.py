@@ -1,0 +1,120 @@
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets import startup
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+# What a user sees of a tool is what a process prints; absl is in the way of
+# a second run in one process, so each case has its own, without TensorFlow.
+TOOL = """
+import sys
+
+from tbnets import startup
+from tbnets.data import captions
+from tbnets.files import write_json
+
+
+def main(argv):
+    kind = argv[1]
+    if kind == "ours":
+        captions.read_captions("nonsense", "x", "train")
+    elif kind == "file":
+        write_json("/nowhere/at/all.json", {})
+    elif kind == "bug":
+        import json
+        json.loads("{")
+    elif kind == "type":
+        raise TypeError("a bug")
+    elif kind == "interrupt":
+        raise KeyboardInterrupt
+    elif kind == "tool":
+        raise ValueError("`--flag` must be set.")
+    print("done")
+
+
+startup.run_tool(main)
+"""
+
+
+@pytest.fixture(autouse=True)
+def default_level(monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def write_to_descriptor():
+    os.write(2, b"noise from a library\n")
+
+
+def test_native_noise_is_hidden(capfd):
+    with startup.quiet_tensorflow():
+        write_to_descriptor()
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "afterwards\n"
+
+
+def test_noise_is_shown_when_the_import_fails(capfd):
+    with pytest.raises(ImportError, match="libcuda"):
+        with startup.quiet_tensorflow():
+            write_to_descriptor()
+            raise ImportError("libcuda")
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "noise from a library\nafterwards\n"
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2"])
+def test_a_user_who_asks_for_messages_gets_them(capfd, monkeypatch, level):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    with startup.quiet_tensorflow():
+        write_to_descriptor()
+    assert capfd.readouterr().err == "noise from a library\n"
+
+
+def test_no_descriptor_is_left_open():
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    for _ in range(3):
+        with startup.quiet_tensorflow():
+            pass
+    after = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    assert after == before
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tools") / "tool.py"
+    path.write_text(TOOL)
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind, code, last_line, traceback",
+    [
+        ("fine", 0, "", False),
+        ("ours", 1, "error: `", False),
+        ("file", 1, "error: [Errno 2] /nowhere/at/all.json could", False),
+        ("tool", 1, "error: `--flag` must be set.", False),
+        ("bug", 1, "json.decoder.JSONDecodeError: Expecting", True),
+        ("type", 1, "TypeError: a bug", True),
+        ("interrupt", 130, "", False),
+    ],
+)
+def test_run_tool_ends_as_the_error_deserves(
+    tool, kind, code, last_line, traceback
+):
+    ended = subprocess.run(
+        [sys.executable, str(tool), kind],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    assert ended.returncode == code, ended.stderr
+    assert (lines[-1] if lines else "").startswith(last_line)
+    assert ("Traceback" in ended.stderr) == traceback
+    assert ended.stdout == ("done\n" if code == 0 else "")
+    if not traceback and last_line:
+        assert len(lines) == 1
