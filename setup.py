@@ -29,6 +29,6 @@ setuptools.setup(
     ],
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
-        "test": ["pytest", "ruff"],
+        "test": ["pytest", "pytest-xdist", "ruff"],
     },
 )
