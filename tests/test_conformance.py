@@ -1,0 +1,532 @@
+"""Holds every public layer, loss and model to one and the same contract.
+
+A new public class fails `test_no_public_class_is_missing` until it has an
+entry in `PARTS`.
+"""
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets.layers
+import tbnets.models
+from tbnets import checkpoints
+from tbnets import losses
+from tbnets import serving
+from tbnets.layers.branch import Branch
+from tbnets.layers.branch import FeatureTransform
+from tbnets.layers.branch import SeededDropout
+from tbnets.layers.image_encoders import ApplicationEncoder
+from tbnets.layers.image_encoders import SmallConvNet
+from tbnets.layers.text_encoders import MeanOfWords
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.losses import PRESETS
+from tbnets.losses import TripletLoss
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
+IMAGE_SIZE = 8
+MODES = ("graph", "xla")
+random = np.random.default_rng(0)
+
+FEATURES = random.normal(size=(3, 6)).astype("float32")
+PIXELS = random.uniform(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3))
+PIXELS = PIXELS.astype("float32")
+LARGE_PIXELS = random.uniform(0, 255, (3, 32, 32, 3)).astype("float32")
+TOKEN_IDS = np.array([[2, 3, 5, 0], [1, 0, 0, 0], [6, 4, 3, 2]], np.int32)
+
+
+class Part(NamedTuple):
+    """A layer or model under test.
+
+    Attributes:
+        make: function without arguments that constructs it, not built.
+        inputs: an array, or the dict of arrays that a model takes.
+    """
+
+    make: object
+    inputs: object
+
+
+def network(image_encoder=None, text_encoder=None):
+    return EmbeddingNetwork(
+        Branch((5, 4), dropout=0.3, seed=1),
+        Branch((5, 4), dropout=0.3, seed=2),
+        image_encoder and image_encoder(),
+        text_encoder and text_encoder(),
+    )
+
+
+def recurrent(cell, **arguments):
+    return RecurrentEncoder(VOCABULARY.size, cell, 3, 4, **arguments)
+
+
+def mean_of_words():
+    return MeanOfWords(VOCABULARY.size, 4, word_dropout=0.2, seed=3)
+
+
+def transform():
+    return FeatureTransform(("signed_sqrt", "l2", "standardize"))
+
+
+LAYERS = {
+    "seeded_dropout": Part(lambda: SeededDropout(0.4, seed=5), FEATURES),
+    "feature_transform": Part(transform, FEATURES),
+    "branch": Part(
+        lambda: Branch((5, 4), dropout=0.3, input_dropout=0.2), FEATURES
+    ),
+    "linear_branch": Part(
+        lambda: Branch((4,), batch_normalization="none"), FEATURES
+    ),
+    "released_branch": Part(
+        lambda: Branch((5, 4), batch_normalization="first"), FEATURES
+    ),
+    "small_conv_net": Part(lambda: SmallConvNet((2, 3)), PIXELS),
+    "application": Part(lambda: ApplicationEncoder("VGG16", 32), LARGE_PIXELS),
+    "mean_of_words": Part(mean_of_words, TOKEN_IDS),
+    "lstm": Part(lambda: recurrent("lstm", word_dropout=0.2), TOKEN_IDS),
+    "gru_both_ways": Part(
+        lambda: recurrent("gru", bidirectional=True, pooling="max"),
+        TOKEN_IDS,
+    ),
+}
+MODELS = {
+    "features_features": Part(
+        lambda: network(transform),
+        {"images": FEATURES, "captions": FEATURES[::-1].copy()},
+    ),
+    "features_mean": Part(
+        lambda: network(None, mean_of_words),
+        {"images": FEATURES, "captions": TOKEN_IDS},
+    ),
+    "features_gru": Part(
+        lambda: network(None, lambda: recurrent("gru", pooling="mean")),
+        {"images": FEATURES, "captions": TOKEN_IDS},
+    ),
+    "pixels_lstm": Part(
+        lambda: network(
+            lambda: SmallConvNet((2, 3)), lambda: recurrent("lstm")
+        ),
+        {"images": PIXELS, "captions": TOKEN_IDS},
+    ),
+}
+PARTS = LAYERS | MODELS
+LOSSES = {
+    **PRESETS,
+    "four_terms": {
+        "num_negatives": 2,
+        "reduction": "mean",
+        "term_weights": dict.fromkeys(losses.TERMS, 1.0),
+    },
+}
+every_part = pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+every_loss = pytest.mark.parametrize("arguments", LOSSES.values(), ids=LOSSES)
+
+
+def map_arrays(function, inputs):
+    if isinstance(inputs, dict):
+        return {key: function(array) for key, array in inputs.items()}
+    return function(inputs)
+
+
+def is_words(array):
+    return array.dtype == np.int32
+
+
+def open_shape(array):
+    """Returns the shape with every size unknown that a batch may change."""
+    if is_words(array):
+        return (None, None)
+    return (None, *array.shape[1:])
+
+
+def build(part, values_of=None):
+    """Constructs and builds a part with non-trivial values in all weights."""
+    keras.utils.set_random_seed(1)
+    made = part.make()
+    made.build(map_arrays(open_shape, part.inputs))
+    fill(made) if values_of is None else copy(values_of, made)
+    return made
+
+
+def fill(made):
+    generator = np.random.default_rng(1)
+    for variable in made.weights:
+        value = np.asarray(variable.numpy())
+        if value.ndim <= 1 and value.dtype.kind == "f":
+            value = generator.uniform(0.5, 1.5, value.shape)
+        variable.assign(value)
+
+
+def copy(source, target):
+    for one, other in zip(source.weights, target.weights, strict=True):
+        other.assign(one.numpy())
+
+
+def flat(structure):
+    """Returns the arrays of a structure of tensors."""
+    return [
+        np.asarray(tf.cast(tensor, tf.float32))
+        for tensor in tf.nest.flatten(structure)
+    ]
+
+
+def assert_close(found, wanted, rtol=1e-4, atol=1e-5):
+    found, wanted = flat(found), flat(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
+def from_json(part):
+    """Makes a part from its config as a file would hold it."""
+    config = keras.saving.serialize_keras_object(part)
+    return keras.saving.deserialize_keras_object(
+        json.loads(json.dumps(config))
+    )
+
+
+def learning(made, training=True):
+    """Returns a function of a batch: outputs, gradients and state.
+
+    The gradient is that of the sum of squares of the outputs' difference
+    from 0.3, so that unit vectors have one too.
+    """
+
+    def run(inputs):
+        with tf.GradientTape() as tape:
+            outputs = made(inputs, training=training)
+            error = sum(
+                tf.reduce_sum((tf.cast(output, tf.float32) - 0.3) ** 2)
+                for output in tf.nest.flatten(outputs)
+            )
+        gradients = tape.gradient(error, made.trainable_variables)
+        return {
+            "outputs": outputs,
+            "gradients": [tf.convert_to_tensor(one) for one in gradients],
+            "state": [
+                tf.convert_to_tensor(variable)
+                for variable in made.non_trainable_weights
+            ],
+        }
+
+    return run
+
+
+def compiled(function, mode, inputs):
+    """Compiles for batches of any number of rows and words."""
+    signature = map_arrays(
+        lambda array: tf.TensorSpec(open_shape(array), array.dtype), inputs
+    )
+    return tf.function(
+        function, input_signature=[signature], jit_compile=mode == "xla"
+    )
+
+
+def public_classes(package):
+    """Returns the names of a module's or package's own public classes."""
+    modules = [package]
+    for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        modules.append(
+            importlib.import_module(f"{package.__name__}.{found.name}")
+        )
+    return {
+        name
+        for module in modules
+        for name, value in inspect.getmembers(module, inspect.isclass)
+        if value.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def test_no_public_class_is_missing():
+    tested = {type(part.make()).__name__ for part in PARTS.values()}
+    public = public_classes(tbnets.layers) | public_classes(tbnets.models)
+    assert public == tested
+    values = {"PositiveMasks", "LossOutput"}  # tuples without behaviour
+    assert public_classes(losses) - values == {"TripletLoss"}
+
+
+@every_part
+def test_config_gives_the_same_part(part):
+    first = build(part)
+    second = from_json(first)
+    assert type(second) is type(first)
+    if not second.built:
+        second.build(map_arrays(open_shape, part.inputs))
+    copy(first, second)
+    inputs = map_arrays(tf.constant, part.inputs)
+    assert_close(second(inputs), first(inputs), rtol=0, atol=0)
+    wanted, found = first.get_config(), second.get_config()
+    assert json.dumps(found) == json.dumps(wanted)
+
+
+@every_part
+def test_checkpoint_restores_the_outputs(part, tmp_path):
+    first, second = build(part), part.make()
+    second.build(map_arrays(open_shape, part.inputs))
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, first, None, checkpoints.RunState())
+    checkpoints.restore_checkpoint(path, second)
+    inputs = map_arrays(tf.constant, part.inputs)
+    assert_close(second(inputs), first(inputs), rtol=0, atol=0)
+
+
+@every_part
+def test_keras_file_restores_the_outputs(part, tmp_path):
+    first = build(part)
+    model = first
+    if not isinstance(first, keras.Model):
+        array = part.inputs
+        model = keras.Sequential(
+            [keras.Input(open_shape(array)[1:], dtype=array.dtype.name), first]
+        )
+    model.save(tmp_path / "model.keras")
+    second = keras.models.load_model(tmp_path / "model.keras")
+    inputs = map_arrays(tf.constant, part.inputs)
+    assert_close(second(inputs), first(inputs), rtol=0, atol=0)
+
+
+def one_row(array):
+    """Returns a batch of one, for words one without padding."""
+    return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("part", LAYERS.values(), ids=LAYERS)
+def test_compiled_layer_equals_eager(part, mode):
+    """Outputs, gradients and state agree, sizes unknown, in one trace.
+
+    XLA draws random numbers of its own, so it is compared without dropout;
+    and it compiles for each size anew, so it gets one size alone.
+    """
+    eager = build(part)
+    other = build(part, values_of=eager)
+    training = mode == "graph"
+    function = compiled(learning(other, training), mode, part.inputs)
+    for cut in (tf.constant, one_row) if training else (tf.constant,):
+        inputs = map_arrays(cut, part.inputs)
+        found = function(inputs)
+        assert_close(found, learning(eager, training)(inputs))
+        assert all(np.isfinite(array).all() for array in flat(found))
+    assert function.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("part", MODELS.values(), ids=MODELS)
+def test_compiled_model_equals_eager(part, mode):
+    made = build(part)
+    function = compiled(made, mode, part.inputs)
+    for cut in (tf.constant, one_row) if mode == "graph" else (tf.constant,):
+        inputs = map_arrays(cut, part.inputs)
+        assert_close(function(inputs), made(inputs))
+    assert function.experimental_get_tracing_count() == 1
+
+
+@pytest.fixture
+def bfloat16():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    yield
+    keras.mixed_precision.set_global_policy("float32")
+
+
+@every_part
+def test_mixed_precision_is_finite_and_close(part, bfloat16):
+    mixed = build(part)
+    keras.mixed_precision.set_global_policy("float32")
+    exact = build(part, values_of=mixed)
+    assert all(v.dtype != "bfloat16" for v in mixed.weights)
+    inputs = map_arrays(tf.constant, part.inputs)
+    # bfloat16 keeps 8 bits of a number: 1 part in 256, a few times over.
+    assert_close(mixed(inputs), exact(inputs), 0.1, 0.1)
+    found = learning(mixed)(inputs)
+    assert all(np.isfinite(array).all() for array in flat(found))
+    if isinstance(mixed, Branch | EmbeddingNetwork):
+        for output in tf.nest.flatten(found["outputs"]):
+            assert output.dtype == tf.float32
+
+
+def unit_rows(count, seed):
+    rows = np.random.default_rng(seed).normal(size=(count, 4))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
+
+
+def loss_batch(rows=3, captions=5):
+    owners = [0, 0, 1, 2, 2][:captions]
+    return {
+        "images": unit_rows(rows, 1),
+        "captions": unit_rows(captions, 2),
+        "image_ids": np.arange(rows, dtype=np.int32),
+        "caption_image_ids": np.array(owners, np.int32),
+    }
+
+
+def ranked(loss):
+    def run(batch):
+        views = batch["images"], batch["captions"]
+        masks = losses.positive_masks(
+            batch["image_ids"], batch["caption_image_ids"]
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(views)
+            output = loss(*views, masks)
+        gradients = tape.gradient(
+            output.total, views, unconnected_gradients="zero"
+        )
+        return tuple(output), gradients
+
+    return run
+
+
+@every_loss
+def test_loss_config_gives_the_same_loss(arguments):
+    loss = TripletLoss(**arguments)
+    again = TripletLoss.from_config(json.loads(json.dumps(loss.get_config())))
+    assert vars(again) == vars(loss)
+    assert loss.get_config() | arguments == {
+        **loss.get_config(),
+        **arguments,
+    }
+
+
+@pytest.mark.parametrize(
+    "name, mode",
+    # One of each kind: the other presets differ in their numbers alone.
+    [
+        ("wang2018", "graph"),
+        ("kiros2014", "graph"),
+        ("vse++", "graph"),
+        ("vse++", "xla"),
+    ],
+)
+def test_compiled_loss_equals_eager(name, mode):
+    """Sizes are unknown, and there is one trace for all of them.
+
+    tests/test_losses.py compiles every kind of loss by XLA, sizes known.
+    """
+    run = ranked(TripletLoss(**PRESETS[name]))
+    signature = {
+        key: tf.TensorSpec((None, *array.shape[1:]), array.dtype)
+        for key, array in loss_batch().items()
+    }
+    function = tf.function(
+        run, input_signature=[signature], jit_compile=mode == "xla"
+    )
+    for sizes in ((3, 5), (1, 1)) if mode == "graph" else ((3, 5),):
+        batch = map_arrays(tf.constant, loss_batch(*sizes))
+        found = function(batch)
+        assert_close(found, run(batch))
+        assert all(np.isfinite(array).all() for array in flat(found))
+    assert function.experimental_get_tracing_count() == 1
+
+
+@every_loss
+def test_loss_of_half_precision_is_float32(arguments):
+    run = ranked(TripletLoss(**arguments))
+    batch = map_arrays(tf.constant, loss_batch())
+    half = {
+        key: tf.cast(x, tf.bfloat16) if x.dtype == tf.float32 else x
+        for key, x in batch.items()
+    }
+    output, gradients = run(half)
+    assert all(x.dtype == tf.float32 for x in tf.nest.flatten(output))
+    assert [x.dtype for x in gradients] == [tf.bfloat16, tf.bfloat16]
+    assert all(np.isfinite(array).all() for array in flat(gradients))
+    (exact, *_), _ = run(batch)
+    np.testing.assert_allclose(output[0], exact, rtol=0.1)
+
+
+# Without dropout, for which XLA draws random numbers of its own.
+PLAIN = Part(
+    lambda: EmbeddingNetwork(
+        Branch((5, 4), dropout=0.0),
+        Branch((5, 4), dropout=0.0),
+        text_encoder=MeanOfWords(VOCABULARY.size, 4),
+    ),
+    {"images": FEATURES, "captions": TOKEN_IDS},
+)
+
+
+def trained(jit_compile):
+    """Returns the logs and weights after two steps of one network."""
+    made = build(PLAIN)
+    made.compile(
+        keras.optimizers.SGD(0.1, momentum=0.9),
+        TripletLoss(**PRESETS["kiros2014"]),
+        gradient_clip_norm=1.0,
+        jit_compile=jit_compile,
+    )
+    ids = tf.constant([7, 8, 9], tf.int64)
+    batch = map_arrays(tf.constant, PLAIN.inputs)
+    batch |= {"image_ids": ids, "caption_image_ids": ids}
+    history = made.fit(
+        tf.data.Dataset.from_tensors(batch).repeat(2),
+        verbose=0,
+        shuffle=False,
+    )
+    return history.history, [v.numpy() for v in made.weights]
+
+
+def test_whole_train_step_compiles_under_xla():
+    wanted_logs, wanted = trained(jit_compile=False)
+    logs, found = trained(jit_compile=True)
+    assert logs.keys() == wanted_logs.keys()
+    for key in logs:
+        np.testing.assert_allclose(logs[key], wanted_logs[key], rtol=1e-4)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+CLIENT = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+
+model = tf.saved_model.load(sys.argv[1])
+photo = tf.io.read_file(sys.argv[2])
+np.savez(
+    sys.argv[4],
+    image=model.embed_image(tf.stack([photo]))["embeddings"],
+    text=model.embed_text(tf.constant(sys.argv[3:4]))["embeddings"],
+)
+assert "tbnets" not in sys.modules
+"""
+
+
+def test_exported_pixel_network_in_a_fresh_process(tmp_path):
+    made = build(MODELS["pixels_lstm"])
+    serving.export_saved_model(
+        made,
+        VOCABULARY,
+        tmp_path / "1",
+        image_input="bytes",
+        image_shape=(IMAGE_SIZE, IMAGE_SIZE, 3),
+    )
+    photo = tf.io.encode_png(tf.cast(PIXELS[0], tf.uint8))
+    tf.io.write_file(str(tmp_path / "photo.png"), photo)
+    caption = "A red dog"
+    given = (tmp_path / "1", tmp_path / "photo.png", caption)
+    out = tmp_path / "out.npz"
+    subprocess.run(
+        [sys.executable, "-c", CLIENT, *map(str, given), str(out)],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    # A PNG holds whole numbers, and nothing is resized.
+    images = made.embed_images(np.floor(PIXELS[:1]))
+    texts = made.embed_text(Tokenizer(VOCABULARY)([caption]))
+    with np.load(out) as found:
+        np.testing.assert_allclose(found["image"], images, 1e-5, 1e-6)
+        np.testing.assert_allclose(found["text"], texts, 1e-5, 1e-6)
