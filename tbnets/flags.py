@@ -313,10 +313,13 @@ def check_resumable(before, now):
     Raises:
         ValueError: listing every flag that differs.
     """
+    free = FREE_ON_RESUME
+    if before.schedule == "cosine":  # Its course depends on the last epoch.
+        free = free - {"epochs"}
     differing = [
         f"--{name}={value} (now {getattr(now, name, None)})"
         for name, value in sorted(vars(before).items())
-        if name not in FREE_ON_RESUME and getattr(now, name, None) != value
+        if name not in free and getattr(now, name, None) != value
     ]
     if differing:
         raise ValueError(

@@ -135,6 +135,13 @@ class Session:
         return self.run_dir / "checkpoints" / f"{name}.npz"
 
 
+def out_of_patience(session):
+    """Tells whether `patience` epochs have passed without a better one."""
+    patience = session.settings.patience
+    waited = session.state.epoch - session.state.best_epoch
+    return bool(patience) and waited >= patience
+
+
 def evaluate_examples(embedder, examples, memory_limit_mb):
     """Embeds and evaluates a split.
 
@@ -193,8 +200,7 @@ class EpochEnd(keras.callbacks.Callback):
             state.best_epoch = state.epoch
             self._save("best")
         self._save("last")
-        patience = session.settings.patience
-        if patience and state.epoch - state.best_epoch >= patience:
+        if out_of_patience(session):
             session.network.stop_training = True
 
     def _save(self, name):
@@ -298,6 +304,8 @@ def format_seconds(seconds):
 def fit(session, train):
     """Trains from the epoch `session.state` stands at to the last one.
 
+    A run that early stopping had ended is not trained further.
+
     Args:
         session: a `Session` whose network is compiled and, in a resumed
             run, restored.
@@ -309,6 +317,8 @@ def fit(session, train):
         OSError: a checkpoint can not be written; the former one survives.
     """
     settings, state = session.settings, session.state
+    if out_of_patience(session):
+        return
     steps = batches.num_batches(train.records, settings.images_per_batch)
     dataset = batches.training_batches(
         train,

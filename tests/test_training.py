@@ -156,7 +156,10 @@ def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
     )
     session = train(settings)
     # Batch normalisation still moves, so the best may come a little later.
-    assert session.state.epoch == session.state.best_epoch + 2 < 20
+    stopped = session.state.epoch
+    assert stopped == session.state.best_epoch + 2 < 20
+    # Going on after the stop is what the straight run would have done.
+    assert train(settings, resume=True).state.epoch == stopped
 
 
 def test_open_run_embeds_as_the_trained_network(folder, tmp_path):
@@ -361,6 +364,15 @@ def test_resume_refuses_other_flags(folder, tmp_path):
     other = tiny.settings(folder, tmp_path / "run", margin=0.3, epochs=9)
     with pytest.raises(ValueError, match=r"--margin=0.05 \(now 0.3\)\. Rest"):
         runs.start(other, True)
+
+
+def test_resume_keeps_the_length_of_a_cosine(folder, tmp_path):
+    changes = {"schedule": "cosine"}
+    run = runs.start(tiny.settings(folder, tmp_path / "run", **changes), False)
+    (run / "checkpoints" / "last.npz").touch()
+    longer = tiny.settings(folder, tmp_path / "run", epochs=9, **changes)
+    with pytest.raises(ValueError, match=r"--epochs=4 \(now 9\)"):
+        runs.start(longer, True)
 
 
 @pytest.mark.usefixtures("eagerly")
