@@ -116,11 +116,21 @@ def sums(views, num_negatives, margin, distance):
         term: miners.first_positives(view.positive, _POSITIVES + 1)
         for term, view in views.items()
     }
+    places = {
+        term: [part[:, :_POSITIVES] for part in found[term]] for term in views
+    }
+    # Cut here: of what is cut inside a branch, XLA forgets the shape.
+    within_view = ("text_to_text", "image_to_image")
+    runs = {
+        term: _row_runs([*views[term], *places[term]], keep=1)
+        for term in within_view
+        if term in views
+    }
     rows = tf.cond(
         _any_crowded(found),
         by_rank,
         lambda: _sums_by_survivors(
-            views, found, num_negatives, margin, distance
+            views, places, runs, num_negatives, margin, distance
         ),
     )
     return dict(zip(views, rows))
@@ -134,15 +144,12 @@ def _any_crowded(found):
     return tf.reduce_any(tf.stack(crowded))
 
 
-def _sums_by_survivors(views, found, num_negatives, margin, distance):
+def _sums_by_survivors(views, places, runs, num_negatives, margin, distance):
     """Sums hinges over picked pairs; no anchor may be crowded.
 
     Returns:
         For each view `[sum of hinges, triplets kept, triplets active]`.
     """
-    places = {
-        term: [part[:, :_POSITIVES] for part in found[term]] for term in views
-    }
     options = (num_negatives, margin, distance)
     sums = {}
     for group in _TERMS_BY_MATRIX:
@@ -156,11 +163,11 @@ def _sums_by_survivors(views, found, num_negatives, margin, distance):
             sums.update(zip(terms, both))
             continue
         for term in terms:
-            runs = [
+            parts = [
                 _sums_of_matrix([View(*run[:4])], [run[4:]], *options)
-                for run in _row_runs([*views[term], *places[term]], keep=1)
+                for run in runs[term]
             ]
-            sums[term] = tf.add_n([run[0] for run in runs])
+            sums[term] = tf.add_n([part[0] for part in parts])
     return [sums[term] for term in views]
 
 

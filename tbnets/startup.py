@@ -82,7 +82,8 @@ def run_tool(main):
         except (ValueError, OSError) as error:
             if not _is_for_the_user(error):
                 raise
-            sys.exit(f"error: {error}")
+            unnamed = isinstance(error, OSError) and not error.filename
+            sys.exit(f"error: {unnamed and error.strerror or error}")
         except KeyboardInterrupt:
             sys.exit(130)
 

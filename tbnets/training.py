@@ -20,6 +20,18 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
+def make_reproducible():
+    """Makes equal steps give equal bits; call before TensorFlow computes.
+
+    Deterministic kernels are not enough: a sum of three or more gradients
+    (`AddN`) starts with whichever input's memory is free first, so its last
+    bit depends on how operations overlap. With one thread between operations
+    there is one order; within an operation all cores still work.
+    """
+    tf.config.experimental.enable_op_determinism()
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
 def build_schedule(settings, steps_per_epoch):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 

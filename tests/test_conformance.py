@@ -404,6 +404,7 @@ def test_loss_config_gives_the_same_loss(arguments):
     # One of each kind: the other presets differ in their numbers alone.
     [
         ("wang2018", "graph"),
+        ("wang2018", "xla"),
         ("kiros2014", "graph"),
         ("vse++", "graph"),
         ("vse++", "xla"),

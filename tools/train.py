@@ -13,7 +13,7 @@ from absl import flags as absl_flags
 from tbnets import startup
 
 with startup.quiet_tensorflow():
-    import tensorflow as tf
+    import tensorflow  # noqa: F401
 
 from tbnets import flags
 from tbnets import runs
@@ -39,7 +39,7 @@ def main(argv):
             "`train.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    tf.config.experimental.enable_op_determinism()
+    training.make_reproducible()
     settings = flags.settings()
     folder = runs.start(settings, FLAGS.resume)
     session, train = runs.prepare(settings, folder)

@@ -252,7 +252,7 @@ def test_command_line_prints_the_answer_and_nothing_else(folder):
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
-        '\n"green" among 2 images\n'
+        '"green" among 2 images\n'
         " rank  similarity  answer\n"
         "    1       0.800  red.png\n"
         "    2       0.000  ../../outside\n"
