@@ -314,7 +314,7 @@ def check_resumable(before, now):
         ValueError: listing every flag that differs.
     """
     free = FREE_ON_RESUME
-    if before.schedule == "cosine":  # Its course depends on the last epoch.
+    if now.schedule == "cosine":  # Its course depends on the last epoch.
         free = free - {"epochs"}
     differing = [
         f"--{name}={value} (now {getattr(now, name, None)})"
