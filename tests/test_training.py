@@ -117,7 +117,17 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run", export=True)
     session = train(settings)
     report = runs.finish(session)
-    runs.export(session)
+    saved_model = runs.export(session)
+    text = runs.answer_examples(session, saved_model, ["dog cat"], top=2)
+    title, _, *answers = text.splitlines()
+    assert title == '"dog cat" among 6 images'
+    assert [line.split()[0] for line in answers] == ["1", "2"]
+    # Each answer names an image of the test split and its first caption.
+    records = experiment.load_records(settings, "test")
+    for line in answers:
+        row = records.image_ids.index(line.split()[2])
+        first = records.captions[records.caption_rows()[row][0]]
+        assert line.endswith(first)
     found = set(os.listdir(tmp_path / "run"))
     assert found == {
         "settings.json",
