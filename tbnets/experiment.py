@@ -16,6 +16,7 @@ from tbnets import checkpoints
 from tbnets import flags
 from tbnets.data import batches
 from tbnets.data import captions
+from tbnets.data import feature_arrays
 from tbnets.data import feature_store
 from tbnets.data import scenes
 from tbnets.data.sources import fill_split
@@ -89,7 +90,7 @@ def load_images(settings, records):
             )
         path = resolve(settings, settings.image_features, records.split)
         features = feature_store.open_features(path)
-        feature_store.check_finite(features)
+        feature_arrays.check_finite(features)
         return batches.FeatureRows(features, features.rows(records.image_ids))
     if settings.scenes:
         folder = pathlib.Path(settings.scenes) / "images"
@@ -112,8 +113,8 @@ def _load_texts(settings, records, vocabulary):
     if settings.text_encoder == "features":
         path = resolve(settings, settings.text_features, records.split)
         features = feature_store.open_features(path)
-        feature_store.check_finite(features)
-        rows = len(features.array)
+        feature_arrays.check_finite(features)
+        rows = len(features)
         if rows != records.num_captions:
             raise ValueError(
                 "`--text_features` must hold a row for each caption. "

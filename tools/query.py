@@ -80,7 +80,10 @@ def embed_images(model):
         )
     features = feature_store.open_features(_IMAGE_FEATURES.value)
     return features.ids, search.embed(
-        model.embed_images, features.array, "image", _BATCH_SIZE.value
+        lambda rows: model.embed_images(features.take(rows)),
+        range(len(features)),
+        "image",
+        _BATCH_SIZE.value,
     )
 
 
@@ -98,7 +101,7 @@ def embed_query_image(model):
         )
     features = feature_store.open_features(_IMAGE_FEATURES.value)
     rows = features.rows([_IMAGE.value])
-    return search.embed(model.embed_images, features.array[rows], "image")
+    return search.embed(model.embed_images, features.take(rows), "image")
 
 
 def read_captions(path):

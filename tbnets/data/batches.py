@@ -38,12 +38,11 @@ class Examples:
 
 
 class FeatureRows:
-    """Rows of a (memory-mapped) feature array.
+    """Rows of (memory-mapped) features.
 
     Args:
-        features: object with `take(rows)` and `array`, as
-            `feature_store.FeatureArray`.
-        rows: int `[n]`; the row of the array for each row of the records.
+        features: a `feature_arrays.Features`.
+        rows: int `[n]`; the row of the features for each row of the records.
     """
 
     dtype = tf.float32
@@ -51,7 +50,7 @@ class FeatureRows:
     def __init__(self, features, rows):
         self.features = features
         self.rows = np.asarray(rows)
-        self.shape = (features.array.shape[1],)
+        self.shape = features.take(()).shape[1:]
 
     def batch(self, rows):
         """Returns float32 `[len(rows), feature_dim]`."""

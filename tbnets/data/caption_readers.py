@@ -11,7 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
-from tbnets.data import feature_store
+from tbnets.data import feature_arrays
 from tbnets.data import sources
 from tbnets.data.sources import Source
 from tbnets.data.sources import shown
@@ -318,11 +318,11 @@ def read_precomputed(path, split, problems):
     source = Source(f"{base}_caps.txt", problems)
     rows, ends_well = source.lines()
     try:
-        features = feature_store.open_features(f"{base}_ims.npy")
+        features = feature_arrays.open_array(f"{base}_ims.npy")
     except ValueError as error:
         source.report(None, f"its features cannot be read: {error}")
         return []
-    images = features.array.shape[0]
+    images = len(features)
     if not rows or len(rows) % images:
         cut = "" if ends_well else " The last line looks cut off: copy again."
         source.report(
@@ -346,7 +346,7 @@ def _grouped_records(features, captions, split):
     """Returns one record for each run of equal rows, or each id."""
     keys = features.ids
     if not features.has_ids:
-        keys = feature_store.first_equal_rows(features.array)
+        keys = feature_arrays.first_equal_rows(features)
     records = {}
     for key, caption in zip(map(str, keys), captions):
         record = ImageRecord(key, [], split, key)

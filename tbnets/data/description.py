@@ -11,6 +11,7 @@ import re
 import numpy as np
 from PIL import Image
 
+from tbnets.data import feature_arrays
 from tbnets.data import feature_store
 from tbnets.data import sources
 from tbnets.data.captions import CaptionedImages
@@ -201,10 +202,10 @@ def describe_features(
         )
         problems.append(Problem(path, None, message))
     counts = {
-        "feature_rows": len(features.array),
+        "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
-        "rows_not_finite": feature_store.check_finite(features, problems),
+        "rows_not_finite": feature_arrays.check_finite(features, problems),
     }
     return counts, problems
 

@@ -3,16 +3,16 @@ import io
 import numpy as np
 import pytest
 
-from tbnets.data import feature_store
-from tbnets.data.feature_store import FeatureArray
-from tbnets.data.feature_store import check_finite
-from tbnets.data.feature_store import open_features
+from tbnets.data import feature_arrays
+from tbnets.data.feature_arrays import FeatureArray
+from tbnets.data.feature_arrays import check_finite
+from tbnets.data.feature_arrays import open_array
 
 
 def save(folder, array, ids=None, name="train_ims.npy"):
     np.save(folder / name, array)
     if ids is not None:
-        ids_path = feature_store.ids_file(folder / name)
+        ids_path = feature_arrays.ids_file(folder / name)
         with open(ids_path, "w", encoding="utf-8") as stream:
             stream.writelines(f"{key}\n" for key in ids)
     return folder / name
@@ -20,14 +20,15 @@ def save(folder, array, ids=None, name="train_ims.npy"):
 
 def test_rows_are_found_by_id(tmp_path):
     array = np.asarray([[1, 2], [3, 4], [5, 6]], np.float64)
-    features = open_features(save(tmp_path, array, ["c", "a", "b"]))
+    path = save(tmp_path, array, ["c", "a", "b"])
+    features = open_array(path)
     rows = features.rows(["a", "c", "a"])
     assert rows.tolist() == [1, 0, 1] and rows.dtype == np.int64
     taken = features.take(rows)
     assert taken.tolist() == [[3, 4], [1, 2], [3, 4]]
     assert taken.dtype == np.float32
-    assert isinstance(features.array, np.memmap)
-    assert features.dim == 2
+    assert (len(features), features.dim) == (3, 2)
+    assert features.path == str(path)
 
 
 @pytest.mark.parametrize(
@@ -35,17 +36,17 @@ def test_rows_are_found_by_id(tmp_path):
     [("train_ims.npy", "train_ids.txt"), ("feats.npy", "feats_ids.txt")],
 )
 def test_ids_lie_beside_the_features(name, expected):
-    assert feature_store.ids_file(name) == expected
+    assert feature_arrays.ids_file(name) == expected
 
 
 def test_ids_may_lie_elsewhere(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)))
     (tmp_path / "names.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
-    assert open_features(path, tmp_path / "names.txt").ids == ("a", "b")
+    assert open_array(path, tmp_path / "names.txt").ids == ("a", "b")
 
 
 def test_without_ids_rows_are_counted(tmp_path):
-    features = open_features(save(tmp_path, np.zeros((3, 1))))
+    features = open_array(save(tmp_path, np.zeros((3, 1))))
     assert features.ids == ("0", "1", "2")
     assert features.rows(["2"]).tolist() == [2]
     with pytest.raises(ValueError, match="row numbers.*train_ids.txt"):
@@ -56,14 +57,14 @@ def test_missing_ids_are_listed_and_counted(tmp_path):
     path = save(tmp_path, np.zeros((1, 1)), ["a.jpg"])
     asked = ["a.jpg", *map(str, range(7))]
     with pytest.raises(ValueError) as error:
-        open_features(path).rows(asked)
+        open_array(path).rows(asked)
     message = str(error.value)
     assert "7 of 8 missing" in message and "'0', '1', '2', '3', '4';" in message
     assert "look like 'a.jpg'" in message and str(path) in message
 
 
 def test_take_refuses_rows_outside(tmp_path):
-    features = open_features(save(tmp_path, np.zeros((2, 1))))
+    features = open_array(save(tmp_path, np.zeros((2, 1))))
     assert features.take([]).shape == (0, 1)
     for row in (-1, 2):
         with pytest.raises(IndexError, match=r"\[0, 2\)"):
@@ -73,33 +74,50 @@ def test_take_refuses_rows_outside(tmp_path):
 def test_number_of_ids_must_fit(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
     with pytest.raises(ValueError, match=r"_ids.txt:3: .* 2 rows .* found 3"):
-        open_features(path)
+        open_array(path)
     path = save(tmp_path, np.zeros((2, 1)), ["a", ""])
     with pytest.raises(ValueError, match="_ids.txt:2: .*empty line"):
-        open_features(path)
+        open_array(path)
 
 
 def test_repeated_ids_share_their_first_row(tmp_path):
     path = save(tmp_path, np.asarray([[1], [2], [1]]), ["a", "b", "a"])
-    assert open_features(path).rows(["b", "a"]).tolist() == [1, 0]
+    assert open_array(path).rows(["b", "a"]).tolist() == [1, 0]
 
 
 def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_store, "CHUNK_BYTES", 16)  # 2 rows a chunk
+    monkeypatch.setattr(feature_arrays, "CHUNK_BYTES", 16)  # 2 rows a chunk
     array = np.asarray([[1], [2], [1], [3]], np.float64)
     path = save(tmp_path, array, ["a", "b", "a", "b"])
     with pytest.raises(ValueError, match="rows 1 and 3 of 'b' to differ"):
-        open_features(path)
+        open_array(path)
+
+
+def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_arrays, "CHUNK_BYTES", 9)  # 2 rows of 4 bytes
+    array = np.arange(10, dtype=np.int16).reshape(5, 2)
+    features = open_array(save(tmp_path, array))
+    found = list(features.chunks())
+    assert [(rows.start, rows.stop) for rows, _ in found] == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+    ]
+    assert all(isinstance(part, np.memmap) for _, part in found)
+    joined = np.concatenate([part for _, part in found])
+    assert joined.dtype == np.int16 and (joined == array).all()
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 8, 2**20])
 def test_first_equal_rows(monkeypatch, chunk_bytes):
-    monkeypatch.setattr(feature_store, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(feature_arrays, "CHUNK_BYTES", chunk_bytes)
     nan = np.nan
     array = np.asarray([[1, 2], [1, 2], [1, 3], [nan, 0], [nan, 0], [1, 2]])
-    expected = [0, 0, 2, 3, 3, 5]
-    assert feature_store.first_equal_rows(array).tolist() == expected
-    assert feature_store.first_equal_rows(array[:1]).tolist() == [0]
+    features = FeatureArray("abcdef", array)
+    found = feature_arrays.first_equal_rows(features)
+    assert found.tolist() == [0, 0, 2, 3, 3, 5]
+    one = FeatureArray("a", array[:1])
+    assert feature_arrays.first_equal_rows(one).tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +133,7 @@ def test_first_equal_rows(monkeypatch, chunk_bytes):
 )
 def test_other_arrays_are_refused(tmp_path, array, message):
     with pytest.raises(ValueError, match=message) as error:
-        open_features(save(tmp_path, array))
+        open_array(save(tmp_path, array))
     assert str(error.value).startswith(f"{tmp_path / 'train_ims.npy'}: ")
 
 
@@ -125,7 +143,7 @@ def test_truncated_file_is_refused(tmp_path):
     for end in (0, 5, 60, 128, 191):
         path.write_bytes(content[:end])
         with pytest.raises(ValueError, match="expected an array") as error:
-            open_features(path)
+            open_array(path)
     assert "takes 192 bytes, in a file of 191" in str(error.value)
     assert "truncated" in str(error.value)
 
@@ -138,33 +156,33 @@ def test_header_that_promises_too_much_allocates_nothing(tmp_path):
     )
     (tmp_path / "x.npy").write_bytes(header.getvalue())
     with pytest.raises(ValueError, match="truncated"):
-        open_features(tmp_path / "x.npy")
+        open_array(tmp_path / "x.npy")
 
 
 def test_archives_and_pickles_are_refused(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros((2, 2)))
     with pytest.raises(ValueError, match="expected an array"):
-        open_features(tmp_path / "x.npz")
+        open_array(tmp_path / "x.npz")
     (tmp_path / "x.npy").write_bytes(b"\x80\x04}.")
     with pytest.raises(ValueError, match="expected an array"):
-        open_features(tmp_path / "x.npy")
+        open_array(tmp_path / "x.npy")
     with pytest.raises(FileNotFoundError, match="holds x.npy, x.npz"):
-        open_features(tmp_path / "y.npy")
+        open_array(tmp_path / "y.npy")
 
 
 def test_fortran_order_and_other_byte_orders(tmp_path):
     array = np.asarray([[1, 2, 3], [4, 5, 6]], ">f4", order="F")
-    features = open_features(save(tmp_path, array))
+    features = open_array(save(tmp_path, array))
     assert features.take([1]).tolist() == [[4, 5, 6]]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2**20])
 def test_rows_that_are_not_finite_are_named(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr(feature_store, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(feature_arrays, "CHUNK_BYTES", chunk_bytes)
     array = np.ones((4, 3))
     array[1, 2] = np.nan
     array[3] = [0, -np.inf, np.nan]
-    features = open_features(save(tmp_path, array, "abcd"))
+    features = open_array(save(tmp_path, array, "abcd"))
     with pytest.raises(ValueError, match=r"row 1 \(id 'b'\).*nan in column 2"):
         check_finite(features)
     problems = []
@@ -183,15 +201,15 @@ def test_numbers_too_large_for_float32_are_not_finite():
 
 
 def test_integers_are_finite(tmp_path):
-    features = open_features(save(tmp_path, np.ones((2, 2), np.uint8)))
+    features = open_array(save(tmp_path, np.ones((2, 2), np.uint8)))
     assert check_finite(features) == 0
 
 
 @pytest.mark.real_data
 def test_flickr8k_features(data_root):
     folder = data_root / "flickr8k" / "precomp_squeezenet"
-    features = open_features(folder / "dev_ims.npy")
-    assert features.array.shape == (1000, 512)
+    features = open_array(folder / "dev_ims.npy")
+    assert (len(features), features.dim) == (1000, 512)
     assert check_finite(features) == 0
     row = features.rows(["3393035454_2d2370ffd4.jpg"])
     assert row.tolist() == [1]
