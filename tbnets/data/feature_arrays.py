@@ -236,7 +236,8 @@ def _map_array(path):
     expected = f"{path}: expected an array [n, dim] of numbers (.npy); "
     advice = "Save it with numpy.save as float32."
     try:
-        shape, dtype, offset = read_header(path)
+        with open(path, "rb") as stream:
+            shape, dtype, offset = read_header(stream)
     except (ValueError, EOFError, OverflowError, TypeError) as error:
         raise ValueError(f"{expected}found {error}. {advice}") from error
     found = f"found shape {shape} and dtype {dtype}"
@@ -256,20 +257,19 @@ def _map_array(path):
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def read_header(path):
-    """Returns shape, dtype and the offset of the data of a `.npy` file.
+def read_header(stream):
+    """Returns shape, dtype and the offset of the data of an open `.npy` file.
 
     Raises:
         ValueError, EOFError, OverflowError, TypeError: it is no such file.
     """
-    with open(path, "rb") as stream:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            read = np.lib.format.read_array_header_1_0
-        else:
-            read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-        return shape, dtype, stream.tell()
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    else:
+        read = np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype, stream.tell()
 
 
 def _read_ids(source, array, path):
