@@ -32,6 +32,8 @@ class RunState:
         settings: the run's flags, name -> value.
         words: the vocabulary, in order of id; empty with text features.
         dims: sizes of precomputed features, `image_dim` and `text_dim`.
+        image_source: what the image features were made with (see
+            `data.feature_arrays.Features`); {} where that is unknown.
     """
 
     epoch: int = 0
@@ -41,6 +43,7 @@ class RunState:
     settings: dict = dataclasses.field(default_factory=dict)
     words: tuple = ()
     dims: dict = dataclasses.field(default_factory=dict)
+    image_source: dict = dataclasses.field(default_factory=dict)
 
 
 def optimizer_variables(optimizer):

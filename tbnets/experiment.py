@@ -17,6 +17,7 @@ from tbnets import flags
 from tbnets.data import batches
 from tbnets.data import captions
 from tbnets.data import feature_arrays
+from tbnets.data import feature_manifest
 from tbnets.data import feature_store
 from tbnets.data import scenes
 from tbnets.data.sources import fill_split
@@ -78,8 +79,9 @@ def load_images(settings, records):
     """Returns the image side of `Examples` for some records.
 
     Raises:
-        ValueError, FileNotFoundError: images or features are missing or not
-            finite; the message names them.
+        ValueError, FileNotFoundError: images or features are missing, not
+            finite, damaged or made otherwise than those of the training
+            split; the message names them.
     """
     if settings.image_encoder == "features":
         if not settings.image_features:
@@ -88,10 +90,7 @@ def load_images(settings, records):
                 "--image_features= with --image_encoder=features. Set it, or "
                 "another --image_encoder to train from --images."
             )
-        path = resolve(settings, settings.image_features, records.split)
-        features = feature_store.open_features(path)
-        feature_arrays.check_finite(features)
-        return batches.FeatureRows(features, features.rows(records.image_ids))
+        return _load_image_features(settings, records)
     if settings.scenes:
         folder = pathlib.Path(settings.scenes) / "images"
     else:
@@ -106,6 +105,61 @@ def load_images(settings, records):
             "the folder or remove the images from the captions."
         )
     return batches.FileNames(paths)
+
+
+def _load_image_features(settings, records):
+    """Returns the `FeatureRows` of some records."""
+    path = resolve(settings, settings.image_features, records.split)
+    features = feature_store.open_features(path)
+    trained_on = _feature_paths(settings, settings.train_split)
+    if trained_on:
+        check_image_source(
+            features.source,
+            path,
+            feature_store.read_source(trained_on[0]),
+            trained_on[0],
+        )
+    rows = batches.FeatureRows(features, features.rows(records.image_ids))
+    features.verify()
+    feature_arrays.check_finite(features)
+    return rows
+
+
+def _feature_paths(settings, *splits):
+    """Returns the image features of those splits that have any, each once."""
+    paths = []
+    for split in splits:
+        try:
+            path = resolve(settings, settings.image_features, split)
+        except ValueError:
+            continue  # There are no features of this split.
+        if path.exists() and path not in paths:
+            paths.append(path)
+    return paths
+
+
+def check_image_source(found, path, expected, where):
+    """Refuses image features that were made otherwise than others.
+
+    Args:
+        found: `source` of the features at hand.
+        path: where they are.
+        expected: `source` of those they must agree with.
+        where: where these are, or who remembers them.
+
+    Raises:
+        ValueError: listing what differs.
+    """
+    lines = feature_manifest.extraction_differences(
+        expected, found, where, path
+    )
+    if lines:
+        raise ValueError(
+            "`--image_features` must name features that were all extracted "
+            f"the same way. Received: --image_features={path}, which differ "
+            f"from those of {where}: {'; '.join(lines)}. Extract them again "
+            "with the same settings."
+        )
 
 
 def _load_texts(settings, records, vocabulary):
@@ -281,7 +335,8 @@ def open_run(run_dir, checkpoint="best"):
         `RunState` of the checkpoint.
 
     Raises:
-        ValueError: the folder is no run, or the checkpoint is damaged.
+        ValueError: the folder is no run, the checkpoint is damaged, or the
+            image features of the run were since extracted otherwise.
     """
     settings = flags.read_settings(run_dir)
     path = pathlib.Path(run_dir) / "checkpoints" / f"{checkpoint}.npz"
@@ -291,6 +346,11 @@ def open_run(run_dir, checkpoint="best"):
             f"run_dir={run_dir}, without {path}. Let it train longer."
         )
     _, _, state = checkpoints.read_checkpoint(path)
+    if state.image_source:
+        splits = (settings.train_split, settings.dev_split, settings.test_split)
+        for features in _feature_paths(settings, *splits):
+            source = feature_store.read_source(features)
+            check_image_source(source, features, state.image_source, path)
     vocabulary = Vocabulary(state.words) if state.words else None
     network = build_network(settings, vocabulary, **state.dims)
     checkpoints.restore_checkpoint(path, network)

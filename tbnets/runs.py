@@ -108,6 +108,7 @@ def prepare(settings, folder):
         settings=vars(settings),
         words=vocabulary.words if vocabulary else (),
         dims=dims,
+        image_source=_image_source(train.images),
     )
     session = training.Session(folder, network, dev, state, settings)
     if vocabulary:
@@ -122,6 +123,12 @@ def _feature_dim(source):
     return source.shape[0] if is_features else None
 
 
+def _image_source(images):
+    """Returns what image features were made with; {} where that is unknown."""
+    is_features = isinstance(images, training.batches.FeatureRows)
+    return images.features.source if is_features else {}
+
+
 def _continue(session, words):
     """Puts the session where its last checkpoint stands."""
     path = session.checkpoint("last")
@@ -134,6 +141,13 @@ def _continue(session, words):
             "`--captions` must give the vocabulary the run was started with. "
             f"Received: {len(words)} words, {path} has {len(state.words)}. "
             "Restore the training captions, or start a new --run_dir."
+        )
+    if state.image_source:
+        experiment.check_image_source(
+            session.state.image_source,
+            session.settings.image_features,
+            state.image_source,
+            path,
         )
     session.state = checkpoints.restore_checkpoint(
         path, session.network, session.network.optimizer

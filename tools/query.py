@@ -4,8 +4,8 @@ A folder of photos, with a network that was trained from pixels:
 
   python tools/query.py --images=photos "a dog in the snow" "two children"
 
-A file of features, with a network that was trained on such features; the
-photos are then only for the picture:
+A store or file of features, with a network that was trained on such
+features; the photos are then only for the picture:
 
   python tools/query.py --saved_model=runs/flickr8k/saved_model/1 \
       --image_features=test_ims.npy --images=photos --montage=answers.png \
@@ -47,7 +47,8 @@ _IMAGES = flags.DEFINE_string(
 _IMAGE_FEATURES = flags.DEFINE_string(
     "image_features",
     None,
-    "Features [n, dim] (.npy) with their ids in X_ids.txt beside X_ims.npy.",
+    "Feature store, or features [n, dim] (.npy) with their ids in X_ids.txt "
+    "beside X_ims.npy.",
 )
 _IMAGE = flags.DEFINE_string(
     "image", None, "Photo, or id in --image_features, to find captions for."

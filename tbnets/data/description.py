@@ -178,33 +178,45 @@ def describe_features(
 
     Args:
         images: the split.
-        pattern: a `.npy` file; `{split}` stands for the split.
+        pattern: a feature store or a `.npy` file; `{split}` stands for the
+            split.
 
     Returns:
-        (counts, problems): rows and numbers a row, images without features
-        and rows that are not finite.
+        (counts, problems): rows and numbers a row, images without features,
+        those of them whose features a store failed to extract, and rows that
+        are not finite.
     """
     path = pattern
     try:
         path = sources.fill_split(pattern, images.split)
         features = feature_store.open_features(path)
+        features.verify()
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")
         return {}, [Problem(path, None, message)]
-    problems = []
     missing = features.missing(images.image_ids)
+    failed = [key for key in missing if key in features.failed]
+    problems = [
+        Problem(
+            path,
+            None,
+            f"expected features of {shown(key)} in {images.split!r}; found "
+            f"that their extraction failed: {features.failed[key]}",
+        )
+        for key in failed
+    ]
     if missing:
         message = (
             f"expected features of the {images.num_images} images of "
             f"{images.split!r}; found none for {len(missing)}: "
-            f"{_listed(missing)}; the ids of the file look like "
-            f"{features.ids[0]!r}."
+            f"{_listed(missing)}; {features.looks()}."
         )
         problems.append(Problem(path, None, message))
     counts = {
         "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
+        "images_failed": len(failed),
         "rows_not_finite": feature_arrays.check_finite(features, problems),
     }
     return counts, problems
@@ -231,6 +243,7 @@ _TITLES = {
     "repeated_within_an_image": "captions repeated within an image",
     "shared_by_several_images": "captions shared by several images",
     "unknown_word_rate": "unknown words, share",
+    "images_failed": "of these, failed in extraction",
     "rows_not_finite": "feature rows with NaN or infinity",
 }
 

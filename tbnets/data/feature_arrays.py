@@ -72,12 +72,13 @@ class Features:
                 f"Received: image_ids with {len(missing)} of "
                 f"{len(image_ids)} missing there, first "
                 f"{', '.join(map(repr, missing[:MOST_LISTED]))}; "
-                f"{self._looks()}. {self._advice(missing)}"
+                f"{self.looks()}. {self._advice(missing)}"
             )
         lookup = self._row_of_id
         return np.asarray([lookup[key] for key in image_ids], dtype=np.int64)
 
-    def _looks(self):
+    def looks(self) -> str:
+        """Returns what ids there are, for messages about missing ones."""
         if not self.ids:
             return "it has no features of any image"
         return f"the ids of the file look like {self.ids[0]!r}"

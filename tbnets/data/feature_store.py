@@ -46,6 +46,16 @@ def open_features(path) -> Features:
     return feature_arrays.open_array(path)
 
 
+def read_source(path) -> dict:
+    """Returns `Features.source` of what `open_features` would open.
+
+    Of a store, the manifest alone is read.
+    """
+    if os.path.isdir(path):
+        return feature_manifest.read_manifest(path).source
+    return {}
+
+
 def open_store(path, incomplete=False) -> "FeatureStore":
     """Opens a feature store; reads its manifest, ids and headers alone.
 

@@ -109,6 +109,7 @@ def test_features_are_joined_by_id(tmp_path):
         "feature_rows": 2,
         "features_per_row": 2,
         "images_without_features": 1,
+        "images_failed": 0,
         "rows_not_finite": 1,
     }
     assert "none for 1: 'y'; the ids of the file" in problems[0].message
