@@ -11,7 +11,27 @@ import re
 import PIL.Image
 import tensorflow as tf
 
+from tbnets import exif
+
 MAX_PIXELS = 80_000_000
+
+
+class BrokenImageError(ValueError):
+    """A file that is no whole photo.
+
+    Args:
+        path: the file.
+        reason: what is wrong with it, a few words after "which".
+        expected: what it must be.
+    """
+
+    def __init__(self, path, reason, expected="a whole JPEG or PNG file"):
+        super().__init__(
+            f"`path` must name {expected}. Received: path='{path}', which "
+            f"{reason}. Replace or remove the file."
+        )
+        self.path = path
+        self.reason = reason
 
 
 def decode_image(image_bytes, image_size):
@@ -20,7 +40,8 @@ def decode_image(image_bytes, image_size):
     Greyscale is repeated over the three channels, an alpha channel is
     dropped. The aspect ratio is not kept: the whole photo is squeezed into
     the square, so nothing at the border is lost. The resize is bilinear with
-    antialiasing. An EXIF rotation is not applied.
+    antialiasing; a photo that has the size already is left alone. A JPEG is
+    turned upright by its EXIF orientation; CMYK becomes RGB.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
@@ -30,8 +51,12 @@ def decode_image(image_bytes, image_size):
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
     """
     image = tf.io.decode_image(image_bytes, channels=3, expand_animations=False)
-    image = tf.image.resize(
-        image, [image_size, image_size], method="bilinear", antialias=True
+    image = exif.upright(image, exif.orientation(image_bytes))
+    size = [image_size, image_size]
+    image = tf.cond(
+        tf.reduce_all(tf.shape(image)[:2] == size),
+        lambda: tf.cast(image, tf.float32),
+        lambda: tf.image.resize(image, size, "bilinear", antialias=True),
     )
     return tf.ensure_shape(image, [image_size, image_size, 3])
 
@@ -66,7 +91,7 @@ def read_image_bytes(path):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is not a JPEG or PNG file, or has more than
+        BrokenImageError: If it is not a JPEG or PNG file, or has more than
             `MAX_PIXELS` pixels.
     """
     path = pathlib.Path(path)
@@ -79,12 +104,14 @@ def read_image_bytes(path):
         with PIL.Image.open(path, formats=("JPEG", "PNG")) as image:
             width, height = image.size
     except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise _undecodable(path, error) from error
+        # Pillow names the file as well, which the error does.
+        reason = str(error).replace(f" '{path}'", " it")
+        raise BrokenImageError(path, f"does not decode: {reason}") from error
     if width * height > MAX_PIXELS:
-        raise ValueError(
-            f"`path` must name a photo of at most {MAX_PIXELS} pixels. "
-            f"Received: path='{path}' of {width} x {height} pixels. "
-            "Scale it down."
+        raise BrokenImageError(
+            path,
+            f"has {width} x {height} pixels",
+            f"a photo of at most {MAX_PIXELS} pixels",
         )
     return path.read_bytes()
 
@@ -101,21 +128,12 @@ def load_image(path, image_size):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is truncated, not a photo or too large; names
-            the path.
+        BrokenImageError: If the file is truncated, not a photo or too large.
     """
     content = read_image_bytes(path)
     try:
         return decode_image(content, image_size).numpy()
     except tf.errors.InvalidArgumentError as error:
         reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
-        raise _undecodable(path, reason.rstrip(".")) from error
-
-
-def _undecodable(path, reason):
-    """Makes the error for a file that is no whole JPEG or PNG."""
-    return ValueError(
-        "`path` must name a whole JPEG or PNG file. Received: "
-        f"path='{path}', which does not decode: {reason}. Replace or remove "
-        "the file."
-    )
+        reason = f"does not decode: {reason.rstrip('.')}"
+        raise BrokenImageError(path, reason) from error
