@@ -21,6 +21,7 @@ setuptools.setup(
         "tensorflow-text>=2.15",
         "numpy",
         "absl-py",
+        "h5py",
         "tensorboard",
         "pillow",
         "matplotlib",

@@ -1,25 +1,12 @@
 """Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
 
-import inspect
-
 import keras
 import tensorflow as tf
 
-
-def _applications():
-    """Returns name -> (constructor, preprocessing) of all Keras has."""
-    found = {}
-    for _, module in inspect.getmembers(
-        keras.applications, inspect.ismodule
-    ):
-        preprocess = getattr(module, "preprocess_input", None)
-        for name, constructor in inspect.getmembers(module, callable):
-            if preprocess and name[0].isupper():
-                found[name] = (constructor, preprocess)
-    return found
-
-
-APPLICATIONS = _applications()
+from tbnets.features.cnn import LAST
+from tbnets.features.cnn import build_cnn
+from tbnets.features.cnn import layer_outputs
+from tbnets.features.cnn import pooled_network
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -92,10 +79,10 @@ class SmallConvNet(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class ApplicationEncoder(keras.layers.Layer):
-    """A network of `keras.applications`, averaged over the last map.
+    """A network of Keras or SqueezeNet, averaged over the last map.
 
     Args:
-        application: a key of `APPLICATIONS`.
+        application: a key of `features.cnn.NETWORKS`.
         image_size: side of the square input in pixels. Papers: 224.
         weights: `imagenet` (fetched by Keras), a path to a weights file
             without the classifier, or None for random weights.
@@ -115,23 +102,13 @@ class ApplicationEncoder(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if application not in APPLICATIONS:
-            raise ValueError(
-                f"`application` must be one of {', '.join(APPLICATIONS)}. "
-                f"Received: application={application}. "
-                "Change --image_encoder."
-            )
         self.application = application
         self.image_size = image_size
         self.weights_source = weights
         self.fine_tune = fine_tune
-        constructor, self.preprocess = APPLICATIONS[application]
-        self.network = constructor(
-            include_top=False,
-            weights=weights,
-            input_shape=(image_size, image_size, 3),
-            pooling="avg",
-        )
+        cnn = build_cnn(application, weights, image_size, top=False)
+        self.preprocess = cnn.preprocess
+        self.network = pooled_network(cnn, layer_outputs(cnn, [LAST]))
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
 
@@ -141,7 +118,7 @@ class ApplicationEncoder(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         """Returns the pooled activations of the last convolution."""
-        pixels = self.preprocess(tf.identity(inputs))
+        pixels = self.preprocess(inputs)
         return self.network(pixels, training=training and self.fine_tune)
 
     def get_config(self):

@@ -1,0 +1,1 @@
+"""Pixels -> feature vectors, offline and in the exported graph."""

@@ -1,0 +1,124 @@
+"""Reads the weights of a network from an HDF5 file.
+
+Keras wrote such files in two layouts. The older one (a group a layer, listed
+in the attribute `layer_names`) is read here, tensor by tensor, so that what
+does not fit can be named; the newer one (`.weights.h5`) is read by Keras.
+"""
+
+import pathlib
+
+import h5py
+import numpy as np
+
+MOST_LISTED = 5
+
+
+def load_weights(network, path):
+    """Puts the weights of a file into a network.
+
+    Layers are matched by name (with `/` read as `_`); where the names of
+    the file are others throughout, by their order. What the file has beyond
+    the network, such as a classifier, is left out.
+
+    Args:
+        network: a built Keras model.
+        path: HDF5 file that Keras wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no HDF5 file of weights, or a tensor is missing
+            or of another shape; the message names it. The network is then
+            unchanged.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            "`weights` must be a weights file. Received: weights="
+            f"{path}, which is not a file. Check --cnn_weights."
+        )
+    try:
+        with h5py.File(path, "r") as file:
+            root = file["model_weights"] if "model_weights" in file else file
+            if "layer_names" not in root.attrs:
+                stored = None
+            else:
+                stored = _stored_layers(root)
+    except (OSError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "`weights` must be an HDF5 file of weights that Keras wrote. "
+            f"Received: weights={path}, which can not be read as one "
+            f"({error}). Fetch or copy it again."
+        ) from error
+    if stored is None:
+        _load_by_keras(network, path)
+    else:
+        _assign(network, stored, path)
+
+
+def _text(name):
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _stored_layers(root):
+    """Returns layer name -> list of arrays, for layers that have any."""
+    stored = {}
+    for name in map(_text, root.attrs["layer_names"]):
+        group = root[name]
+        tensors = [
+            np.asarray(group[_text(tensor)])
+            for tensor in group.attrs["weight_names"]
+        ]
+        if tensors:
+            stored[name.replace("/", "_")] = tensors
+    return stored
+
+
+def _assign(network, stored, path):
+    layers = [layer for layer in network.layers if layer.weights]
+    missing = [layer.name for layer in layers if layer.name not in stored]
+    if not missing:
+        matches = [(layer, stored[layer.name]) for layer in layers]
+    elif len(missing) == len(layers) and len(layers) == len(stored):
+        matches = list(zip(layers, stored.values()))
+    else:
+        raise ValueError(
+            f"`weights` must hold every layer of {network.name}. Received: "
+            f"weights={path} without {', '.join(missing[:MOST_LISTED])}"
+            f" ({len(missing)} of {len(layers)} layers); it has "
+            f"{', '.join(list(stored)[:MOST_LISTED])}, ... Name the file "
+            "of this network, with its classifier if a layer of that is "
+            "asked for."
+        )
+    for layer, tensors in matches:
+        _check_shapes(layer, tensors, path)
+    for layer, tensors in matches:
+        layer.set_weights(tensors)
+
+
+def _check_shapes(layer, tensors, path):
+    expected = [tuple(weight.shape) for weight in layer.weights]
+    found = [tensor.shape for tensor in tensors]
+    if len(found) != len(expected):
+        raise ValueError(
+            f"`weights` must hold {len(expected)} tensors for layer "
+            f"{layer.name}. Received: {len(found)} in {path}. Name the file "
+            "of this network."
+        )
+    for weight, shape in zip(layer.weights, found):
+        if tuple(weight.shape) != shape:
+            name = weight.name.split("/")[-1].split(":")[0]
+            raise ValueError(
+                f"`weights` must fit {layer.name}/{name} of shape "
+                f"{tuple(weight.shape)}. Received: shape {shape} in {path}. "
+                "Name the file of this network and version."
+            )
+
+
+def _load_by_keras(network, path):
+    try:
+        network.load_weights(str(path))
+    except Exception as error:  # Keras raises what it likes here
+        raise ValueError(
+            f"`weights` must fit {network.name}. Received: weights={path}, "
+            f"which Keras refuses: {error}. Name the file of this network."
+        ) from error

@@ -1,0 +1,160 @@
+"""Photos -> feature vectors: decode, crop, run the network, average.
+
+One object serves the extraction and the exported graph, so that what was
+trained on is what is served.
+"""
+
+import tensorflow as tf
+
+from tbnets.features.cnn import LAST
+from tbnets.features.cnn import build_cnn
+from tbnets.features.cnn import layer_outputs
+from tbnets.features.cnn import pooled_network
+from tbnets.features.full_network import FULL_NETWORK
+from tbnets.features.full_network import full_network_outputs
+from tbnets.images import decode_image
+from tbnets.images import decode_images
+
+CROPS = ("one", "ten")
+TEN_CROP_SCALE = 256 / 224
+
+
+def ten_crops(photos, size):
+    """Cuts the four corners, the centre and their mirror images.
+
+    Args:
+        photos: float `[n, side, side, 3]`, `side` at least `size`.
+        size: side of the crops in pixels. Papers: 224 of 256.
+
+    Returns:
+        float `[n * 10, size, size, 3]`, the ten of a photo in a row: top
+        left, top right, bottom left, bottom right, centre, then the mirror
+        image of each.
+
+    Source: Wang et al. 2016, Sec. 3.1.
+    """
+    far = photos.shape[1] - size
+    middle = far // 2
+    places = ((0, 0), (0, far), (far, 0), (far, far), (middle, middle))
+    crops = tf.stack(
+        [photos[:, y : y + size, x : x + size] for y, x in places], axis=1
+    )
+    crops = tf.concat([crops, crops[:, :, :, ::-1]], axis=1)
+    return tf.reshape(crops, [-1, size, size, 3])
+
+
+class PhotoFeatures:
+    """Turns photos into features by a convolutional network.
+
+    Args:
+        cnn: a `cnn.Cnn`.
+        layers: names of its layers, whose averaged activations are put side
+            by side; `["last"]`, the last layer before any classifier; or
+            `["full_network"]`, all of Vilalta et al. 2017.
+        crops: `one`, the whole photo squeezed into the network's input, or
+            `ten`, see `ten_crops`; features are averaged over crops.
+
+    Raises:
+        ValueError: a layer or kind of crops is unknown.
+    """
+
+    def __init__(self, cnn, layers=(LAST,), crops="one"):
+        if crops not in CROPS:
+            raise ValueError(
+                f"`crops` must be one of {', '.join(CROPS)}. Received: "
+                f"crops={crops}. Change --crops."
+            )
+        self.cnn = cnn
+        self.layers = list(layers)
+        self.crops = crops
+        if self.layers == [FULL_NETWORK]:
+            outputs = full_network_outputs(cnn)
+        else:
+            outputs = layer_outputs(cnn, self.layers)
+        self.layer_names = [name for name, _ in outputs]
+        self.network = pooled_network(cnn, outputs)
+        self.dim = int(self.network.output_shape[-1])
+        self.photo_size = cnn.image_size
+        if crops == "ten":
+            self.photo_size = round(cnn.image_size * TEN_CROP_SCALE)
+
+    def description(self):
+        """Returns what made the features, as the store's manifest keeps it."""
+        return {
+            "cnn": self.cnn.name,
+            "weights_sha256": self.cnn.weights_hash(),
+            "layers": self.layers,
+            "crops": self.crops,
+            "photo_size": self.photo_size,
+            "image_size": self.cnn.image_size,
+            "top": self.cnn.top,
+            "pooling": "average",
+            "resize": "squeezed, bilinear, antialiased, upright",
+        }
+
+    def decode(self, image_bytes):
+        """Decodes one photo: string `[]` -> float32 `[side, side, 3]`."""
+        return decode_image(image_bytes, self.photo_size)
+
+    def forward(self, photos):
+        """Computes the features of decoded photos.
+
+        Args:
+            photos: float32 `[n, photo_size, photo_size, 3]`, RGB in [0,
+                255].
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        size = self.cnn.image_size
+        if self.crops == "ten":
+            crops = ten_crops(photos, size)
+        else:
+            crops = photos
+        features = self.network(self.cnn.preprocess(crops), training=False)
+        features = tf.cast(features, tf.float32)
+        if self.crops == "ten":
+            features = tf.reshape(features, [-1, 10, self.dim])
+            features = tf.reduce_mean(features, axis=1)
+        return features
+
+    def __call__(self, image_bytes):
+        """Returns the features of encoded photos.
+
+        Args:
+            image_bytes: string `[n]`, JPEG or PNG files; `n` may be 0.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        return self.forward(decode_images(image_bytes, self.photo_size))
+
+
+def open_photo_features(description, weights):
+    """Builds the `PhotoFeatures` that a store was extracted with.
+
+    Args:
+        description: what `PhotoFeatures.description` returned.
+        weights: `imagenet` or a weights file, the one of the extraction;
+            None for random weights.
+
+    Returns:
+        The `PhotoFeatures`.
+
+    Raises:
+        ValueError: the weights are others than those of the description.
+    """
+    cnn = build_cnn(
+        description["cnn"],
+        weights,
+        description["image_size"],
+        description["top"],
+    )
+    found = cnn.weights_hash()
+    if found != description["weights_sha256"]:
+        raise ValueError(
+            "`weights` must be those the features were extracted with, of "
+            f"sha256 {description['weights_sha256']}. Received: "
+            f"weights={weights} of sha256 {found}. Change --cnn_weights."
+        )
+    return PhotoFeatures(cnn, description["layers"], description["crops"])

@@ -1,0 +1,36 @@
+"""A convolutional network small enough for tests, with every kind of part."""
+
+import keras
+
+from tbnets.features.cnn import Cnn
+
+SIDE = 8
+TOP = "predictions"
+
+
+def tiny_network(top=True):
+    """Two convolutions, two fully-connected layers and a classifier."""
+    layers = keras.layers
+    inputs = keras.Input((SIDE, SIDE, 3))
+    outputs = layers.Conv2D(
+        4, 3, padding="same", activation="relu", name="first"
+    )(inputs)
+    outputs = layers.MaxPooling2D(2, name="pool")(outputs)
+    outputs = layers.Conv2D(6, 3, padding="same", name="second")(outputs)
+    outputs = layers.BatchNormalization(name="second_bn")(outputs)
+    outputs = layers.ReLU(name="second_relu")(outputs)
+    outputs = layers.MaxPooling2D(2, name="pool2")(outputs)
+    if top:
+        outputs = layers.Flatten(name="flatten")(outputs)
+        for name, size in (("fc1", 5), ("fc2", 3)):
+            outputs = layers.Dense(size, activation="relu", name=name)(outputs)
+        outputs = layers.Dense(2, activation="softmax", name=TOP)(outputs)
+    return keras.Model(inputs, outputs, name="tiny")
+
+
+def tiny_cnn(top=True, seed=0):
+    """Returns it as a `Cnn` whose preprocessing is `x / 127.5 - 1`."""
+    keras.utils.set_random_seed(seed)
+    return Cnn(
+        "tiny", tiny_network(top), lambda x: x / 127.5 - 1.0, SIDE, top
+    )
