@@ -14,6 +14,7 @@ import tensorflow as tf
 from tbnets import exif
 
 MAX_PIXELS = 80_000_000
+PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 class BrokenImageError(ValueError):
@@ -78,6 +79,18 @@ def decode_images(image_bytes, image_size):
             [image_size, image_size, 3], tf.float32
         ),
     )
+
+
+def list_photos(folder):
+    """Returns the paths of all photos in a folder, sorted."""
+    paths = pathlib.Path(folder).rglob("*")
+    found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
+    if not found:
+        raise FileNotFoundError(
+            f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
+            f" Received: --images={folder}, which has none. Check the path."
+        )
+    return found
 
 
 def read_image_bytes(path):

@@ -8,7 +8,7 @@ from PIL import ImageDraw
 from PIL import ImageFont
 from PIL import ImageOps
 
-from tbnets.search import PHOTO_SUFFIXES
+from tbnets.images import PHOTO_SUFFIXES
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 

@@ -4,7 +4,6 @@ Works on a `serving.ServedModel`, so that it sees what TensorFlow Serving
 would.
 """
 
-import pathlib
 import sys
 
 import numpy as np
@@ -14,7 +13,6 @@ import tqdm
 from tbnets import images
 from tbnets.text.vocabulary import split_words
 
-PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
 BATCH_SIZE = 256
 
 
@@ -51,18 +49,6 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     return embeddings
 
 
-def list_photos(folder):
-    """Returns the paths of all photos in a folder, sorted."""
-    paths = pathlib.Path(folder).rglob("*")
-    found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
-    if not found:
-        raise FileNotFoundError(
-            f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
-            f" Received: --images={folder}, which has none. Check the path."
-        )
-    return found
-
-
 def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
     """Embeds the photos of a folder, leaving out what does not decode.
 
@@ -90,7 +76,7 @@ def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
         return rows
 
     embeddings = embed(
-        embed_some, paths or list_photos(folder), "image", batch_size
+        embed_some, paths or images.list_photos(folder), "image", batch_size
     )
     if not ids:
         raise ValueError(

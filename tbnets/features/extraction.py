@@ -10,6 +10,8 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.feature_store import open_store
+from tbnets.data.feature_writer import FeatureWriter
 from tbnets.features.full_network import StreamingStatistics
 from tbnets.features.full_network import ternary
 from tbnets.features.full_network import ternary_bounds
@@ -194,16 +196,63 @@ def ternary_converter(statistics, thresholds):
     return lambda rows: ternary(rows, *bounds)
 
 
-def convert_store(store, writer, convert, shard_images=SHARD_IMAGES):
+def convert_store(store, writer, convert, shard_images=None):
     """Copies features from one store to another, converted.
 
     Args:
         store: `Features` to read; those the writer has are left out.
         writer: a `FeatureWriter`.
         convert: float32 `[n, dim]` -> what is stored.
-        shard_images: images a shard.
+        shard_images: images a shard; None for `SHARD_IMAGES`.
     """
+    shard_images = shard_images or SHARD_IMAGES
     todo = [key for key in store.ids if key not in writer.done]
     for start in range(0, len(todo), shard_images):
         ids = todo[start : start + shard_images]
         writer.add_shard(ids, convert(store.take(store.rows(ids))))
+
+
+def extract_ternary(
+    photos, train_ids, of, features, writer, thresholds, progress=None, **sizes
+):
+    """Extracts ternary features; see `full_network`.
+
+    The training images come first: their features are kept as float32 in a
+    store beside the folder (`raw_folder`) until the statistics, which need
+    all of them, are known. The other photos follow without a detour.
+
+    Args:
+        photos: list of (id, path).
+        train_ids: set of the ids whose statistics count; not looked at
+            where the store has statistics already.
+        of: what these are, as the name of a split.
+        features: a `PhotoFeatures`.
+        writer: a `FeatureWriter` of int8.
+        thresholds: (low, high) in standard deviations.
+        progress: as in `extract`.
+        **sizes: `batch_size` and `shard_images`, as in `extract`.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+    """
+    train = [photo for photo in photos if photo[0] in train_ids]
+    if writer.statistics is None:
+        raw = FeatureWriter(
+            raw_folder(writer), features.description(), features.dim
+        )
+        extract(train, features, raw, progress=progress, **sizes)
+        raw.finish()
+        store = open_store(raw_folder(writer))
+        writer.add_statistics(measure(store), of, len(store))
+    convert = ternary_converter(writer.statistics, thresholds)
+    if raw_folder(writer).is_dir() and remaining(train, writer):
+        store = open_store(raw_folder(writer))
+        convert_store(store, writer, convert, sizes.get("shard_images"))
+    return extract(
+        photos, features, writer, convert=convert, progress=progress, **sizes
+    )
+
+
+def raw_folder(writer):
+    """Returns where features lie until the statistics are known."""
+    return writer.path.with_name(f"{writer.path.name}.raw")

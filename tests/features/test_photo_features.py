@@ -1,0 +1,128 @@
+"""Tests of photos -> features."""
+
+import io
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets.features.photo_features import PhotoFeatures
+from tbnets.features.photo_features import open_photo_features
+from tbnets.features.photo_features import ten_crops
+from tbnets.images import decode_image
+from tests.features.tiny_cnn import SIDE
+from tests.features.tiny_cnn import tiny_cnn
+
+
+def photo(seed=0, mode="RGB", format="JPEG", size=(40, 30)):
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3))
+    buffer = io.BytesIO()
+    picture = PIL.Image.fromarray(pixels.astype(np.uint8))
+    if mode == "I;16":
+        picture = picture.convert("I")
+    picture = picture.convert(mode)
+    picture.save(buffer, format)
+    return buffer.getvalue()
+
+
+def test_ten_crops_literal():
+    # A 4 x 4 photo whose pixel (y, x) is 10 y + x, cut to 2 x 2.
+    pixels = np.add.outer(10 * np.arange(4), np.arange(4)).astype(np.float32)
+    photos = np.repeat(pixels[None, :, :, None], 3, axis=-1)
+    crops = ten_crops(photos, 2).numpy()[..., 0].reshape(10, 4).tolist()
+    assert crops[:5] == [
+        [0, 1, 10, 11],
+        [2, 3, 12, 13],
+        [20, 21, 30, 31],
+        [22, 23, 32, 33],
+        [11, 12, 21, 22],
+    ]
+    assert crops[5] == [1, 0, 11, 10]
+    assert crops[9] == [12, 11, 22, 21]
+
+
+def test_ten_crops_keep_photos_apart():
+    photos = np.stack([np.zeros((4, 4, 3)), np.ones((4, 4, 3))])
+    crops = ten_crops(photos.astype(np.float32), 2).numpy()
+    assert crops.shape == (20, 2, 2, 3)
+    assert (crops[:10] == 0).all() and (crops[10:] == 1).all()
+
+
+@pytest.mark.parametrize("crops", ["one", "ten"])
+@pytest.mark.parametrize("layers", [["last"], ["first", "fc1"]])
+def test_features_agree_with_one_crop_after_the_other(crops, layers):
+    features = PhotoFeatures(tiny_cnn(), layers, crops)
+    content = photo()
+    side = {"one": SIDE, "ten": 9}[crops]  # 256 / 224 of 8 is 9.1
+    decoded = decode_image(content, side)
+    views = decoded[None]
+    if crops == "ten":
+        views = ten_crops(views, SIDE)
+    rows = [
+        features.network(view[None] / 127.5 - 1.0)[0].numpy() for view in views
+    ]
+    np.testing.assert_allclose(
+        features([content])[0], np.mean(rows, axis=0), rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "format"),
+    [
+        ("L", "JPEG"),
+        ("CMYK", "JPEG"),
+        ("RGBA", "PNG"),
+        ("P", "PNG"),
+        ("1", "PNG"),
+        ("I;16", "PNG"),
+    ],
+)
+def test_photos_of_any_mode(mode, format):
+    features = PhotoFeatures(tiny_cnn())
+    row = features([photo(mode=mode, format=format)]).numpy()
+    assert row.shape == (1, 3)
+    assert np.isfinite(row).all()
+
+
+def test_cmyk_photo_is_the_rgb_one():
+    flat = PIL.Image.new("RGB", (16, 16), (200, 100, 50))
+    contents = []
+    for mode in ("RGB", "CMYK"):
+        buffer = io.BytesIO()
+        flat.convert(mode).save(buffer, "JPEG", quality=100)
+        contents.append(decode_image(buffer.getvalue(), 4).numpy())
+    np.testing.assert_allclose(contents[0], contents[1], atol=3)
+
+
+def test_no_photos():
+    features = PhotoFeatures(tiny_cnn(), ["full_network"], "ten")
+    assert features.dim == 4 + 6 + 5 + 3
+    assert features(tf.zeros([0], tf.string)).shape == (0, 18)
+
+
+def test_a_photo_does_not_depend_on_its_batch():
+    features = PhotoFeatures(tiny_cnn(), ["full_network"])
+    contents = [photo(seed) for seed in range(3)]
+    together = features(contents).numpy()
+    for content, row in zip(contents, together):
+        np.testing.assert_allclose(features([content])[0], row, rtol=1e-5)
+
+
+def test_unknown_crops_are_refused():
+    with pytest.raises(ValueError, match="one of one, ten. Received: crops=5"):
+        PhotoFeatures(tiny_cnn(), crops="5")
+
+
+def test_reopened_features_are_the_same(tmp_path):
+    from tbnets.features.cnn import build_cnn
+
+    cnn = build_cnn("SqueezeNet", image_size=64)
+    path = tmp_path / "w.weights.h5"
+    cnn.network.save_weights(str(path))
+    features = PhotoFeatures(cnn, ["conv1", "last"])
+    again = open_photo_features(features.description(), path)
+    content = photo()
+    np.testing.assert_array_equal(features([content]), again([content]))
+    with pytest.raises(ValueError, match=r"of\s+sha256.*--cnn_weights"):
+        open_photo_features(features.description(), None)

@@ -1,0 +1,284 @@
+r"""Extracts features of photos by a convolutional network into a store.
+
+For instance, one layer (VGG19's fc2, ten crops) as Wang et al. use it:
+
+  python tools/extract_image_features.py --images=flickr30k/images \
+      --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
+
+or the Full-Network Embedding of Vilalta et al. 2017, standardised by the
+training split that the captions name:
+
+  python tools/extract_image_features.py --images=flickr8k/images \
+      --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
+      --layers=full_network --dtype=ternary --output=features/vgg16_fne
+
+Then train with --image_features=features/vgg16_fne. Stopped at any moment,
+the same command goes on where it was and writes the same bytes. Photos that
+do not decode are listed and left out; mend them and run the command again.
+
+docs/image_features.md tells more; docs/data_formats.md describes the store.
+"""
+
+import pathlib
+import shutil
+import time
+
+import tqdm
+from absl import flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import keras
+    import tensorflow  # noqa: F401
+
+from tbnets import images
+from tbnets.data import captions
+from tbnets.data import feature_manifest
+from tbnets.data import feature_store
+from tbnets.data.feature_writer import FeatureWriter
+from tbnets.features import cnn
+from tbnets.features import extraction
+from tbnets.features import full_network
+from tbnets.features import photo_features
+
+_IMAGES = flags.DEFINE_string(
+    "images", None, "Folder of the photos.", required=True
+)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder of the feature store to write.", required=True
+)
+_CAPTIONS = flags.DEFINE_string(
+    "captions",
+    None,
+    "Captions whose images are wanted, and which tell their splits; without, "
+    "all photos below --images, each under its path as id.",
+)
+_FORMAT = flags.DEFINE_enum(
+    "captions_format",
+    "karpathy",
+    list(captions.READERS),
+    "Format of --captions; docs/data_formats.md describes each.",
+)
+_SPLITS = flags.DEFINE_list(
+    "splits", None, "Splits of --captions to extract; by default all."
+)
+_CNN = flags.DEFINE_enum(
+    "cnn", "VGG19", sorted(cnn.NETWORKS), "The network. Papers: VGG19, VGG16."
+)
+_WEIGHTS = flags.DEFINE_string(
+    "cnn_weights",
+    "imagenet",
+    "imagenet (fetched by Keras), an HDF5 weights file, or random.",
+)
+_TOP = flags.DEFINE_bool(
+    "top",
+    True,
+    "Build the fully-connected layers and the classifier too; --notop for "
+    "weights files without them.",
+)
+_IMAGE_SIZE = flags.DEFINE_integer(
+    "image_size",
+    0,
+    "Side of the network's input in pixels; 0: what it was made for.",
+    lower_bound=0,
+)
+_LAYERS = flags.DEFINE_list(
+    "layers",
+    [cnn.LAST],
+    "Layers, whose features are put side by side, maps averaged over their "
+    "positions; last: the last before the classifier (VGG: fc2); "
+    "full_network: all of them (Vilalta 2017).",
+)
+_CROPS = flags.DEFINE_enum(
+    "crops",
+    "one",
+    photo_features.CROPS,
+    "one: the whole photo, squeezed; ten: corners, centre and their mirror "
+    "images, 224 of 256, averaged (Wang 2016).",
+)
+_DTYPE = flags.DEFINE_enum(
+    "dtype",
+    "float32",
+    ["float32", "float16", "ternary"],
+    "How features are stored; ternary: -1, 0, +1 as int8, by the statistics "
+    "of the training images.",
+)
+_THRESHOLDS = flags.DEFINE_list(
+    "thresholds",
+    [str(full_network.LOW_THRESHOLD), str(full_network.HIGH_THRESHOLD)],
+    "Of ternary features, in standard deviations. Vilalta 2017: -0.25,0.15.",
+)
+_STATISTICS_SPLIT = flags.DEFINE_string(
+    "statistics_split",
+    "train",
+    "Split of --captions whose statistics standardise ternary features.",
+)
+_STATISTICS_FROM = flags.DEFINE_string(
+    "statistics_from", None, "Store of ternary features to take them from."
+)
+_KEEP_RAW = flags.DEFINE_bool(
+    "keep_raw",
+    False,
+    "Keep the float32 features of the training images, in OUTPUT.raw.",
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", extraction.BATCH_SIZE, "Photos a step.", lower_bound=1
+)
+_SHARD_IMAGES = flags.DEFINE_integer(
+    "shard_images",
+    extraction.SHARD_IMAGES,
+    "Photos a shard: a kill costs no more than this.",
+    lower_bound=1,
+)
+
+
+def list_photos():
+    """Returns (photos, train_ids): (id, path) of all, ids of the training."""
+    folder = pathlib.Path(_IMAGES.value)
+    if not _CAPTIONS.value:
+        paths = images.list_photos(folder)
+        return [(p.relative_to(folder).as_posix(), p) for p in paths], set()
+    splits = _SPLITS.value or captions.list_splits(
+        _FORMAT.value, _CAPTIONS.value
+    )
+    photos = {}
+    for split in splits:
+        records = captions.read_captions(_FORMAT.value, _CAPTIONS.value, split)
+        for row, key in enumerate(records.image_ids):
+            photos.setdefault(key, folder / records.file_name(row))
+    train = set()
+    if _DTYPE.value == "ternary" and not _STATISTICS_FROM.value:
+        train.update(
+            captions.read_captions(
+                _FORMAT.value, _CAPTIONS.value, _STATISTICS_SPLIT.value
+            ).image_ids
+        )
+    return list(photos.items()), train
+
+
+def build_features():
+    """Returns the `PhotoFeatures` of the flags."""
+    keras.utils.set_random_seed(0)
+    weights = None if _WEIGHTS.value == "random" else _WEIGHTS.value
+    network = cnn.build_cnn(
+        _CNN.value, weights, _IMAGE_SIZE.value or None, _TOP.value
+    )
+    return photo_features.PhotoFeatures(network, _LAYERS.value, _CROPS.value)
+
+
+def thresholds():
+    """Returns --thresholds as two numbers."""
+    try:
+        low, high = map(float, _THRESHOLDS.value)
+        return low, high
+    except ValueError as error:
+        raise ValueError(
+            "`--thresholds` must be two numbers with a comma between. "
+            f"Received: --thresholds={','.join(_THRESHOLDS.value)}. Write "
+            "for example --thresholds=-0.25,0.15."
+        ) from error
+
+
+def open_writer(features):
+    """Opens the store, with the statistics of --statistics_from if any."""
+    made_by = features.description()
+    if _DTYPE.value != "ternary":
+        return FeatureWriter(
+            _OUTPUT.value, made_by, features.dim, _DTYPE.value
+        )
+    low, high = thresholds()
+    made_by["ternary"] = {"low": low, "high": high}
+    writer = FeatureWriter(_OUTPUT.value, made_by, features.dim, "int8")
+    if _STATISTICS_FROM.value:
+        copy_statistics(writer, made_by)
+    elif not _CAPTIONS.value and writer.statistics is None:
+        raise ValueError(
+            "`--captions` must tell the training images of ternary features. "
+            "Received: --captions= and no --statistics_from. Set one of them."
+        )
+    return writer
+
+
+def copy_statistics(writer, made_by):
+    """Takes the statistics of another store that was made the same way."""
+    other = feature_store.open_store(_STATISTICS_FROM.value)
+    lines = feature_manifest.extraction_differences(
+        other.extraction, made_by, other.path, "this extraction"
+    )
+    if lines or other.statistics is None:
+        raise ValueError(
+            "`--statistics_from` must be a store of ternary features made "
+            f"the same way. Received: {other.path}, which "
+            + (f"differs: {'; '.join(lines)}." if lines else "has none.")
+            + " Extract both with the same flags."
+        )
+    of = other.manifest.statistics
+    writer.add_statistics(other.statistics, of.of, of.images)
+
+
+def run(photos, train, features, writer):
+    """Extracts with a progress bar; returns the failures and the seconds."""
+    sizes = {
+        "batch_size": _BATCH_SIZE.value,
+        "shard_images": _SHARD_IMAGES.value,
+    }
+    start = time.perf_counter()
+    with tqdm.tqdm(
+        total=len(extraction.remaining(photos, writer)),
+        unit="image",
+        smoothing=0.1,
+        disable=None,
+    ) as bar:
+        if _DTYPE.value == "ternary":
+            failures = extraction.extract_ternary(
+                photos,
+                train,
+                _STATISTICS_SPLIT.value,
+                features,
+                writer,
+                thresholds(),
+                bar.update,
+                **sizes,
+            )
+        else:
+            failures = extraction.extract(
+                photos, features, writer, progress=bar.update, **sizes
+            )
+    writer.finish()
+    return failures, time.perf_counter() - start
+
+
+def report(failures, done, seconds, writer, features):
+    """Prints what was done and what to do next."""
+    for path, reason in failures:
+        print(f"left out: {path}, which {reason}")
+    speed = f", {done / seconds:.1f} images/s" if done else ""
+    print(
+        f"{done} images extracted in {seconds:.0f} s{speed}; "
+        f"{len(writer.done)} in the store, {len(failures)} left out\n"
+        f"store     {_OUTPUT.value}: {features.dim} features an image, "
+        f"{_DTYPE.value}\n"
+        f"Next, train with --image_features={_OUTPUT.value}"
+    )
+
+
+def main(argv):
+    """Extracts by the flags."""
+    if len(argv) > 1:
+        raise ValueError(
+            "`extract_image_features.py` takes flags only. Received: "
+            f"{' '.join(argv[1:])}. Write --flag=value."
+        )
+    photos, train = list_photos()
+    features = build_features()
+    writer = open_writer(features)
+    before = len(writer.done)
+    failures, seconds = run(photos, train, features, writer)
+    if not _KEEP_RAW.value:
+        shutil.rmtree(extraction.raw_folder(writer), ignore_errors=True)
+    report(failures, len(writer.done) - before, seconds, writer, features)
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)
