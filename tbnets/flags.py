@@ -114,8 +114,8 @@ def _define_network():
         "image_transform",
         [],
         "Rescaling of precomputed image features, inside the model, in this "
-        "order: signed_sqrt, l2, then center or standardize by the training "
-        "split.",
+        "order: signed_sqrt, l2, then center, standardize or ternary "
+        "(Vilalta 2017) by the training split.",
     )
     _define_enum(
         "text_encoder",

@@ -6,11 +6,16 @@ text encoder, a file of features) is not its concern.
 """
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from tbnets.features.full_network import StreamingStatistics
+from tbnets.features.full_network import ternary
+from tbnets.features.full_network import ternary_bounds
+
 BATCH_NORMALIZATION = ("last", "first", "none")
-FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize")
-STATISTICS = {"center", "standardize"}
+FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
+STATISTICS = {"center", "standardize", "ternary"}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -72,16 +77,18 @@ class SeededDropout(keras.layers.Layer):
 class FeatureTransform(keras.layers.Layer):
     """Rescales precomputed features; part of the model, so also of serving.
 
-    The statistics of `center` and `standardize` are those of the training
-    features, given to `adapt`. They are weights: checkpoints and SavedModels
-    hold them.
+    The statistics of `center`, `standardize` and `ternary` are those of the
+    training features, given to `adapt`. They are weights: checkpoints and
+    SavedModels hold them.
 
     Args:
         steps: names from `FEATURE_STEPS`, applied in order: `signed_sqrt`,
             `sign(x) sqrt(|x|)`, which tames the heavy tail of pooled
             activations; `l2`, to unit length; and, as the last, `center`,
             minus the mean of each dimension, divided by one standard
-            deviation for all, or `standardize`, by that of each dimension.
+            deviation for all, or `standardize`, by that of each dimension,
+            or `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al.
+            2017, see `features.full_network`).
     """
 
     def __init__(self, steps=(), **kwargs):
@@ -96,8 +103,8 @@ class FeatureTransform(keras.layers.Layer):
                 )
         if set(steps[:-1]) & STATISTICS:
             raise ValueError(
-                "`steps` must have `center` or `standardize` as the last. "
-                f"Received: {','.join(steps)}. Change --image_transform."
+                "`steps` must have `center`, `standardize` or `ternary` as the "
+                f"last. Received: {','.join(steps)}. Change --image_transform."
             )
         self.steps = tuple(steps)
         self.output_dim = None
@@ -111,7 +118,10 @@ class FeatureTransform(keras.layers.Layer):
         """Creates the statistics, as yet without effect."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
-            for name, initial in (("mean", "zeros"), ("deviation", "ones")):
+            names = ("mean", "deviation")
+            if "ternary" in self.steps:
+                names = ("lower", "upper")
+            for name, initial in zip(names, ("zeros", "ones")):
                 weight = self.add_weight(
                     name=name,
                     shape=(self.output_dim,),
@@ -128,21 +138,23 @@ class FeatureTransform(keras.layers.Layer):
         Args:
             batches: iterable of float arrays `[n, feature_dim]`.
         """
-        count, total, squares = 0, 0.0, 0.0
+        statistics = StreamingStatistics()
         for batch in batches:
-            rows = self._without_statistics(tf.cast(batch, tf.float32))
-            rows = tf.cast(rows, tf.float64)
-            count += len(batch)
-            total = total + tf.reduce_sum(rows, axis=0)
-            squares = squares + tf.reduce_sum(rows * rows, axis=0)
-        mean = total / count
-        variance = tf.maximum(squares / count - mean * mean, 0.0)
+            rows = tf.cast(batch, tf.float32)
+            statistics.update(self._without_statistics(rows))
+        mean, deviation = statistics.mean, statistics.deviation
+        if "ternary" in self.steps:
+            lower, upper = ternary_bounds(mean, deviation)
+            self.lower.assign(lower)
+            self.upper.assign(upper)
+            return
         if "center" in self.steps:
-            variance = tf.ones_like(variance) * tf.reduce_mean(variance)
+            common = np.sqrt(np.mean(statistics.variance))
+            deviation = np.full_like(deviation, common)
+        self.mean.assign(mean.astype(np.float32))
         # A dimension that never changes tells nothing: leave it as it is.
-        deviation = tf.where(variance > 1e-12, tf.sqrt(variance), 1.0)
-        self.mean.assign(tf.cast(mean, tf.float32))
-        self.deviation.assign(tf.cast(deviation, tf.float32))
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        self.deviation.assign(deviation.astype(np.float32))
 
     def _without_statistics(self, outputs):
         for step in self.steps:
@@ -155,7 +167,13 @@ class FeatureTransform(keras.layers.Layer):
     def call(self, inputs, training=False):
         """Returns the rescaled features, in shape and dtype of `inputs`."""
         outputs = self._without_statistics(tf.cast(inputs, tf.float32))
-        if self.needs_statistics:
+        if "ternary" in self.steps:
+            outputs = ternary(
+                outputs,
+                tf.convert_to_tensor(self.lower),
+                tf.convert_to_tensor(self.upper),
+            )
+        elif self.needs_statistics:
             mean = tf.convert_to_tensor(self.mean)
             outputs = (outputs - mean) / tf.convert_to_tensor(self.deviation)
         return tf.cast(outputs, inputs.dtype)

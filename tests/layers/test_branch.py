@@ -135,6 +135,8 @@ def test_feature_transform_keeps_zero_rows_finite():
         ("standardize", [[-1, 0], [1, 0]]),
         # One deviation for all: sqrt((1 + 0) / 2).
         ("center", [[-(2**0.5), 0], [2**0.5, 0]]),
+        # Beyond -0.25 and 0.15 deviations; what never changes is 0.
+        ("ternary", [[-1, 0], [1, 0]]),
     ],
 )
 def test_feature_transform_takes_the_training_statistics(last, expected):
@@ -155,7 +157,7 @@ def test_feature_transform_takes_the_training_statistics(last, expected):
 @pytest.mark.parametrize(
     "steps, message",
     [
-        (("log",), "signed_sqrt, l2, center, standardize"),
+        (("log",), "signed_sqrt, l2, center, standardize, ternary"),
         (("center", "l2"), "as the last"),
     ],
 )
