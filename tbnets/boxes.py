@@ -1,0 +1,189 @@
+"""Boxes: the one convention, overlap, suppression and recall; NumPy alone.
+
+A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down,
+with its origin at the top left corner of the top left pixel. Edges are
+continuous coordinates: the first pixel of a row reaches from 0 to 1, so a
+box of the whole photo is `0, 0, width, height`, and the area of a box is
+`(x_max - x_min) * (y_max - y_min)`. Files that count pixels from 1 and name
+the last one are converted where they are read (`data.entities`).
+"""
+
+import numpy as np
+
+ROWS_AT_ONCE = 1024
+"""Rows of an overlap table held at a time where only a maximum is asked."""
+
+
+def check_boxes(boxes, name="boxes") -> np.ndarray:
+    """Returns boxes as float64, or says what is wrong with them.
+
+    Args:
+        boxes: `[n, 4]` numbers; n may be 0. A box may have no area.
+        name: how the message calls them.
+
+    Raises:
+        ValueError: the shape is another, a number is not finite, or a
+            minimum is larger than its maximum.
+    """
+    array = np.asarray(boxes)
+    if array.size == 0 and array.ndim == 1:
+        array = array.reshape(0, 4)
+    if array.ndim != 2 or array.shape[1] != 4 or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"`{name}` must be numbers [n, 4]: x_min, y_min, x_max, y_max. "
+            f"Received: {name} of shape {array.shape} and dtype "
+            f"{array.dtype}. Give one row a box."
+        )
+    array = array.astype(np.float64)
+    good = np.isfinite(array).all(axis=1)
+    good &= (array[:, :2] <= array[:, 2:]).all(axis=1)
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        raise ValueError(
+            f"`{name}` must be finite, with x_min <= x_max and y_min <= "
+            f"y_max. Received: {name}[{row}]={array[row].tolist()}. Give "
+            "corners, not width and height."
+        )
+    return array
+
+
+def areas(boxes) -> np.ndarray:
+    """Returns the areas of boxes `[n, 4]` in square pixels, float64 `[n]`."""
+    boxes = check_boxes(boxes)
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+
+
+def iou(boxes, others) -> np.ndarray:
+    """Divides the intersection of each pair of boxes by their union.
+
+    Args:
+        boxes: `[n, 4]`.
+        others: `[m, 4]`.
+
+    Returns:
+        float64 `[n, m]` in [0, 1]; 0 where the union has no area.
+
+    Raises:
+        ValueError: as `check_boxes`.
+
+    Example:
+        >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)
+        array([[0.33333333]])
+    """
+    boxes, others = check_boxes(boxes), check_boxes(others, "others")
+    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    common = np.prod(np.maximum(high - low, 0), axis=2)
+    union = areas(boxes)[:, None] + areas(others)[None, :] - common
+    return np.divide(common, union, out=np.zeros_like(union), where=union > 0)
+
+
+def non_maximum_suppression(
+    boxes, scores, iou_threshold, limit=None
+) -> np.ndarray:
+    """Keeps the best box, drops what overlaps it, and so on.
+
+    Among equal scores the earlier box is the better one, so that equal
+    scores throughout mean: in the order given.
+
+    Args:
+        boxes: `[n, 4]`.
+        scores: `[n]` finite numbers, larger is better.
+        iou_threshold: boxes that overlap a kept one by more are dropped;
+            from 0 to 1. At 1 nothing is.
+        limit: keep at most so many; None for all.
+
+    Returns:
+        int64 `[k]`: rows of `boxes`, best first.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+    boxes = check_boxes(boxes)
+    scores = np.asarray(scores, np.float64)
+    if scores.shape != (len(boxes),) or not np.isfinite(scores).all():
+        raise ValueError(
+            f"`scores` must be {len(boxes)} finite numbers, one a box. "
+            f"Received: scores of shape {scores.shape}. Give larger numbers "
+            "to better boxes."
+        )
+    _check_threshold(iou_threshold)
+    if limit is not None and limit < 0:
+        raise ValueError(
+            "`limit` must be at least 0, or None for all boxes. Received: "
+            f"limit={limit}. Say how many boxes to keep."
+        )
+    candidates = np.argsort(-scores, kind="stable")
+    kept = []
+    while candidates.size and (limit is None or len(kept) < limit):
+        best, candidates = candidates[0], candidates[1:]
+        kept.append(best)
+        overlaps = iou(boxes[best : best + 1], boxes[candidates])[0]
+        candidates = candidates[overlaps <= iou_threshold]
+    return np.array(kept, np.int64)
+
+
+def clip_boxes(boxes, width, height) -> np.ndarray:
+    """Moves what lies outside of a photo to its border.
+
+    Args:
+        boxes: `[n, 4]`.
+        width: of the photo in pixels.
+        height: of the photo in pixels.
+
+    Returns:
+        float64 `[n, 4]`; a box that lay outside has no area left.
+    """
+    boxes = check_boxes(boxes)
+    return np.clip(boxes, 0, [width, height, width, height])
+
+
+def first_match(proposals, truth, iou_threshold=0.5) -> np.ndarray:
+    """Finds the first proposal that overlaps each true box enough.
+
+    Args:
+        proposals: `[k, 4]`, best first.
+        truth: `[m, 4]`.
+        iou_threshold: least overlap of a match; more than 0, at most 1.
+
+    Returns:
+        int64 `[m]`: rows of `proposals`; k, their number, where none does.
+    """
+    _check_threshold(iou_threshold)
+    proposals = check_boxes(proposals, "proposals")
+    truth = check_boxes(truth, "truth")
+    found = np.full(len(truth), len(proposals), np.int64)
+    for start in range(0, len(proposals), ROWS_AT_ONCE):
+        part = proposals[start : start + ROWS_AT_ONCE]
+        matches = iou(truth, part) >= iou_threshold
+        first = np.where(
+            matches.any(axis=1), start + matches.argmax(axis=1), len(proposals)
+        )
+        found = np.minimum(found, first)
+    return found
+
+
+def recall(proposals, truth, iou_threshold=0.5) -> float:
+    """Counts the true boxes of a photo that some proposal overlaps enough.
+
+    Args:
+        proposals: `[k, 4]`.
+        truth: `[m, 4]`.
+        iou_threshold: least overlap of a match. Papers: 0.5.
+
+    Returns:
+        Fraction in [0, 1]; NaN if there is no true box.
+    """
+    matches = first_match(proposals, truth, iou_threshold)
+    if not matches.size:
+        return float("nan")
+    return float((matches < len(proposals)).mean())
+
+
+def _check_threshold(iou_threshold):
+    if not 0 <= iou_threshold <= 1:
+        raise ValueError(
+            "`iou_threshold` must lie from 0 to 1. Received: "
+            f"iou_threshold={iou_threshold}. Papers count a box as found "
+            "at 0.5."
+        )
