@@ -1,0 +1,205 @@
+"""Reads the boxes of Flickr30K Entities: `Annotations/<id>.xml`.
+
+The files count pixels from 1 and name the last one; boxes leave here in the
+convention of `tbnets.boxes`. Documents with a DTD are refused, so that no
+entity is ever expanded.
+"""
+
+import dataclasses
+import math
+import pathlib
+import re
+import xml.parsers.expat
+from xml.etree import ElementTree
+
+import numpy as np
+
+from tbnets.data.sources import Source
+from tbnets.data.sources import shown
+
+MOST_BYTES = 1 << 20
+EDGES = ("xmin", "ymin", "xmax", "ymax")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+class AnnotatedBoxes:
+    """What is seen where in one photo.
+
+    Args:
+        file_name: of the photo, as the file says.
+        width: of the photo in pixels.
+        height: of the photo in pixels.
+        boxes: `[n, 4]` float64, in the order of the file.
+        chains: n tuples of coreference chains: a box may belong to several
+            phrases, a chain may have several boxes.
+        scenes: chains that are the whole scene; they have no box.
+        unseen: chains that are not visible; they have no box.
+    """
+
+    file_name: str
+    width: int
+    height: int
+    boxes: np.ndarray
+    chains: tuple[tuple[str, ...], ...]
+    scenes: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+
+    def boxes_of(self, chain) -> np.ndarray:
+        """Returns the boxes of a chain, `[k, 4]`; k may be 0."""
+        rows = [i for i, names in enumerate(self.chains) if chain in names]
+        return self.boxes[rows]
+
+
+def read_annotations(path, problems=None) -> AnnotatedBoxes:
+    """Reads the boxes of one photo.
+
+    Args:
+        path: XML file.
+        problems: list that collects the problems of single objects, which
+            are then left out; None raises at the first.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no such XML, or an object of it is not as it should
+            be; names the file and the line.
+
+    Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
+    """
+    source = Source(path, problems)
+    root = _parse(Source(path))
+    if root.tag != "annotation":
+        _refuse(source, root, "expected <annotation>", f"<{root.tag}>")
+    width = _number(Source(path), root, "size/width")
+    height = _number(Source(path), root, "size/height")
+    boxes, chains = [], []
+    flagged = {"scene": set(), "nobndbox": set()}
+    for item in root.findall("object"):
+        names = tuple((one.text or "").strip() for one in item.findall("name"))
+        if not all(names) or not names:
+            source.report(
+                item.line,
+                "expected <name> with a chain in <object>; found "
+                f"{shown(names)}. Copy the file again.",
+            )
+            continue
+        for box in item.findall("bndbox"):
+            found = _box(source, box, width, height)
+            if found:
+                boxes.append(found)
+                chains.append(names)
+        for flag, members in flagged.items():
+            if (item.findtext(flag) or "0").strip() == "1":
+                members.update(names)
+    return AnnotatedBoxes(
+        file_name=(root.findtext("filename") or "").strip(),
+        width=width,
+        height=height,
+        boxes=np.array(boxes, np.float64).reshape(-1, 4),
+        chains=tuple(chains),
+        scenes=frozenset(flagged["scene"]),
+        unseen=frozenset(flagged["nobndbox"] - flagged["scene"]),
+    )
+
+
+def read_boxes(folder, image_id) -> np.ndarray:
+    """Reads the boxes of a photo from a folder of annotations.
+
+    Args:
+        folder: `Annotations` of Flickr30K Entities.
+        image_id: the photo's id or file name: `36979` or `36979.jpg`.
+
+    Returns:
+        float64 `[n, 4]`, each box once.
+    """
+    name = Source(folder).file_name(image_id, None)
+    stem = name.rsplit(".", 1)[0] if "." in name else name
+    found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
+    return np.unique(found.boxes, axis=0)
+
+
+class _LineElement(ElementTree.Element):
+    """An element that knows the line it began on."""
+
+    line = None
+
+
+def _parse(source):
+    """Parses a file without expanding anything; elements know their line."""
+    content = source.read_bytes()
+    if len(content) > MOST_BYTES:
+        source.report(
+            None,
+            f"expected an XML file of at most {MOST_BYTES} bytes; found "
+            f"{len(content)}. Name the annotation of one photo.",
+        )
+    parser = xml.parsers.expat.ParserCreate()
+    builder = ElementTree.TreeBuilder(element_factory=_LineElement)
+
+    def start(tag, attributes):
+        builder.start(tag, attributes).line = parser.CurrentLineNumber
+
+    def refuse(*_):
+        source.report(
+            parser.CurrentLineNumber,
+            "expected XML without a document type; found <!DOCTYPE>. Remove "
+            "it: annotations need none.",
+        )
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(content, True)
+        return builder.close()
+    except (xml.parsers.expat.ExpatError, LookupError) as error:
+        raise ValueError(
+            f"{source.path}:{parser.CurrentLineNumber}: expected XML; found "
+            f"{error}. Copy the file again."
+        ) from error
+
+
+def _refuse(source, element, expected, found):
+    raise ValueError(
+        f"{source.path}:{element.line}: {expected}; found {found}. Name a "
+        "file of the folder Annotations of Flickr30K Entities."
+    )
+
+
+def _number(source, element, path):
+    """Returns a whole number above 0 below an element."""
+    text = element.findtext(path)
+    if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
+        _refuse(
+            source,
+            element,
+            f"expected a whole number of pixels in <{path}>",
+            shown(text),
+        )
+    return int(text)
+
+
+def _box(source, element, width, height):
+    """Returns a box in continuous coordinates, or None with a problem."""
+    texts = [element.findtext(edge) for edge in EDGES]
+    try:
+        edges = [float(text) for text in texts]
+    except (TypeError, ValueError):
+        edges = [math.nan] * 4
+    x_min, y_min, x_max, y_max = edges
+    # The first pixel is 1 and the last one belongs to the box; some files
+    # begin at 0.
+    box = [
+        max(x_min - 1, 0.0),
+        max(y_min - 1, 0.0),
+        min(x_max, float(width)),
+        min(y_max, float(height)),
+    ]
+    if math.isfinite(sum(edges)) and box[0] < box[2] and box[1] < box[3]:
+        return box
+    source.report(
+        element.line,
+        f"expected xmin, ymin, xmax, ymax of a box in {width} x {height} "
+        f"pixels, counted from 1; found {shown(texts)}. Correct the file.",
+    )
+    return None

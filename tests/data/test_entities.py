@@ -1,0 +1,173 @@
+"""Tests of reading Flickr30K Entities annotations."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tbnets.data import entities
+from tbnets.data import scenes
+
+BOX = "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
+
+
+def annotation(*objects, head="", size=(20, 30)):
+    """The text of an annotation with the inside of its objects."""
+    width, height = size
+    lines = [f"<object>{inside}</object>" for inside in objects]
+    return (
+        f"{head}<annotation>\n<filename>7.jpg</filename>\n"
+        f"<size><width>{width}</width><height>{height}</height></size>\n"
+        + "\n".join(lines)
+        + "\n</annotation>\n"
+    )
+
+
+def box(*edges):
+    return BOX.format(*edges) + "</bndbox>"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_one(text, name="7.xml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write_one
+
+
+def test_annotations_count_from_one_and_include_the_last_pixel(write):
+    path = write(
+        annotation(
+            "<name>1</name><name>12</name>" + box(3, 5, 3, 9),
+            "<name>12</name>" + box(1, 1, 20, 30),
+        )
+    )
+    found = entities.read_annotations(path)
+    # Pixel 3 alone reaches from 2 to 3; pixels 5 to 9 from 4 to 9.
+    assert found.boxes.tolist() == [[2, 4, 3, 9], [0, 0, 20, 30]]
+    assert found.chains == (("1", "12"), ("12",))
+    assert found.boxes_of("12").tolist() == found.boxes.tolist()
+    assert found.boxes_of("1").tolist() == [[2, 4, 3, 9]]
+    assert found.boxes_of("5").shape == (0, 4)
+    assert (found.file_name, found.width, found.height) == ("7.jpg", 20, 30)
+
+
+def test_annotations_without_box_tell_scenes_from_the_unseen(write):
+    path = write(
+        annotation(
+            "<name>1</name><scene>1</scene><nobndbox>0</nobndbox>",
+            "<name>2</name><scene>0</scene><nobndbox>1</nobndbox>",
+        )
+    )
+    found = entities.read_annotations(path)
+    assert found.boxes.shape == (0, 4) and found.chains == ()
+    assert found.scenes == {"1"} and found.unseen == {"2"}
+
+
+def test_annotations_that_reach_beyond_the_photo_are_clipped(write):
+    path = write(annotation("<name>1</name>" + box(0, 1, 21, 12)))
+    assert entities.read_annotations(path).boxes.tolist() == [[0, 0, 20, 12]]
+
+
+@pytest.mark.parametrize(
+    "inside, line",
+    [
+        ("<name>1</name>" + box(9, 1, 5, 8), "'9', '1', '5', '8'"),
+        ("<name>1</name>" + box("x", 1, 5, 8), "'x'"),
+        ("<name>1</name>" + box("nan", 1, 5, 8), "'nan'"),
+        ("<name>1</name>" + box(21, 1, 29, 8), "'21'"),
+        ("<name>1</name><bndbox><xmin>1</xmin></bndbox>", "None"),
+        (box(1, 1, 2, 2), "expected <name>"),
+        ("<name> </name>" + box(1, 1, 2, 2), "expected <name>"),
+    ],
+)
+def test_annotations_with_a_bad_object_name_the_line(write, inside, line):
+    good = "<name>3</name>" + box(1, 1, 2, 2)
+    path = write(annotation(good, inside, good))
+    with pytest.raises(ValueError) as error:
+        entities.read_annotations(path)
+    assert str(error.value).startswith(f"{path}:5: ")
+    assert line in str(error.value)
+    problems = []
+    found = entities.read_annotations(path, problems)
+    assert len(found.boxes) == 2
+    assert [problem.line for problem in problems] == [5]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "expected XML"),
+        ("<annotation>", "expected XML"),
+        ("<html></html>", "expected <annotation>; found <html>"),
+        ("<annotation></annotation>", "in <size/width>; found None"),
+        (annotation(size=(-3, 5)), "found '-3'"),
+        (annotation(size=("9" * 5000, 5)), "in <size/width>"),
+        (annotation(head='<?xml version="1.0" encoding="x"?>'), "expected XML"),
+    ],
+)
+def test_annotations_that_are_none_are_refused(write, text, message):
+    path = write(text)
+    with pytest.raises(ValueError, match=message) as error:
+        entities.read_annotations(path)
+    assert str(error.value).startswith(f"{path}:")
+
+
+def test_annotations_with_entities_are_refused_unexpanded(write):
+    head = (
+        '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;">'
+        '<!ENTITY file SYSTEM "file:///etc/hostname">]>\n'
+    )
+    path = write(annotation("<name>&file;&c;</name>", head=head))
+    with pytest.raises(ValueError, match=":1: expected XML without a docum"):
+        entities.read_annotations(path)
+    with pytest.raises(ValueError, match="document type"):
+        entities.read_annotations(path, problems=[])
+
+
+def test_annotations_too_large_are_not_read(write, monkeypatch):
+    path = write(annotation())
+    monkeypatch.setattr(entities, "MOST_BYTES", 50)
+    with pytest.raises(ValueError, match="at most 50 bytes; found"):
+        entities.read_annotations(path)
+
+
+def test_read_boxes_by_id_or_file_name_has_each_box_once(write):
+    same = box(3, 5, 3, 9)
+    path = write(annotation("<name>1</name>" + same, "<name>2</name>" + same))
+    for key in ("7", "7.jpg"):
+        found = entities.read_boxes(path.parent, key)
+        assert found.tolist() == [[2, 4, 3, 9]]
+    with pytest.raises(FileNotFoundError, match="8.xml"):
+        entities.read_boxes(path.parent, "8.jpg")
+    for key in ("../7.jpg", "/7"):
+        with pytest.raises(ValueError, match="relative to"):
+            entities.read_boxes(path.parent, key)
+
+
+def test_annotations_of_scenes_are_the_boxes_drawn(tmp_path):
+    folder = tmp_path / "scenes"
+    scenes.ensure_scenes(folder, num_train=4, num_dev=0, num_test=0)
+    for line in (folder / "scenes.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        found = entities.read_boxes(folder / "Annotations", record["id"])
+        drawn = [one["box"] for one in record["objects"]]
+        assert len(found) and all(row in drawn for row in found.tolist())
+
+
+@pytest.mark.real_data
+def test_annotations_of_flickr30k_entities(data_root):
+    folder = data_root / "flickr30k_entities_sample" / "Annotations"
+    found = entities.read_annotations(folder / "1000092795.PARTIAL.xml")
+    assert (found.width, found.height) == (333, 500)
+    expected = [
+        [158, 124, 219, 335],
+        [0, 219, 211, 473],
+        [275, 214, 332, 337],
+        [196, 109, 261, 373],
+    ]
+    np.testing.assert_array_equal(found.boxes, expected)
+    assert found.chains == (("1",), ("4",), ("4",), ("1", "6"))
+    assert found.unseen == {"10"} and not found.scenes
