@@ -1,0 +1,120 @@
+"""Cuts boxes out of photos and out of feature maps, in the graph."""
+
+import tensorflow as tf
+
+
+def warped_crops(image, boxes, size, context=0.0):
+    """Cuts boxes out of a photo and squeezes each into a square, in the graph.
+
+    The resize is bilinear and antialiased, with the box's edges exactly at
+    those of the square; a box of the whole photo gives what
+    `tf.image.resize(image, [size, size], antialias=True)` does. What lies
+    beyond the photo has its mean colour.
+
+    Args:
+        image: `[height, width, 3]`, any number type.
+        boxes: `[k, 4]`; k may be 0. A side of less than a pixel counts as
+            one pixel.
+        size: side of the squares in pixels.
+        context: the part of the square, at each of its borders, that shows
+            what surrounds the box; at least 0, less than 0.5. R-CNN: 16/227.
+
+    Returns:
+        float32 `[k, size, size, 3]`.
+
+    Source: Girshick et al. 2014, "Rich feature hierarchies", Sec. 2.1 and
+    App. A (warp); departures: they fill with the mean of the training
+    images.
+    """
+    if not 0 <= context < 0.5:
+        raise ValueError(
+            "`context` must be at least 0 and less than 0.5. Received: "
+            f"context={context}. R-CNN takes 16/227."
+        )
+    image = tf.cast(image, tf.float32)
+    mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)
+    centred = (image - mean)[None]
+    boxes = tf.cast(boxes, tf.float32)
+    # The kernel counts rows first: y_min, x_min and height, width.
+    low = boxes[:, 1::-1]
+    sides = tf.maximum(boxes[:, :1:-1] - low, 1.0)
+    scales = size * (1 - 2 * context) / sides
+    shifts = size * context - low * scales
+
+    def crop(scale_and_shift):
+        scale, shift = scale_and_shift
+        return tf.raw_ops.ScaleAndTranslate(
+            images=centred,
+            size=[size, size],
+            scale=scale,
+            translation=shift,
+            kernel_type="triangle",
+            antialias=True,
+        )[0]
+
+    crops = tf.map_fn(
+        crop,
+        (scales, shifts),
+        fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
+    )
+    return crops + mean[None]
+
+
+def roi_pool(feature_map, boxes, output_size):
+    """Divides each box of a map into bins and takes their maxima.
+
+    The edges of a box are rounded to whole cells, of which it has one at
+    least. Of h rows, bin i gets those from floor(i h / output_size) up to,
+    but without, ceil((i + 1) h / output_size); columns alike. Bins of a
+    small box overlap.
+
+    Args:
+        feature_map: float `[height, width, channels]`.
+        boxes: `[k, 4]` in cells of the map: pixels times the size of the
+            map, divided by that of the photo.
+        output_size: bins a side. Fast R-CNN with VGG: 7.
+
+    Returns:
+        float `[k, output_size, output_size, channels]`.
+
+    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1; departures: the released
+    code takes the last cell as part of a box, here boxes end at their edge,
+    so that a box of the whole map has the bins of an ordinary max pooling.
+    """
+    feature_map = tf.convert_to_tensor(feature_map)
+    cells = tf.shape(feature_map)[1::-1]
+    edges = tf.cast(tf.floor(tf.cast(boxes, tf.float32) + 0.5), tf.int32)
+    low = tf.clip_by_value(edges[:, :2], 0, cells - 1)
+    high = tf.minimum(tf.maximum(edges[:, 2:], low + 1), cells)
+    channels = feature_map.shape[-1]
+
+    def bins(start, end):
+        extent = end - start
+        return [
+            (
+                start + i * extent // output_size,
+                start - (-(i + 1) * extent // output_size),
+            )
+            for i in range(output_size)
+        ]
+
+    def pool(low_and_high):
+        (x_min, y_min), (x_max, y_max) = map(tf.unstack, low_and_high)
+        rows = tf.stack(
+            [
+                tf.reduce_max(feature_map[a:b], axis=0)
+                for a, b in bins(y_min, y_max)
+            ]
+        )
+        return tf.stack(
+            [tf.reduce_max(rows[:, a:b], 1) for a, b in bins(x_min, x_max)],
+            axis=1,
+        )
+
+    return tf.map_fn(
+        pool,
+        (low, high),
+        fn_output_signature=tf.TensorSpec(
+            [output_size, output_size, channels], feature_map.dtype
+        ),
+    )

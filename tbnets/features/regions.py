@@ -1,0 +1,301 @@
+"""Regions of a photo -> feature vectors, by a convolutional network.
+
+`WarpFeatures` cuts each box out, squeezes it into the network's input and
+runs all of the network on it (R-CNN). `RoiFeatures` runs the convolutions
+once for the photo, pools each box from their last map and runs only the
+fully-connected layers on it (Fast R-CNN). Boxes are those of `tbnets.boxes`.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets.boxes import check_boxes
+from tbnets.features.cnn import LAST
+from tbnets.features.cnn import layer_outputs
+from tbnets.features.cnn import pooled_network
+from tbnets.features.cutting import roi_pool
+from tbnets.features.cutting import warped_crops
+
+CROPS_AT_ONCE = 32
+POOLED_AT_ONCE = 128
+
+
+class WarpFeatures:
+    """Turns regions into features by running the network on each of them.
+
+    Args:
+        cnn: a `cnn.Cnn`.
+        layer: name of a layer, maps of which are averaged over positions,
+            or `last`, see `cnn.layer_outputs`.
+        context: as in `warped_crops`.
+    """
+
+    def __init__(self, cnn, layer=LAST, context=0.0):
+        self.cnn = cnn
+        self.layer = layer
+        self.context = context
+        self.network = pooled_network(cnn, layer_outputs(cnn, [layer]))
+        self.dim = int(self.network.output_shape[-1])
+        self._forward = tf.function(
+            self.forward,
+            input_signature=[
+                tf.TensorSpec([None, None, 3]),
+                tf.TensorSpec([None, 4]),
+            ],
+        )
+
+    def description(self) -> dict:
+        """Returns what makes the features, as the store's manifest keeps it."""
+        return {
+            **_describe(self.cnn, self.layer),
+            "regions": "warp",
+            "context": self.context,
+        }
+
+    def forward(self, pixels, boxes):
+        """Computes the features of some boxes, in the graph."""
+        size = self.cnn.image_size
+        crops = warped_crops(pixels, boxes, size, self.context)
+        outputs = self.network(self.cnn.preprocess(crops), training=False)
+        return tf.cast(outputs, tf.float32)
+
+    def __call__(self, pixels, boxes) -> np.ndarray:
+        """Computes the features of any number of boxes of a photo.
+
+        Args:
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright.
+            boxes: `[k, 4]`; k may be 0.
+
+        Returns:
+            float32 `[k, dim]`.
+        """
+        pixels, boxes = tf.cast(pixels, tf.float32), check_boxes(boxes)
+        return _in_blocks(
+            lambda some: self._forward(pixels, some),
+            boxes,
+            CROPS_AT_ONCE,
+            self.dim,
+        )
+
+
+class RoiFeatures:
+    """Turns regions into features, with one pass of convolutions a photo.
+
+    A layer of maps is pooled to `output_size` bins a box, which are then
+    averaged. For a layer of vectors, such as VGG's `fc2`, the pooling takes
+    the place of the max pooling before the fully-connected layers, of the
+    size that they expect; without such a max pooling, the map that is
+    flattened or averaged is pooled itself.
+
+    Args:
+        cnn: a `cnn.Cnn`; its network may have been built for any size.
+        layer: name of the layer, or `last`, see `cnn.layer_outputs`.
+        output_size: bins a side where the network does not ask for a size.
+            Fast R-CNN with VGG: 7.
+        shorter_side: pixels to which the photo is scaled. Fast R-CNN: 600.
+        longest_side: most pixels of the other side. Fast R-CNN: 1000.
+
+    Raises:
+        ValueError: the network can not be cut there.
+    """
+
+    def __init__(
+        self,
+        cnn,
+        layer=LAST,
+        output_size=7,
+        shorter_side=600,
+        longest_side=1000,
+    ):
+        self.cnn = cnn
+        self.layer = layer
+        self.shorter_side = shorter_side
+        self.longest_side = longest_side
+        [(_, output)] = layer_outputs(cnn, [layer])
+        if len(output.shape) == 4:
+            map_output, self.head = output, None
+            self.dim = int(output.shape[-1])
+        else:
+            map_output, self.head, fixed = _cut(cnn.network, layer, output)
+            output_size = fixed or output_size
+            self.dim = int(self.head.output_shape[-1])
+        self.output_size = output_size
+        self.convolutions = _any_size(cnn.network, map_output)
+        photo = tf.TensorSpec([None, None, 3])
+        channels = int(map_output.shape[-1])
+        self._map = tf.function(self.feature_map, input_signature=[photo])
+        self._pooled = tf.function(
+            self.pooled,
+            input_signature=[
+                tf.TensorSpec([None, None, channels]),
+                tf.TensorSpec([None, 4]),
+            ],
+        )
+
+    def description(self) -> dict:
+        """Returns what makes the features, as the store's manifest keeps it."""
+        return {
+            **_describe(self.cnn, self.layer),
+            "regions": "roi_pool",
+            "output_size": self.output_size,
+            "shorter_side": self.shorter_side,
+            "longest_side": self.longest_side,
+        }
+
+    def feature_map(self, pixels):
+        """Scales a photo and runs the convolutions, in the graph.
+
+        Args:
+            pixels: float32 `[height, width, 3]`, RGB in [0, 255].
+
+        Returns:
+            float32 `[map height, map width, channels]`.
+        """
+        sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
+        scale = tf.minimum(
+            self.shorter_side / tf.reduce_min(sides),
+            self.longest_side / tf.reduce_max(sides),
+        )
+        size = tf.cast(tf.maximum(tf.round(scale * sides), 1), tf.int32)
+        photo = tf.image.resize(pixels, size, "bilinear", antialias=True)
+        outputs = self.convolutions(
+            self.cnn.preprocess(photo[None]), training=False
+        )
+        return tf.cast(outputs[0], tf.float32)
+
+    def pooled(self, feature_map, boxes):
+        """Pools boxes, in cells of the map, and runs the rest of the network.
+
+        Args:
+            feature_map: float32 `[map height, map width, channels]`.
+            boxes: float32 `[k, 4]`.
+
+        Returns:
+            float32 `[k, dim]`.
+        """
+        bins = roi_pool(feature_map, boxes, self.output_size)
+        if self.head is None:
+            return tf.reduce_mean(bins, axis=[1, 2])
+        return tf.cast(self.head(bins, training=False), tf.float32)
+
+    def __call__(self, pixels, boxes) -> np.ndarray:
+        """Computes the features of any number of boxes of a photo.
+
+        Args:
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright.
+            boxes: `[k, 4]`; k may be 0.
+
+        Returns:
+            float32 `[k, dim]`.
+        """
+        boxes = check_boxes(boxes)
+        if not len(boxes):
+            return np.zeros((0, self.dim), np.float32)
+        pixels = tf.cast(pixels, tf.float32)
+        feature_map = self._map(pixels)
+        height, width = pixels.shape[:2]
+        rows, columns = feature_map.shape[:2]
+        boxes = boxes * ([columns / width, rows / height] * 2)
+        return _in_blocks(
+            lambda some: self._pooled(feature_map, some),
+            boxes,
+            POOLED_AT_ONCE,
+            self.dim,
+        )
+
+
+KINDS = {"warp": WarpFeatures, "roi_pool": RoiFeatures}
+"""Ways to features of regions, by name."""
+
+
+def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
+    """Makes a function (pixels, boxes) -> features, see `KINDS`.
+
+    Args:
+        cnn: a `cnn.Cnn`.
+        kind: `warp` or `roi_pool`.
+        layer: name of a layer of the network, or `last`.
+        **options: further arguments of the class of this kind.
+
+    Returns:
+        A `WarpFeatures` or `RoiFeatures`.
+
+    Raises:
+        ValueError: the kind or the layer is unknown.
+    """
+    if kind not in KINDS:
+        raise ValueError(
+            f"`kind` must be one of {', '.join(KINDS)}. Received: "
+            f"kind={kind}. Choose one of these."
+        )
+    return KINDS[kind](cnn, layer, **options)
+
+
+def _describe(cnn, layer):
+    """Returns the part of a description that both kinds share."""
+    return {
+        "cnn": cnn.name,
+        "weights_sha256": cnn.weights_hash(),
+        "layers": [layer],
+        "image_size": cnn.image_size,
+        "top": cnn.top,
+        "resize": "bilinear, antialiased, upright",
+    }
+
+
+def _in_blocks(function, boxes, size, dim):
+    """Calls a function for some boxes at a time, so that memory is bounded."""
+    parts = [
+        function(tf.constant(boxes[start : start + size], tf.float32)).numpy()
+        for start in range(0, len(boxes), size)
+    ]
+    return np.concatenate([np.zeros((0, dim), np.float32), *parts])
+
+
+def _cut(network, layer, output):
+    """Cuts a network before its fully-connected part.
+
+    Returns:
+        (map, head, size): the Keras tensor to pool from, a model from bins
+        to the layer's output, and the bins a side it expects or None.
+    """
+    joints = (keras.layers.Flatten, keras.layers.GlobalAveragePooling2D)
+    joint = next((x for x in network.layers if isinstance(x, joints)), None)
+    if joint is None:
+        raise ValueError(
+            "`layer` must be a layer of maps, or one after they are flattened "
+            f"or averaged. Received: layer={layer}, and {network.name} does "
+            "neither. Choose another layer."
+        )
+    bins = joint.input
+    try:
+        head = keras.Model(bins, output)
+    except ValueError as error:
+        raise ValueError(
+            f"`layer` must come after {joint.name}. Received: layer={layer}. "
+            "Choose a layer of maps, or a fully-connected one."
+        ) from error
+    if isinstance(joint, keras.layers.GlobalAveragePooling2D):
+        return bins, head, None
+    rows, columns = bins.shape[1:3]
+    if rows != columns:
+        raise ValueError(
+            f"`layer` must follow a square map. Received: layer={layer} after "
+            f"{joint.name} of {rows} x {columns} cells. Build the network for "
+            "square photos."
+        )
+    before = [x for x in network.layers if x.output is bins]
+    if before and isinstance(before[0], keras.layers.MaxPooling2D):
+        return before[0].input, head, int(rows)
+    return bins, head, int(rows)
+
+
+def _any_size(network, output):
+    """Returns the network up to a map, for photos of any size."""
+    fixed = keras.Model(network.inputs[0], output)
+    free = keras.models.clone_model(
+        fixed, input_tensors=keras.Input((None, None, 3))
+    )
+    free.set_weights(fixed.get_weights())
+    return free

@@ -1,0 +1,359 @@
+"""Tests of cutting boxes out and of features of regions."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.features import cnn as cnn_module
+from tbnets.features import regions
+from tbnets.features.cnn import Cnn
+from tbnets.features.cutting import roi_pool
+from tbnets.features.cutting import warped_crops
+from tbnets.features.regions import RoiFeatures
+from tbnets.features.regions import WarpFeatures
+from tbnets.features.regions import make_region_extractor
+
+SIDE = 16
+
+
+def random_photo(height, width, seed=0):
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3))
+    return pixels.astype(np.uint8)
+
+
+def vgg_like(joint="flatten", pool=True):
+    """conv, pool, conv, pool, then fully-connected: VGG in small."""
+    layers = keras.layers
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((SIDE, SIDE, 3))
+    outputs = layers.Conv2D(4, 3, padding="same", activation="relu")(inputs)
+    outputs = layers.MaxPooling2D(2)(outputs)
+    outputs = layers.Conv2D(
+        5, 3, padding="same", activation="relu", name="conv2"
+    )(outputs)
+    if pool:
+        outputs = layers.MaxPooling2D(2, name="pool2")(outputs)
+    if joint == "flatten":
+        outputs = layers.Flatten(name="flatten")(outputs)
+    else:
+        outputs = layers.GlobalAveragePooling2D(name="average")(outputs)
+    for name in ("fc1", "fc2"):
+        outputs = layers.Dense(6, activation="relu", name=name)(outputs)
+        outputs = layers.Dropout(0.5)(outputs)
+    outputs = layers.Dense(3, name="predictions")(outputs)
+    network = keras.Model(inputs, outputs, name="tiny")
+    return Cnn("tiny", network, lambda pixels: pixels / 64 - 1, SIDE, True)
+
+
+def plain_forward(cnn, layer, photos):
+    """The features of whole photos, without any of the code under test."""
+    output = cnn.network.get_layer(layer).output
+    model = keras.Model(cnn.network.inputs[0], output)
+    return np.asarray(model(cnn.preprocess(photos), training=False))
+
+
+# Warped crops.
+
+
+def test_warped_crop_of_the_whole_photo_is_a_resize():
+    photo = random_photo(23, 31)
+    crops = warped_crops(photo, [[0, 0, 31, 23]], 10)
+    expected = tf.image.resize(photo, [10, 10], "bilinear", antialias=True)
+    np.testing.assert_allclose(crops[0], expected, atol=1e-3)
+
+
+def test_warped_crop_at_its_own_size_is_the_slice(compiled_no_xla):
+    photo = random_photo(20, 30)
+    crop = compiled_no_xla(lambda boxes: warped_crops(photo, boxes, 8))
+    # Columns 5 to 12 and rows 3 to 10, and another place.
+    crops = crop(tf.constant([[5, 3, 13, 11], [22, 12, 30, 20]], tf.float32))
+    np.testing.assert_allclose(crops[0], photo[3:11, 5:13], atol=1e-3)
+    np.testing.assert_allclose(crops[1], photo[12:20, 22:30], atol=1e-3)
+
+
+@pytest.fixture(params=["eager", "graph"])
+def compiled_no_xla(request):
+    return tf.function if request.param == "graph" else lambda f: f
+
+
+def test_warped_crop_squeezes_each_axis_by_itself():
+    photo = np.zeros((8, 16, 3), np.float32)
+    photo[:, 8:] = 100  # The right half.
+    [crop] = warped_crops(photo, [[4, 0, 12, 4]], 4).numpy()
+    # 8 columns on 4, an edge in the middle: each column averages its own
+    # two with the nearer neighbours, weights 1/8 3/8 3/8 1/8; at the edge
+    # one of the eight belongs to the other half.
+    expected = [0, 100 / 8, 700 / 8, 100]
+    np.testing.assert_allclose(crop[:, :, 0], [expected] * 4, atol=1e-3)
+
+
+def test_warped_crop_is_antialiased():
+    photo = np.zeros((64, 64, 3), np.float32)
+    photo[::2] = 200  # Stripes of a pixel, which average 100.
+    [crop] = warped_crops(photo, [[0, 0, 64, 64]], 4).numpy()
+    np.testing.assert_allclose(crop, 100, atol=8)
+
+
+def test_warped_crop_context_shows_the_surroundings():
+    photo = random_photo(20, 20)
+    # Half of the square, 4 of 8 pixels, is the box; 2 on each side are not.
+    [crop] = warped_crops(photo, [[8, 6, 12, 10]], 8, context=0.25).numpy()
+    np.testing.assert_allclose(crop, photo[4:12, 6:14], atol=1e-3)
+
+
+def test_warped_crop_beyond_the_photo_is_its_mean_colour():
+    photo = random_photo(8, 8)
+    [crop] = warped_crops(photo, [[0, 0, 8, 8]], 16, context=0.25).numpy()
+    mean = photo.mean(axis=(0, 1))
+    np.testing.assert_allclose(crop[0], [mean] * 16, atol=1e-3)
+    np.testing.assert_allclose(crop[4:12, 4:12], photo, atol=1e-3)
+
+
+def test_warped_crops_of_no_boxes_and_of_a_line():
+    photo = random_photo(8, 8)
+    assert warped_crops(photo, np.zeros((0, 4)), 5).shape == (0, 5, 5, 3)
+    line = warped_crops(photo, [[3, 2, 3, 7]], 5)
+    assert np.isfinite(line.numpy()).all()
+
+
+@pytest.mark.parametrize("context", [-0.1, 0.5])
+def test_warped_crops_with_a_bad_context_are_refused(context):
+    with pytest.raises(ValueError, match="`context` must be at least 0"):
+        warped_crops(random_photo(4, 4), [[0, 0, 4, 4]], 4, context)
+
+
+# Pooling of maps.
+
+
+def loop_roi_pool(feature_map, boxes, size):
+    """Fast R-CNN's pooling, cell by cell."""
+    rows, columns, channels = feature_map.shape
+    pooled = np.zeros((len(boxes), size, size, channels), feature_map.dtype)
+    for number, box in enumerate(boxes):
+        x_min, y_min, x_max, y_max = (math.floor(edge + 0.5) for edge in box)
+        x_min = min(max(x_min, 0), columns - 1)
+        y_min = min(max(y_min, 0), rows - 1)
+        x_max = min(max(x_max, x_min + 1), columns)
+        y_max = min(max(y_max, y_min + 1), rows)
+        for i in range(size):
+            for j in range(size):
+                cells = []
+                for y in range(y_min, y_max):
+                    for x in range(x_min, x_max):
+                        height, width = y_max - y_min, x_max - x_min
+                        inside = (
+                            math.floor(i * height / size) <= y - y_min
+                            and y - y_min < math.ceil((i + 1) * height / size)
+                            and math.floor(j * width / size) <= x - x_min
+                            and x - x_min < math.ceil((j + 1) * width / size)
+                        )
+                        if inside:
+                            cells.append(feature_map[y, x])
+                pooled[number, i, j] = np.max(cells, axis=0)
+    return pooled
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_roi_pool_is_the_loop(size, compiled_no_xla):
+    random = np.random.default_rng(size)
+    feature_map = random.normal(size=(9, 13, 2)).astype(np.float32)
+    corners = random.uniform(-3, 15, (20, 2, 2)).astype(np.float32)
+    corners.sort(axis=1)
+    boxes = corners.reshape(20, 4)
+    boxes = np.concatenate([boxes, [[0, 0, 13, 9], [4.5, 2.5, 4.5, 2.5]]])
+    pool = compiled_no_xla(lambda some: roi_pool(feature_map, some, size))
+    found = pool(tf.constant(boxes, tf.float32))
+    np.testing.assert_array_equal(
+        found, loop_roi_pool(feature_map, boxes, size)
+    )
+
+
+def test_roi_pool_of_known_cells():
+    feature_map = np.arange(12, dtype=np.float32).reshape(3, 4, 1)
+    # 0  1  2  3
+    # 4  5  6  7
+    # 8  9 10 11
+    # Rows 0 to 3 in two bins: 0-1 and 1-2; columns 1 to 4: 1-2 and 2-3.
+    found = roi_pool(feature_map, [[1.2, 0, 4, 2.6]], 2)
+    np.testing.assert_array_equal(found[0, :, :, 0], [[6, 7], [10, 11]])
+    # One cell, in every bin.
+    found = roi_pool(feature_map, [[3, 1, 3.4, 2]], 2)
+    np.testing.assert_array_equal(found[0, :, :, 0], [[7, 7], [7, 7]])
+
+
+def test_roi_pool_of_the_whole_map_is_max_pooling():
+    feature_map = np.random.default_rng(0).normal(size=(14, 14, 3))
+    feature_map = feature_map.astype(np.float32)
+    expected = tf.nn.max_pool2d(feature_map[None], 2, 2, "VALID")[0]
+    found = roi_pool(feature_map, [[0, 0, 14, 14]], 7)
+    np.testing.assert_array_equal(found[0], expected)
+
+
+def test_roi_pool_of_no_boxes():
+    feature_map = np.zeros((3, 3, 2), np.float32)
+    found = roi_pool(feature_map, np.zeros((0, 4)), 4)
+    assert found.shape == (0, 4, 4, 2)
+
+
+# Features of regions.
+
+
+@pytest.mark.parametrize("kind", ["warp", "roi_pool"])
+@pytest.mark.parametrize("layer", ["fc1", "fc2", "last"])
+def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
+    cnn = vgg_like()
+    photo = random_photo(SIDE, SIDE)
+    sides = {"shorter_side": SIDE} if kind == "roi_pool" else {}
+    extract = make_region_extractor(cnn, kind, layer, **sides)
+    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
+    name = "fc2" if layer == "last" else layer
+    expected = plain_forward(cnn, name, photo[None].astype(np.float32))[0]
+    assert np.abs(expected).max() > 1e-3
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert extract.dim == 6 and found.dtype == np.float32
+
+
+def test_roi_features_pool_the_map_before_the_last_pooling():
+    extract = RoiFeatures(vgg_like(), "fc2", shorter_side=SIDE)
+    # The map of conv2 has 8 x 8 cells; fc1 expects 4 x 4.
+    assert extract.output_size == 4
+    assert extract.feature_map(np.zeros((SIDE, SIDE, 3), "f")).shape == (
+        8,
+        8,
+        5,
+    )
+
+
+def test_roi_features_of_a_box_are_the_head_on_its_bins():
+    cnn = vgg_like()
+    photo = random_photo(SIDE, 2 * SIDE, 3).astype(np.float32)
+    extract = RoiFeatures(cnn, "fc1", shorter_side=2 * SIDE)
+    boxes = np.array([[1, 2, 13, 15], [20, 0, 32, 9], [0, 0, 32, 16]])
+    found = extract(photo, boxes)
+    # Scaled to 32 x 64 pixels, the map has 16 x 32 cells: boxes times 1.
+    scaled = tf.image.resize(photo, [32, 64], antialias=True)
+    first, pool, second = cnn.network.layers[1:4]
+    feature_map = second(pool(first(cnn.preprocess(scaled[None]))))[0]
+    bins = loop_roi_pool(feature_map.numpy(), boxes, 4)
+    expected = cnn.network.get_layer("fc1")(bins.reshape(3, -1))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_roi_features_of_a_map_are_averaged_bins():
+    cnn = vgg_like()
+    photo = random_photo(SIDE, SIDE)
+    extract = RoiFeatures(cnn, "conv2", output_size=3, shorter_side=SIDE)
+    boxes = np.array([[0, 0, 16, 16], [3, 5, 12, 9]])
+    maps = plain_forward(cnn, "conv2", photo[None].astype(np.float32))
+    bins = loop_roi_pool(maps[0], boxes / 2, 3)
+    found = extract(photo, boxes)
+    np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
+    assert extract.dim == 5
+
+
+def test_roi_features_where_the_map_is_averaged_or_not_pooled():
+    photo = random_photo(SIDE, SIDE)
+    averaged = vgg_like(joint="average", pool=False)
+    # Bins of one cell each: the average of 8 x 8 bins is that of the map.
+    extract = RoiFeatures(averaged, "fc2", output_size=8, shorter_side=SIDE)
+    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
+    expected = plain_forward(averaged, "fc2", photo[None].astype("f"))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    flat = vgg_like(pool=False)
+    extract = RoiFeatures(flat, "fc2", shorter_side=SIDE)
+    assert extract.output_size == 8
+    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
+    expected = plain_forward(flat, "fc2", photo[None].astype("f"))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_roi_features_scale_the_photo_within_both_sides():
+    extract = RoiFeatures(vgg_like(), "conv2", shorter_side=40, longest_side=60)
+    # 10 x 12 by 4 is 40 x 48; 10 x 30 by 2, as 30 may become 60.
+    for shape, expected in (((10, 12), (20, 24)), ((10, 30), (10, 30))):
+        found = extract.feature_map(np.zeros((*shape, 3), np.float32))
+        assert found.shape[:2] == expected
+
+
+@pytest.mark.parametrize("kind", ["warp", "roi_pool"])
+def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
+    sides = {"shorter_side": 32} if kind == "roi_pool" else {}
+    extract = make_region_extractor(vgg_like(), kind, "fc2", **sides)
+    photo = random_photo(20, 30)
+    boxes = [[0, 0, 9, 9], [3, 4, 20, 19], [1, 1, 30, 20], [5, 5, 9, 9]]
+    at_once = extract(photo, boxes)
+    monkeypatch.setattr(regions, "CROPS_AT_ONCE", 3)
+    monkeypatch.setattr(regions, "POOLED_AT_ONCE", 3)
+    np.testing.assert_allclose(extract(photo, boxes), at_once, rtol=1e-5)
+    # Each box by itself, too: nothing is shared between boxes.
+    alone = np.concatenate([extract(photo, [box]) for box in boxes])
+    np.testing.assert_allclose(alone, at_once, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(at_once[0], at_once[1], rtol=1e-2)
+    assert extract(photo, np.zeros((0, 4))).shape == (0, 6)
+
+
+def test_warp_features_show_context():
+    cnn = vgg_like()
+    photo = random_photo(40, 40)
+    box = [[12, 12, 20, 20]]
+    found = WarpFeatures(cnn, "fc1", context=0.25)(photo, box)
+    window = [[8, 8, 24, 24]]
+    expected = WarpFeatures(cnn, "fc1")(photo, window)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_vgg16_is_cut_at_its_last_convolution():
+    keras.utils.set_random_seed(0)
+    network = keras.applications.VGG16(
+        weights=None, input_shape=(32, 32, 3), classes=4
+    )
+    preprocess = keras.applications.vgg16.preprocess_input
+    cnn = Cnn("VGG16", network, preprocess, 32, True)
+    extract = RoiFeatures(cnn, "fc2", shorter_side=32)
+    assert extract.convolutions.layers[-1].name == "block5_conv3"
+    photo = random_photo(32, 32)
+    [found] = extract(photo, [[0, 0, 32, 32]])
+    expected = plain_forward(cnn, "fc2", photo[None].astype("f"))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    assert found.shape == (4096,)
+
+
+def test_region_features_of_squeezenet_have_its_channels():
+    cnn = cnn_module.build_cnn("SqueezeNet", image_size=64)
+    photo = random_photo(70, 90)
+    boxes = [[0, 0, 90, 70], [10, 10, 40, 30]]
+    for kind in ("warp", "roi_pool"):
+        extract = make_region_extractor(cnn, kind)
+        assert extract(photo, boxes).shape == (2, 512)
+
+
+def test_region_extractor_description_tells_what_matters():
+    cnn = vgg_like()
+    warp = make_region_extractor(cnn, "warp", "fc2", context=0.1)
+    pooled = make_region_extractor(cnn, "roi_pool", "fc2")
+    described = warp.description()
+    assert described["regions"] == "warp" and described["context"] == 0.1
+    assert described["layers"] == ["fc2"]
+    assert described["weights_sha256"] == cnn.weights_hash()
+    assert pooled.description()["output_size"] == 4
+    assert pooled.description()["shorter_side"] == 600
+
+
+def test_region_extractor_that_can_not_be_is_refused():
+    cnn = vgg_like()
+    with pytest.raises(ValueError, match="one of warp, roi_pool.*kind=crop"):
+        make_region_extractor(cnn, "crop")
+    with pytest.raises(ValueError, match="conv2"):
+        make_region_extractor(cnn, "warp", "fc7")
+    with pytest.raises(ValueError, match="x_min <= x_max"):
+        make_region_extractor(cnn, "warp")(random_photo(9, 9), [[5, 0, 2, 3]])
+    inputs = keras.Input((8, 8, 3))
+    pooled = keras.layers.Conv2D(2, 8)(inputs)
+    reshaped = keras.layers.Reshape((2,), name="row")(pooled)
+    network = keras.Model(inputs, reshaped)
+    odd = Cnn("odd", network, lambda pixels: pixels, 8, False)
+    with pytest.raises(ValueError, match="flattened or averaged"):
+        RoiFeatures(odd, "row")
