@@ -21,6 +21,10 @@ from tbnets.data import feature_manifest
 from tbnets.data import feature_store
 from tbnets.data import scenes
 from tbnets.data.sources import fill_split
+from tbnets.features.full_network import ternary
+from tbnets.features.full_network import ternary_bounds
+from tbnets.features.photo_features import open_photo_features
+from tbnets.images import decode_images
 from tbnets.layers import image_encoders
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
@@ -91,6 +95,15 @@ def load_images(settings, records):
                 "another --image_encoder to train from --images."
             )
         return _load_image_features(settings, records)
+    return load_photos(settings, records)
+
+
+def load_photos(settings, records):
+    """Returns the `FileNames` of the photos of some records.
+
+    Raises:
+        FileNotFoundError: photos are missing; the message names the first.
+    """
     if settings.scenes:
         folder = pathlib.Path(settings.scenes) / "images"
     else:
@@ -305,6 +318,49 @@ def build_network(settings, vocabulary, image_dim=None, text_dim=None):
     )
     network.build(input_shapes(settings, image_dim, text_dim))
     return network
+
+
+def build_photo_reader(settings, state):
+    """Returns what turns encoded photos into the network's input.
+
+    Args:
+        settings: the run's settings.
+        state: the `RunState`, which knows what made the image features.
+
+    Returns:
+        Function string `[n]` -> float32 `[n, ...]`; None where the network
+        takes features and `cnn_weights` names no network for them.
+
+    Raises:
+        ValueError: the features' making is unknown, or differs from that of
+            the weights or of the store.
+    """
+    if settings.image_encoder != "features":
+        return lambda photos: decode_images(photos, settings.image_size)
+    if not settings.cnn_weights:
+        return None
+    source = state.image_source
+    if "cnn" not in source:
+        raise ValueError(
+            "`--cnn_weights` must come with features that "
+            "tools/extract_image_features.py made. Received: --image_features="
+            f"{settings.image_features}, which do not tell what made them. "
+            "Extract them by that tool, or leave --cnn_weights out."
+        )
+    weights = settings.cnn_weights
+    if weights != "imagenet":
+        weights = resolve(settings, weights)
+    features = open_photo_features(source, weights)
+    if "ternary" not in source:
+        return features
+    path = _feature_paths(settings, settings.train_split)[0]
+    store = feature_store.open_store(path)
+    check_image_source(store.source, path, source, "the run")
+    low, high = source["ternary"]["low"], source["ternary"]["high"]
+    bounds = ternary_bounds(**store.statistics, low=low, high=high)
+    return lambda photos: tf.cast(
+        ternary(features(photos), *bounds), tf.float32
+    )
 
 
 def build_loss(settings):

@@ -18,7 +18,15 @@ SETTINGS_FILE = "settings.json"
 
 # Flags that may differ between a run and its continuation.
 FREE_ON_RESUME = frozenset(
-    ["epochs", "patience", "data_root", "run_dir", "export", "evaluate_memory"]
+    [
+        "epochs",
+        "patience",
+        "data_root",
+        "run_dir",
+        "export",
+        "evaluate_memory",
+        "cnn_weights",
+    ]
 )
 _RUN_FLAGS = []
 
@@ -108,6 +116,14 @@ def _define_network():
         "image_weights",
         "",
         "Weights of a Keras application: imagenet, or a file; empty: random.",
+    )
+    _define(
+        "string",
+        "cnn_weights",
+        "",
+        "With --image_features of tools/extract_image_features.py: imagenet "
+        "or the weights file they were made with, so that the exported model "
+        "starts at the photo; empty: it starts at the features.",
     )
     _define("bool", "fine_tune", False, "Train the Keras application too.")
     _define_list(

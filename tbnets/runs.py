@@ -29,6 +29,7 @@ from tbnets import flags
 from tbnets import montage
 from tbnets import plots
 from tbnets import search
+from tbnets import served_model
 from tbnets import serving
 from tbnets import training
 from tbnets.embedding import Embedder
@@ -245,14 +246,15 @@ def answer_examples(session, saved_model, queries, top=5):
     Returns:
         Text to print.
     """
-    model = serving.load_saved_model(saved_model)
+    model = served_model.load_saved_model(saved_model)
     settings = session.settings
     records = experiment.load_records(settings, settings.test_split)
-    source = experiment.load_images(settings, records)
     if model.takes_image_bytes:
-        folder = source.paths[0].parent
-        ids, embeddings = search.embed_photos(model, folder, source.paths)
+        paths = experiment.load_photos(settings, records).paths
+        folder = paths[0].parent
+        ids, embeddings = search.embed_photos(model, folder, paths)
     else:
+        source = experiment.load_images(settings, records)
         ids = [records.file_name(i) for i in range(records.num_images)]
         rows = np.concatenate(list(source.chunks()))
         embeddings = search.embed(model.embed_images, rows, "image")
@@ -279,22 +281,45 @@ def answer_examples(session, saved_model, queries, top=5):
 
 def export(session):
     """Writes the next version of the run's SavedModel; returns its path."""
-    settings, state = session.settings, session.state
-    network = session.network
-    from_features = settings.image_encoder == "features"
+    return export_network(
+        session.network, session.state, session.settings, session.run_dir
+    )
+
+
+def export_network(network, state, settings, run_dir):
+    """Writes a network as the next version of its run's SavedModel.
+
+    Args:
+        network: a built network with the weights to export.
+        state: the `RunState` of its checkpoint.
+        settings: the run's settings; with `cnn_weights` the model starts at
+            the photo though the network was trained on features.
+        run_dir: folder of the run.
+
+    Returns:
+        Path of the version, `run_dir/saved_model/<n>`.
+
+    Raises:
+        ValueError: the photos can not be turned into the features of the
+            run; the message tells why.
+    """
     images = experiment.input_shapes(settings, **state.dims)["images"]
     tokenizer = None
     if state.words:
         tokenizer = experiment.build_tokenizer(
             settings, experiment.Vocabulary(state.words)
         )
-    versions = session.run_dir / "saved_model"
+    versions = pathlib.Path(run_dir) / "saved_model"
     return serving.export_saved_model(
         network,
         tokenizer,
         versions / str(serving.next_version(versions)),
-        image_input="features" if from_features else "bytes",
         image_shape=images[1:],
+        read_photos=experiment.build_photo_reader(settings, state),
         text_dim=state.dims["text_dim"],
-        metadata={"epoch": state.best_epoch, "settings": vars(settings)},
+        metadata={
+            "epoch": state.best_epoch,
+            "settings": vars(settings),
+            "image_source": state.image_source,
+        },
     )

@@ -1,6 +1,6 @@
 """Search with an exported network: what answers a sentence or an image best.
 
-Works on a `serving.ServedModel`, so that it sees what TensorFlow Serving
+Works on a `served_model.ServedModel`, so that it sees what TensorFlow Serving
 would.
 """
 

@@ -7,25 +7,19 @@ tokeniser, word table and image decoding are part of its graph.
 """
 
 import importlib.metadata
-import json
 import os
 import pathlib
 import shutil
 import tempfile
 
-import numpy as np
 import tensorflow as tf
 
 import tbnets
 from tbnets.files import write_json
-from tbnets.images import decode_images
+from tbnets.served_model import METADATA_FILE
+from tbnets.served_model import VOCABULARY_FILE
 from tbnets.serving_ops import check_ops
 from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
-
-METADATA_FILE = "assets.extra/tbnets.json"
-VOCABULARY_FILE = "assets.extra/vocabulary.txt"
-IMAGE_INPUTS = ("features", "bytes")
 
 
 class ServingModule(tf.Module):
@@ -41,12 +35,19 @@ class ServingModule(tf.Module):
         tokenizer: a `Tokenizer`, or None where texts are feature vectors.
         text: `tf.TensorSpec` of the texts.
         image: `tf.TensorSpec` of the images.
-        image_size: side of the square that encoded photos are resized to.
+        read_photos: string `[n]` of encoded photos -> what the model takes;
+            None where images are given as that.
+        features: `tf.TensorSpec` of what the model takes, for an endpoint
+            `embed_features` beside photos; None for no such endpoint.
     """
 
-    def __init__(self, model, tokenizer, text, image, image_size):
+    def __init__(
+        self, model, tokenizer, text, image, read_photos=None, features=None
+    ):
         super().__init__(name="tbnets")
         self.tokenizer = tokenizer
+        self.embed_features = None
+        read = read_photos or (lambda arrays: arrays)
 
         def text_embeddings(texts):
             if tokenizer is not None:
@@ -54,9 +55,7 @@ class ServingModule(tf.Module):
             return model.embed_text(texts, training=False)
 
         def image_embeddings(images):
-            if image.dtype == tf.string:
-                images = decode_images(images, image_size)
-            return model.embed_images(images, training=False)
+            return model.embed_images(read(images), training=False)
 
         @tf.function(input_signature=[text])
         def embed_text(texts):
@@ -75,6 +74,12 @@ class ServingModule(tf.Module):
             )
             return {"similarities": similarities}
 
+        @tf.function(input_signature=[features or image])
+        def embed_features(rows):
+            return {"embeddings": model.embed_images(rows, training=False)}
+
+        if features is not None:
+            self.embed_features = embed_features
         self.embed_text = embed_text
         self.embed_image = embed_image
         self.score = score
@@ -85,10 +90,16 @@ class ServingModule(tf.Module):
 
     def signatures(self):
         """Returns name -> concrete function of every endpoint."""
+        endpoints = {
+            "embed_text": self.embed_text,
+            "embed_image": self.embed_image,
+            "score": self.score,
+        }
+        if self.embed_features is not None:
+            endpoints["embed_features"] = self.embed_features
         return {
-            "embed_text": self.embed_text.get_concrete_function(),
-            "embed_image": self.embed_image.get_concrete_function(),
-            "score": self.score.get_concrete_function(),
+            name: endpoint.get_concrete_function()
+            for name, endpoint in endpoints.items()
         }
 
 
@@ -97,8 +108,8 @@ def export_saved_model(
     vocabulary,
     path,
     *,
-    image_input="features",
     image_shape,
+    read_photos=None,
     text_dim=None,
     metadata=None,
 ):
@@ -111,7 +122,9 @@ def export_saved_model(
       default;
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`;
-    - `score`: both inputs -> `similarities` (cosines) `[n, m]`.
+    - `score`: both inputs -> `similarities` (cosines) `[n, m]`;
+    - `embed_features`: where photos are turned into feature vectors first,
+      `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
     The folder is written under another name beside `path` and renamed at the
     end: `path` is complete or absent.
@@ -124,10 +137,12 @@ def export_saved_model(
             features.
         path: folder to write, which must not exist, by custom `<name>/<n>`
             with `n` from `next_version`: TensorFlow Serving's layout.
-        image_input: "features" for float arrays, "bytes" for JPEG or PNG
-            files that the graph decodes and resizes.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
+        read_photos: None to serve such arrays; to serve JPEG and PNG files, a
+            function of TensorFlow operations, string `[n]` -> `[n,
+            *image_shape]`, as `images.decode_images` or a
+            `features.photo_features.PhotoFeatures`.
         text_dim: dimension of text features; None where there is a
             vocabulary.
         metadata: JSON-ready dict to keep in `assets.extra/tbnets.json`.
@@ -144,8 +159,15 @@ def export_saved_model(
     path = pathlib.Path(path)
     _refuse_existing(path)
     tokenizer, text = _text_input(vocabulary, text_dim)
-    image = _image_input(image_input, tuple(image_shape))
-    module = ServingModule(model, tokenizer, text, image, image_shape[0])
+    arrays = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
+    if read_photos is None:
+        module = ServingModule(model, tokenizer, text, arrays)
+    else:
+        photos = tf.TensorSpec([None], tf.string, "image_bytes")
+        features = arrays if len(image_shape) == 1 else None
+        module = ServingModule(
+            model, tokenizer, text, photos, read_photos, features
+        )
     signatures = module.signatures()
     for name, function in signatures.items():
         check_ops(name, function.graph.as_graph_def())
@@ -199,135 +221,6 @@ def next_version(folder):
     return max(numbers, default=0) + 1
 
 
-class ServedModel:
-    """Calls a loaded SavedModel with Python lists and NumPy arrays.
-
-    Args:
-        path: folder of the SavedModel.
-        signatures: name -> concrete function.
-        metadata: content of `assets.extra/tbnets.json`, {} where absent.
-    """
-
-    def __init__(self, path, signatures, metadata):
-        self.path = path
-        self.metadata = metadata
-        words = path / VOCABULARY_FILE
-        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
-        self._signatures = signatures
-        self.text_spec = self._specs("embed_text")[0]
-        self.image_spec = self._specs("embed_image")[0]
-
-    def _specs(self, name):
-        return list(
-            self._signatures[name].structured_input_signature[1].values()
-        )
-
-    @property
-    def takes_captions(self):
-        """Whether texts are strings (else they are feature vectors)."""
-        return self.text_spec.dtype == tf.string
-
-    @property
-    def takes_image_bytes(self):
-        """Whether images are encoded photos (else feature vectors)."""
-        return self.image_spec.dtype == tf.string
-
-    def embed_text(self, texts):
-        """Embeds texts.
-
-        Args:
-            texts: list of `m` strings, or float array `[m, text_dim]`.
-
-        Returns:
-            float32 NumPy array `[m, embedding_dim]`, unit vectors.
-        """
-        return self._embed("embed_text", "texts", self.text_spec, texts)
-
-    def embed_images(self, images):
-        """Embeds images.
-
-        Args:
-            images: list of `n` encoded photos, or float array `[n,
-                feature_dim]`.
-
-        Returns:
-            float32 NumPy array `[n, embedding_dim]`, unit vectors.
-        """
-        return self._embed("embed_image", "images", self.image_spec, images)
-
-    def score(self, images, texts):
-        """Compares each image with each text.
-
-        Args:
-            images: as in `embed_images`.
-            texts: as in `embed_text`.
-
-        Returns:
-            float32 NumPy array `[n, m]` of cosine similarities.
-        """
-        inputs = {
-            self.image_spec.name: _input("images", self.image_spec, images),
-            self.text_spec.name: _input("texts", self.text_spec, texts),
-        }
-        return self._signatures["score"](**inputs)["similarities"].numpy()
-
-    def _embed(self, signature, argument, spec, values):
-        inputs = {spec.name: _input(argument, spec, values)}
-        return self._signatures[signature](**inputs)["embeddings"].numpy()
-
-
-def load_saved_model(path):
-    """Loads a SavedModel that `export_saved_model` wrote.
-
-    Args:
-        path: its folder, the one that holds `saved_model.pb`.
-
-    Returns:
-        A `ServedModel`.
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it lacks a signature.
-    """
-    path = pathlib.Path(path)
-    if not (path / "saved_model.pb").is_file():
-        raise FileNotFoundError(
-            "`path` must be a folder with saved_model.pb. Received: "
-            f"path='{path}'. Give the numbered folder that training wrote, "
-            "for example runs/quickstart/saved_model/1."
-        )
-    signatures = tf.saved_model.load(str(path)).signatures
-    missing = {"embed_text", "embed_image", "score"} - set(signatures)
-    if missing:
-        raise ValueError(
-            "`path` must be a SavedModel exported by tbnets. Received: "
-            f"path='{path}' without {sorted(missing)}; it has "
-            f"{sorted(signatures)}. Export the run again."
-        )
-    extra = path / METADATA_FILE
-    metadata = json.loads(extra.read_text("utf-8")) if extra.is_file() else {}
-    return ServedModel(path, signatures, metadata)
-
-
-def _input(argument, spec, values):
-    """Converts one input; says what is wrong with its shape or type."""
-    if spec.dtype == tf.string:
-        if isinstance(values, (str, bytes)):
-            raise ValueError(
-                f"`{argument}` must be a list of strings. Received: one "
-                f"{type(values).__name__}. Put it into a list."
-            )
-        return tf.constant(list(values), tf.string, [len(values)])
-    values = np.asarray(values, np.float32)
-    if not spec.shape.is_compatible_with(values.shape):
-        raise ValueError(
-            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
-            f"shape={values.shape}. Use the features the network was trained "
-            "on."
-        )
-    return tf.constant(values)
-
-
 def _refuse_existing(path):
     """Raises if there is anything at `path`."""
     if path.exists() or path.is_symlink():
@@ -352,25 +245,6 @@ def _text_input(vocabulary, text_dim):
     if not isinstance(vocabulary, Tokenizer):
         vocabulary = Tokenizer(vocabulary)
     return vocabulary, tf.TensorSpec([None], tf.string, "captions")
-
-
-def _image_input(image_input, image_shape):
-    """Returns the spec of the image input."""
-    if image_input not in IMAGE_INPUTS:
-        raise ValueError(
-            f"`image_input` must be one of {IMAGE_INPUTS}. Received: "
-            f"image_input={image_input!r}. Use one of them."
-        )
-    if image_input == "features":
-        shape = [None, *image_shape]
-        return tf.TensorSpec(shape, tf.float32, "image_features")
-    if image_shape != (image_shape[0], image_shape[0], 3):
-        raise ValueError(
-            "`image_shape` must be (size, size, 3) for image_input='bytes'. "
-            f"Received: image_shape={image_shape}. Give the size the network "
-            "was trained with, or use image_input='features'."
-        )
-    return tf.TensorSpec([None], tf.string, "image_bytes")
 
 
 def _describe(signatures, tokenizer, metadata):

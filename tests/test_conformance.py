@@ -23,6 +23,7 @@ import tbnets.models
 from tbnets import checkpoints
 from tbnets import losses
 from tbnets import serving
+from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
 from tbnets.layers.branch import FeatureTransform
 from tbnets.layers.branch import SeededDropout
@@ -511,8 +512,8 @@ def test_exported_pixel_network_in_a_fresh_process(tmp_path):
         made,
         VOCABULARY,
         tmp_path / "1",
-        image_input="bytes",
         image_shape=(IMAGE_SIZE, IMAGE_SIZE, 3),
+        read_photos=lambda photos: decode_images(photos, IMAGE_SIZE),
     )
     photo = tf.io.encode_png(tf.cast(PIXELS[0], tf.uint8))
     tf.io.write_file(str(tmp_path / "photo.png"), photo)

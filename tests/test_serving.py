@@ -14,13 +14,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tbnets import serving
+from tbnets import served_model
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.served_model import load_saved_model
 from tbnets.serving import export_saved_model
-from tbnets.serving import load_saved_model
 from tbnets.serving import next_version
 from tbnets.serving_ops import TF_TEXT_SERVING_OPS
 from tbnets.serving_ops import check_ops
@@ -132,7 +132,12 @@ def bytes_model(tmp_path_factory):
     network = make_network(shape, from_captions=False)
     path = tmp_path_factory.mktemp("bytes") / "1"
     export_saved_model(
-        network, None, path, image_input="bytes", image_shape=shape, text_dim=5
+        network,
+        None,
+        path,
+        image_shape=shape,
+        read_photos=lambda photos: decode_images(photos, SIZE),
+        text_dim=5,
     )
     return network, path
 
@@ -284,7 +289,7 @@ def test_undecodable_photo_is_an_error_not_noise(served_bytes):
 
 def test_metadata_describes_the_model(features_model, served_features):
     _, path = features_model
-    content = json.loads((path / serving.METADATA_FILE).read_text())
+    content = json.loads((path / served_model.METADATA_FILE).read_text())
     assert content == served_features.metadata
     assert content["metadata"] == {"split": "train"}
     assert content["vocabulary_size"] == 6
@@ -359,12 +364,6 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_input": "jpeg"}, "`image_input` must be one of"),
-        ({"image_input": "bytes"}, "`image_shape` must be"),
-        (
-            {"image_input": "bytes", "image_shape": (6, 7, 3)},
-            "`image_shape` must be",
-        ),
         ({"text_dim": 5}, "`text_dim` must be"),
         ({"vocabulary": None}, "`text_dim` must be"),
     ],

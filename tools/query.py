@@ -33,7 +33,7 @@ with startup.quiet_tensorflow():
 from tbnets import images
 from tbnets import montage
 from tbnets import search
-from tbnets import serving
+from tbnets import served_model
 from tbnets.data import feature_store
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -172,7 +172,7 @@ def check_flags(queries):
 def main(argv):
     """Answers the queries."""
     check_flags(argv[1:])
-    model = serving.load_saved_model(_SAVED_MODEL.value)
+    model = served_model.load_saved_model(_SAVED_MODEL.value)
     if not model.takes_captions:
         raise ValueError(
             "`--saved_model` must take captions. Received: --saved_model="

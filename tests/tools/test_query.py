@@ -11,6 +11,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets.images import decode_images
 from tbnets.serving import export_saved_model
 from tbnets.text.vocabulary import Vocabulary
 
@@ -76,16 +77,16 @@ def answers_of(text):
 def folder(tmp_path_factory):
     """Two networks, four photos of which one is cut, features, captions."""
     folder = tmp_path_factory.mktemp("query")
-    for name, kind, shape in (
-        ("bytes", "bytes", (4, 4, 3)),
-        ("features", "features", (3,)),
+    for name, shape, read_photos in (
+        ("bytes", (4, 4, 3), lambda photos: decode_images(photos, 4)),
+        ("features", (3,), None),
     ):
         export_saved_model(
             ColorNetwork(),
             VOCABULARY,
             folder / name / "1",
-            image_input=kind,
             image_shape=shape,
+            read_photos=read_photos,
         )
     photos = folder / "photos"
     (photos / "more").mkdir(parents=True)

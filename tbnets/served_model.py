@@ -1,0 +1,162 @@
+"""A SavedModel that `serving` exported, called with lists and arrays."""
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.text.vocabulary import Vocabulary
+
+METADATA_FILE = "assets.extra/tbnets.json"
+VOCABULARY_FILE = "assets.extra/vocabulary.txt"
+
+
+class ServedModel:
+    """Calls a loaded SavedModel with Python lists and NumPy arrays.
+
+    Args:
+        path: folder of the SavedModel.
+        signatures: name -> concrete function.
+        metadata: content of `assets.extra/tbnets.json`, {} where absent.
+    """
+
+    def __init__(self, path, signatures, metadata):
+        self.path = path
+        self.metadata = metadata
+        words = path / VOCABULARY_FILE
+        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
+        self._signatures = signatures
+        self.text_spec = self._specs("embed_text")[0]
+        self.image_spec = self._specs("embed_image")[0]
+
+    def _specs(self, name):
+        return list(
+            self._signatures[name].structured_input_signature[1].values()
+        )
+
+    @property
+    def takes_captions(self):
+        """Whether texts are strings (else they are feature vectors)."""
+        return self.text_spec.dtype == tf.string
+
+    @property
+    def takes_image_bytes(self):
+        """Whether images are encoded photos (else feature vectors)."""
+        return self.image_spec.dtype == tf.string
+
+    def embed_text(self, texts):
+        """Embeds texts.
+
+        Args:
+            texts: list of `m` strings, or float array `[m, text_dim]`.
+
+        Returns:
+            float32 NumPy array `[m, embedding_dim]`, unit vectors.
+        """
+        return self._embed("embed_text", "texts", self.text_spec, texts)
+
+    def embed_images(self, images):
+        """Embeds images.
+
+        Args:
+            images: list of `n` encoded photos, or float array `[n,
+                feature_dim]`.
+
+        Returns:
+            float32 NumPy array `[n, embedding_dim]`, unit vectors.
+        """
+        return self._embed("embed_image", "images", self.image_spec, images)
+
+    def embed_features(self, features):
+        """Embeds image features, where the model also takes photos.
+
+        Args:
+            features: float array `[n, feature_dim]`.
+
+        Returns:
+            float32 NumPy array `[n, embedding_dim]`, unit vectors.
+
+        Raises:
+            ValueError: the model has no such endpoint.
+        """
+        if "embed_features" not in self._signatures:
+            raise ValueError(
+                "`embed_features` must be an endpoint of the model. Received: "
+                f"{self.path}, which has {sorted(self._signatures)}. Call "
+                "`embed_images`."
+            )
+        (spec,) = self._specs("embed_features")
+        return self._embed("embed_features", "features", spec, features)
+
+    def score(self, images, texts):
+        """Compares each image with each text.
+
+        Args:
+            images: as in `embed_images`.
+            texts: as in `embed_text`.
+
+        Returns:
+            float32 NumPy array `[n, m]` of cosine similarities.
+        """
+        inputs = {
+            self.image_spec.name: _input("images", self.image_spec, images),
+            self.text_spec.name: _input("texts", self.text_spec, texts),
+        }
+        return self._signatures["score"](**inputs)["similarities"].numpy()
+
+    def _embed(self, signature, argument, spec, values):
+        inputs = {spec.name: _input(argument, spec, values)}
+        return self._signatures[signature](**inputs)["embeddings"].numpy()
+
+
+def load_saved_model(path):
+    """Loads a SavedModel that `export_saved_model` wrote.
+
+    Args:
+        path: its folder, the one that holds `saved_model.pb`.
+
+    Returns:
+        A `ServedModel`.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it lacks a signature.
+    """
+    path = pathlib.Path(path)
+    if not (path / "saved_model.pb").is_file():
+        raise FileNotFoundError(
+            "`path` must be a folder with saved_model.pb. Received: "
+            f"path='{path}'. Give the numbered folder that training wrote, "
+            "for example runs/quickstart/saved_model/1."
+        )
+    signatures = tf.saved_model.load(str(path)).signatures
+    missing = {"embed_text", "embed_image", "score"} - set(signatures)
+    if missing:
+        raise ValueError(
+            "`path` must be a SavedModel exported by tbnets. Received: "
+            f"path='{path}' without {sorted(missing)}; it has "
+            f"{sorted(signatures)}. Export the run again."
+        )
+    extra = path / METADATA_FILE
+    metadata = json.loads(extra.read_text("utf-8")) if extra.is_file() else {}
+    return ServedModel(path, signatures, metadata)
+
+
+def _input(argument, spec, values):
+    """Converts one input; says what is wrong with its shape or type."""
+    if spec.dtype == tf.string:
+        if isinstance(values, (str, bytes)):
+            raise ValueError(
+                f"`{argument}` must be a list of strings. Received: one "
+                f"{type(values).__name__}. Put it into a list."
+            )
+        return tf.constant(list(values), tf.string, [len(values)])
+    values = np.asarray(values, np.float32)
+    if not spec.shape.is_compatible_with(values.shape):
+        raise ValueError(
+            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
+            f"shape={values.shape}. Use the features the network was trained "
+            "on."
+        )
+    return tf.constant(values)

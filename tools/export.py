@@ -1,0 +1,56 @@
+r"""Exports a trained network as a SavedModel, once more or otherwise.
+
+Training exports its best epoch by itself. This tool exports another
+checkpoint, or a model that starts at the photo where the network was trained
+on features of tools/extract_image_features.py:
+
+  python tools/export.py --run_dir=runs/vilalta2017_flickr8k \\
+      --cnn_weights=imagenet
+
+The next version is written to RUN/saved_model; docs/serving.md tells how to
+serve it.
+"""
+
+from absl import flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import tensorflow  # noqa: F401
+
+from tbnets import experiment
+from tbnets import runs
+
+_RUN = flags.DEFINE_string(
+    "run_dir", None, "Folder of the run.", required=True
+)
+_CHECKPOINT = flags.DEFINE_enum(
+    "checkpoint", "best", ["best", "last"], "Epoch to export."
+)
+_WEIGHTS = flags.DEFINE_string(
+    "cnn_weights",
+    "",
+    "imagenet or the weights file that the run's image features were made "
+    "with: the model then takes photos; empty: as the run's own flag says.",
+)
+
+
+def main(argv):
+    """Exports by the flags."""
+    if len(argv) > 1:
+        raise ValueError(
+            "`export.py` takes flags only. Received: "
+            f"{' '.join(argv[1:])}. Write --flag=value."
+        )
+    network, _, settings, state = experiment.open_run(
+        _RUN.value, _CHECKPOINT.value
+    )
+    if _WEIGHTS.value:
+        settings.cnn_weights = _WEIGHTS.value
+    path = runs.export_network(network, state, settings, _RUN.value)
+    takes = "photos" if settings.cnn_weights else settings.image_encoder
+    print(f"SavedModel  {path}, images as {takes}")
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)
