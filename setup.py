@@ -4,6 +4,7 @@ import pathlib
 
 import setuptools
 
+REGIONS = ["opencv-contrib-python-headless>=4.8"]
 HERE = pathlib.Path(__file__).parent
 
 setuptools.setup(
@@ -30,6 +31,7 @@ setuptools.setup(
     ],
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
-        "test": ["pytest", "pytest-xdist", "ruff"],
+        "regions": REGIONS,
+        "test": ["pytest", "pytest-xdist", "ruff", *REGIONS],
     },
 )

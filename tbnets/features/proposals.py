@@ -1,0 +1,343 @@
+"""Photos -> proposals: boxes that may hold an object, whatever it is.
+
+EdgeBoxes scores windows by the contours that lie wholly inside of them;
+selective search joins similar neighbouring segments, and each join is a box.
+Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
+`tbnets.boxes`, in pixels of the upright photo.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import io
+import pathlib
+import struct
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+
+from tbnets import boxes as box_math
+from tbnets.data.feature_manifest import file_sha256
+from tbnets.features import edges
+from tbnets.features.extraction import SHARD_IMAGES
+from tbnets.features.extraction import remaining
+from tbnets.images import BrokenImageError
+from tbnets.images import read_image_bytes
+
+MOST_CANDIDATES = 2000
+IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
+"""Method -> overlap above which the worse of two boxes is dropped."""
+EDGE_BOXES = {
+    "alpha": 0.65,
+    "beta": 0.75,
+    "eta": 1.0,
+    "minScore": 0.01,
+    "edgeMinMag": 0.1,
+    "edgeMergeThr": 0.5,
+    "clusterMinMag": 0.5,
+    "maxAspectRatio": 3.0,
+    "gamma": 2.0,
+    "kappa": 1.5,
+}
+"""Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposer:
+    """Proposes boxes for photos, the same ones each time.
+
+    The photo is scaled down to `longest_side`, the method is run, boxes
+    smaller than `min_area` are dropped, the rest goes through non-maximum
+    suppression, and the first `limit` are scaled back.
+
+    Selective search gives no scores: they are all 0, and the order of the
+    boxes is their rank.
+
+    Args:
+        method: a key of `IOU_THRESHOLDS`.
+        limit: most boxes of a photo. Papers: 200 (Wang 2018, Sec. 4.3).
+        iou_threshold: of non-maximum suppression; None for the method's
+            own of `IOU_THRESHOLDS`.
+        longest_side: width or height in pixels to which larger photos are
+            scaled down; those of Flickr30K have 500.
+        min_area: least area of a box, as a fraction of the photo.
+        edge_model: file of a structured-edge model (`.yml` or `.yml.gz`)
+            for EdgeBoxes; None for Sobel edges.
+
+    Raises:
+        ValueError: an argument is out of its range, or OpenCV is missing.
+
+    Example:
+        >>> boxes, scores = Proposer("edge_boxes", limit=50)(pixels)
+    """
+
+    method: str = "edge_boxes"
+    limit: int = 200
+    iou_threshold: float | None = None
+    longest_side: int = 500
+    min_area: float = 0.005
+    edge_model: str | None = None
+
+    def __post_init__(self):
+        if self.method not in IOU_THRESHOLDS:
+            raise ValueError(
+                f"`method` must be one of {', '.join(IOU_THRESHOLDS)}. "
+                f"Received: method={self.method}. Change --method."
+            )
+        if self.iou_threshold is None:
+            default = IOU_THRESHOLDS[self.method]
+            object.__setattr__(self, "iou_threshold", default)
+        for name, least, most in (
+            ("limit", 1, 1_000_000),
+            ("iou_threshold", 0, 1),
+            ("longest_side", 16, 10_000),
+            ("min_area", 0, 1),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(
+                    f"`{name}` must lie from {least} to {most}. Received: "
+                    f"{name}={value}. Change --{name}."
+                )
+        if self.edge_model is not None:
+            if self.method != "edge_boxes":
+                raise ValueError(
+                    "`edge_model` must be left out for selective_search, "
+                    "which looks at no edges. Received: "
+                    f"edge_model={self.edge_model}. Change --method."
+                )
+            edges.structured_edges(self.edge_model)
+
+    def description(self) -> dict:
+        """Returns what decides the boxes, as the store's manifest keeps it."""
+        parts = dataclasses.asdict(self)
+        parts["opencv"] = edges.import_opencv().__version__
+        parts["photo"] = "upright, RGB"
+        if self.method == "edge_boxes":
+            parts |= {"edge_boxes": EDGE_BOXES, "edges": _edges_name(self)}
+            parts["most_candidates"] = MOST_CANDIDATES
+        del parts["edge_model"]
+        return parts
+
+    def __call__(self, pixels):
+        """Proposes boxes for one photo.
+
+        Args:
+            pixels: uint8 `[height, width, 3]`, RGB, upright.
+
+        Returns:
+            (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first;
+            k from 0 to `limit`.
+
+        Raises:
+            ValueError: `pixels` is no such array.
+        """
+        pixels = _check_pixels(pixels)
+        height, width = pixels.shape[:2]
+        small = _shrink(pixels, self.longest_side)
+        boxes, scores = _METHODS[self.method](small, self)
+        scale = [width / small.shape[1], height / small.shape[0]] * 2
+        boxes = box_math.clip_boxes(boxes * scale, width, height)
+        large = box_math.areas(boxes) >= self.min_area * width * height
+        boxes, scores = boxes[large], scores[large]
+        kept = box_math.non_maximum_suppression(
+            boxes, scores, self.iou_threshold, self.limit
+        )
+        return boxes[kept].astype(np.float32), scores[kept].astype(np.float32)
+
+
+def _edges_name(proposer):
+    """Returns what finds the edges, as the manifest keeps it."""
+    if proposer.edge_model is None:
+        return {"sobel": {"smoothing": edges.SMOOTHING}}
+    return {"structured": {"sha256": file_sha256(proposer.edge_model)}}
+
+
+def _edge_boxes(pixels, proposer):
+    """Returns (boxes, scores) of EdgeBoxes, float64."""
+    cv2 = edges.import_opencv()
+    find_edges = edges.sobel_edges
+    if proposer.edge_model is not None:
+        find_edges = edges.structured_edges(proposer.edge_model)
+    finder = cv2.ximgproc.createEdgeBoxes(
+        maxBoxes=MOST_CANDIDATES,
+        minBoxArea=proposer.min_area * pixels.shape[0] * pixels.shape[1],
+        **EDGE_BOXES,
+    )
+    found, scores = finder.getBoundingBoxes(*find_edges(pixels))
+    if not len(found):  # Then the scores are None.
+        return np.zeros((0, 4)), np.zeros(0)
+    boxes, scores = _corners(found), np.array(scores, np.float64).ravel()
+    # Where there are no edges at all, OpenCV scores 0 or divides by it.
+    good = np.isfinite(scores) & (scores > 0)
+    return boxes[good], scores[good]
+
+
+def _selective_search(pixels, _):
+    """Returns (boxes, scores) of selective search; all scores are 0.
+
+    A box's rank is a random number times its place in the hierarchy, as in
+    Uijlings et al. 2013, Sec. 4.1. OpenCV tells no places and its random
+    numbers can not be seeded; so the place is that among the boxes by area,
+    the largest first, and the seed is fixed.
+    """
+    cv2 = edges.import_opencv()
+    search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
+    search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))
+    search.switchToSelectiveSearchFast()
+    boxes = np.unique(_corners(search.process()), axis=0)
+    places = np.empty(len(boxes))
+    by_area = np.argsort(-box_math.areas(boxes), kind="stable")
+    places[by_area] = np.arange(1, len(boxes) + 1)
+    ranks = np.random.default_rng(0).random(len(boxes)) * places
+    return boxes[np.argsort(ranks, kind="stable")], np.zeros(len(boxes))
+
+
+_METHODS = {"edge_boxes": _edge_boxes, "selective_search": _selective_search}
+
+
+def _corners(rectangles):
+    """Turns OpenCV's x, y, width, height into corners, float64 `[n, 4]`."""
+    corners = np.array(rectangles, np.float64).reshape(-1, 4)
+    corners[:, 2:] += corners[:, :2]
+    return corners
+
+
+def _shrink(pixels, longest_side):
+    """Scales a photo down so that no side is longer; never up."""
+    height, width = pixels.shape[:2]
+    scale = longest_side / max(height, width)
+    if scale >= 1:
+        return pixels
+    cv2 = edges.import_opencv()
+    size = [max(1, round(scale * side)) for side in (width, height)]
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+
+
+@contextlib.contextmanager
+def _one_thread_each():
+    """Lets OpenCV work in the thread that calls it: photos are parallel."""
+    cv2 = edges.import_opencv()
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
+
+
+def _check_pixels(pixels):
+    pixels = np.asarray(pixels)
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
+        raise ValueError(
+            "`pixels` must be uint8 [height, width, 3]. Received: pixels of "
+            f"shape {pixels.shape} and dtype {pixels.dtype}. Read the photo "
+            "with `read_photo`."
+        )
+    if 0 in pixels.shape:
+        raise ValueError(
+            "`pixels` must hold a pixel. Received: pixels of shape "
+            f"{pixels.shape}. Leave this photo out."
+        )
+    return pixels
+
+
+def read_photo(path) -> np.ndarray:
+    """Reads a photo as it is meant to be seen, at its own size.
+
+    It is turned upright by its EXIF orientation and becomes RGB: grey is
+    repeated, an alpha channel dropped.
+
+    Args:
+        path: JPEG or PNG file.
+
+    Returns:
+        uint8 `[height, width, 3]`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        BrokenImageError: it does not decode, or is too large.
+    """
+    content = read_image_bytes(path)
+    try:
+        with PIL.Image.open(io.BytesIO(content)) as image:
+            upright = PIL.ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):  # 16 bits, which would be cut.
+                grey = (np.asarray(upright) >> 8).astype(np.uint8)
+                upright = PIL.Image.fromarray(grey)
+            return np.asarray(upright.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        reason = f"does not decode: {error}"
+        raise BrokenImageError(pathlib.Path(path), reason) from error
+
+
+def propose_photos(
+    photos, proposer, writer, *, workers=1, shard_images=None, progress=None
+):
+    """Writes the proposals of photos into a store of boxes and scores.
+
+    Photos are worked on side by side, but stored in order, a shard at a
+    time: stopped at any moment and called again, it writes the same bytes.
+    A photo that does not decode is noted in the store with the reason.
+
+    Args:
+        photos: list of (id, path); those the store has are left out.
+        proposer: a `Proposer`.
+        writer: a `FeatureWriter` of kind "regions" and dim 0.
+        workers: photos worked on at once. They are threads: nearly all the
+            time is spent in OpenCV, which does not hold Python's lock.
+        shard_images: photos a shard; None for that of the extraction.
+        progress: called with the number of photos done since the last call.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+    """
+    size = shard_images or SHARD_IMAGES
+    todo = remaining(photos, writer)
+    failures = []
+
+    def work(photo):
+        try:
+            return proposer(read_photo(photo[1]))
+        except FileNotFoundError:
+            return "is not there"
+        except BrokenImageError as error:
+            return error.reason
+
+    threads = concurrent.futures.ThreadPoolExecutor(workers)
+    with _one_thread_each(), threads as pool:
+        try:
+            for start in range(0, len(todo), size):
+                shard, results = todo[start : start + size], []
+                for result in pool.map(work, shard):
+                    results.append(result)
+                    if progress is not None:
+                        progress(1)
+                failures += _store(shard, results, writer)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return failures
+
+
+def _store(shard, results, writer):
+    """Writes a shard; returns (path, reason) of the photos that failed."""
+    found = [
+        (key, *result)
+        for (key, _), result in zip(shard, results)
+        if not isinstance(result, str)
+    ]
+    failed = [
+        (key, path, result)
+        for (key, path), result in zip(shard, results)
+        if isinstance(result, str)
+    ]
+    writer.add_shard(
+        [key for key, _, _ in found],
+        None,
+        boxes=np.concatenate([np.zeros((0, 4)), *(b for _, b, _ in found)]),
+        counts=[len(scores) for _, _, scores in found],
+        scores=np.concatenate([np.zeros(0), *(s for _, _, s in found)]),
+        failed={key: reason for key, _, reason in failed},
+    )
+    return [(path, reason) for _, path, reason in failed]

@@ -1,0 +1,137 @@
+"""Tests of the tool that proposes boxes."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import PIL.Image
+import pytest
+
+from tbnets.data import feature_store
+from tbnets.data import scenes
+from tbnets.data.feature_writer import FeatureWriter
+from tbnets.features import proposals
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A few scenes."""
+    path = tmp_path_factory.mktemp("tool") / "scenes"
+    scenes.ensure_scenes(path, num_train=12, num_dev=0, num_test=3)
+    return path
+
+
+def start(*arguments):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "tools/propose_regions.py", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*arguments):
+    """Returns (exit code, standard output, standard error)."""
+    process = start(*arguments)
+    output, errors = process.communicate()
+    return process.returncode, output, errors
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
+    picture = tmp_path / "new" / "picture.png"
+    code, output, errors = run(
+        f"--images={folder / 'images'}",
+        f"--captions={folder / 'dataset.json'}",
+        "--splits=test",
+        f"--recall={folder / 'Annotations'}",
+        "--recall_at=1,50",
+        f"--output={tmp_path / 'store'}",
+        "--method=selective_search",
+        "--limit=60",
+        f"--picture={picture}",
+    )
+    assert code == 0, errors
+    assert "3 photos in" in output and "3 in the store" in output
+    assert "selective_search, at most 60 boxes a photo" in output
+    lines = [line.split() for line in output.splitlines() if "first" in line]
+    (_, first, _, low, _), (_, second, _, high, _) = lines
+    assert (first, second) == ("1", "50")
+    assert 0 <= float(low) < float(high) <= 100
+    store = feature_store.open_features(tmp_path / "store")
+    assert len(store) == 3 and store.extraction["limit"] == 60
+    with PIL.Image.open(picture) as image:
+        assert image.size == (3 * 224, 224)
+
+
+def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    scenes.ensure_scenes(
+        tmp_path / "scenes", num_train=8, num_dev=0, num_test=0
+    )
+    for number, path in enumerate(
+        sorted((tmp_path / "scenes" / "images").iterdir())
+    ):
+        with PIL.Image.open(path) as image:
+            image.resize((200, 200)).save(photos / f"{number}.jpg")
+    broken = photos / "5.jpg"
+    broken.write_bytes(broken.read_bytes()[:2000])
+    arguments = (f"--images={photos}", "--shard_images=1", "--workers=2")
+
+    killed = tmp_path / "killed"
+    process = start(*arguments, f"--output={killed}")
+    second = killed / "00001.boxes.npy"
+    while process.poll() is None and not second.exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(ValueError, match="complete"):
+        feature_store.open_features(killed)
+
+    code, output, errors = run(*arguments, f"--output={killed}")
+    assert code == 0, errors
+    assert f"left out: {broken}, which does not decode" in output
+    assert "7 in the store" in output and "1 left out" in output
+
+    proposer = proposals.Proposer()
+    writer = FeatureWriter(
+        tmp_path / "whole", proposer.description(), 0, kind="regions"
+    )
+    listed = [(path.name, path) for path in sorted(photos.iterdir())]
+    proposals.propose_photos(listed, proposer, writer, shard_images=1)
+    writer.finish()
+    assert content(killed) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--recall_at=5,x"], "--recall_at=5,x"),
+        (["--min_area=2"], "`min_area` must lie from 0 to 1"),
+    ],
+)
+def test_propose_regions_bad_flags_say_what_to_change(
+    folder, tmp_path, arguments, message
+):
+    code, _, errors = run(
+        f"--images={folder / 'images'}",
+        f"--output={tmp_path / 'store'}",
+        *arguments,
+    )
+    assert code == 1 and message in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "store").exists()
