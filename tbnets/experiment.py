@@ -38,10 +38,17 @@ TOKENIZER_BATCH = 4096
 
 
 def resolve(settings, path, split=None):
-    """Returns `path` below the data root, with `{split}` filled in."""
+    """Returns `path` below the data root, with `{split}` filled in.
+
+    A feature store or a file that is not there is looked for in the current
+    folder too, where the tools write what they make.
+    """
     root = os.environ.get("TBNETS_DATA", settings.data_root)
-    path = pathlib.Path(root) / path
-    return path if split is None else pathlib.Path(fill_split(path, split))
+    below, here = pathlib.Path(root) / path, pathlib.Path(path)
+    made_here = here.is_file() or (here / feature_manifest.MANIFEST).is_file()
+    if made_here and not below.exists():
+        below = here
+    return below if split is None else pathlib.Path(fill_split(below, split))
 
 
 def _ensure_scenes(settings):

@@ -158,7 +158,7 @@ def _define_network():
         "text_units",
         ["1024", "512"],
         "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
-        "states, 2048,512 on features.",
+        "states, 2048,512 on features; empty: none (Vilalta 2017).",
     )
     _define_enum(
         "batch_normalization",

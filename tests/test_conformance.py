@@ -91,6 +91,7 @@ LAYERS = {
     "linear_branch": Part(
         lambda: Branch((4,), batch_normalization="none"), FEATURES
     ),
+    "normalising_branch": Part(lambda: Branch((), "none"), FEATURES),
     "released_branch": Part(
         lambda: Branch((5, 4), batch_normalization="first"), FEATURES
     ),

@@ -53,6 +53,17 @@ def test_environment_overrides_the_data_root(monkeypatch):
     assert found == pathlib.Path("/elsewhere/a.npy")
 
 
+def test_what_a_tool_made_here_is_found(no_data_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "manifest.json").write_text("{}")
+    found = experiment.resolve(settings("some/data"), "features", "train")
+    assert found == pathlib.Path("features")
+    (tmp_path / "some" / "data" / "features").mkdir(parents=True)
+    found = experiment.resolve(settings("some/data"), "features", "train")
+    assert found == pathlib.Path("some/data/features")
+
+
 def test_split_is_filled_in_under_either_name(monkeypatch, folder):
     monkeypatch.setenv("TBNETS_DATA", str(folder))
     pattern = "{split}_ims.npy"

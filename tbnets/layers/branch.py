@@ -185,7 +185,7 @@ class FeatureTransform(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class Branch(keras.layers.Layer):
-    """Maps features `[n, feature_dim]` to unit vectors `[n, units[-1]]`.
+    """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
     With the default `batch_normalization="last"`, as both papers describe::
 
@@ -199,13 +199,14 @@ class Branch(keras.layers.Layer):
     Args:
         units: output size of each fully connected layer. Papers: `(2048,
             512)` on CNN and Fisher-vector features, `(1024, 512)` on LSTM
-            states.
+            states. `()` leaves L2 alone, as in the text branch of Vilalta et
+            al. 2017, whose GRU states are the embedding.
         batch_normalization: `last`, `first` or `none`.
         dropout: rate after each ReLU. Paper: 0.5.
         input_dropout: rate on the branch's input. Paper: 0.
         seed: integer from which the dropout layers derive their streams.
 
-    Returns from a call: `[n, units[-1]]` float32, each row of length 1,
+    Returns from a call: `[n, output_dim]` float32, each row of length 1,
     whatever the mixed-precision policy.
 
     Source: Wang et al. 2016, Sec. 2.1 and 3.1; Wang et al. 2018, Sec. 3.2.1.
@@ -224,9 +225,9 @@ class Branch(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         units = tuple(int(size) for size in units)
-        if not units or min(units) < 1:
+        if min(units, default=1) < 1:
             raise ValueError(
-                "`units` must name at least one layer of at least one unit. "
+                "`units` must name layers of at least one unit. "
                 f"Received: units={units}. Use for example 2048,512."
             )
         if batch_normalization not in BATCH_NORMALIZATION:
@@ -237,6 +238,7 @@ class Branch(keras.layers.Layer):
                 "Change --batch_normalization."
             )
         self.units = units
+        self.output_dim = units[-1] if units else None
         self.batch_normalization = batch_normalization
         self.dropout = dropout
         self.input_dropout = input_dropout
@@ -268,10 +270,11 @@ class Branch(keras.layers.Layer):
             step.build(shape)
             if isinstance(step, keras.layers.Dense):
                 shape = (*shape[:-1], step.units)
+        self.output_dim = shape[-1]
         super().build(input_shape)
 
     def call(self, inputs, training=False):
-        """Returns embeddings of unit length `[n, units[-1]]`."""
+        """Returns embeddings of unit length `[n, output_dim]`."""
         outputs = inputs
         for step in self.steps:
             if isinstance(

@@ -64,13 +64,6 @@ class EmbeddingNetwork(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if image_branch.units[-1] != text_branch.units[-1]:
-            raise ValueError(
-                "`image_branch` and `text_branch` must end in the same size. "
-                f"Received: image_branch.units={image_branch.units}, "
-                f"text_branch.units={text_branch.units}. "
-                "Change the last entry of --image_units or --text_units."
-            )
         self.image_branch = image_branch
         self.text_branch = text_branch
         self.image_encoder = image_encoder
@@ -86,7 +79,7 @@ class EmbeddingNetwork(keras.Model):
     @property
     def embedding_dim(self):
         """Size of the shared space."""
-        return self.image_branch.units[-1]
+        return self.image_branch.output_dim
 
     def compile(
         self,
@@ -141,6 +134,14 @@ class EmbeddingNetwork(keras.Model):
                 shape = (None, encoder.output_dim)
             if not branch.built:
                 branch.build(shape)
+        sizes = (self.image_branch.output_dim, self.text_branch.output_dim)
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                "`image_branch` and `text_branch` must end in the same size. "
+                f"Received: {sizes[0]} for images, {sizes[1]} for texts. "
+                "Change the last entry of --image_units or --text_units, or "
+                "--rnn_units where the text branch has no layers."
+            )
         self.built = True
 
     def embed_images(self, images, training=False):

@@ -67,7 +67,7 @@ def test_output_is_float32_under_mixed_precision():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"units": ()}, "`units` must name at least one layer"),
+        ({"units": (4, 0)}, "layers of at least one unit"),
         ({"batch_normalization": "both"}, "last, first, none"),
         ({"dropout": 1.0}, r"`rate` must be in \[0, 1\)"),
     ],
@@ -75,6 +75,12 @@ def test_output_is_float32_under_mixed_precision():
 def test_bad_arguments_say_what_to_change(arguments, message):
     with pytest.raises(ValueError, match=message):
         Branch(**{"units": (4, 2), **arguments})
+
+
+def test_branch_without_layers_is_l2_alone():
+    branch = Branch((), "none")
+    np.testing.assert_allclose(branch(tf.constant([[3.0, 4.0]])), [[0.6, 0.8]])
+    assert branch.output_dim == 2 and not branch.weights
 
 
 def test_dropout_keeps_the_mean_and_drops_the_rate():

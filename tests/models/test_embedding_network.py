@@ -195,7 +195,20 @@ def positive_masks_of(batch):
 
 def test_branches_of_different_size_are_refused():
     with pytest.raises(ValueError, match="--image_units or --text_units"):
-        EmbeddingNetwork(Branch((8, 4)), Branch((8, 5)))
+        EmbeddingNetwork(Branch((8, 4)), Branch((8, 5))).build(
+            {"images": (None, 3), "captions": (None, 3)}
+        )
+
+
+def test_text_encoder_of_the_embedding_size_needs_no_layers():
+    network = EmbeddingNetwork(
+        Branch((6,), "none"),
+        Branch((), "none"),
+        text_encoder=RecurrentEncoder(9, "gru", embedding_dim=5, units=6),
+    )
+    network.build({"images": (None, 3), "captions": (None, None)})
+    assert network.embedding_dim == 6
+    assert network.embed_text(tf.ones((2, 3), tf.int32)).shape == (2, 6)
 
 
 def test_network_round_trips_through_its_config():
