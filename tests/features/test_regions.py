@@ -254,6 +254,18 @@ def test_roi_features_of_a_map_are_averaged_bins():
     assert extract.dim == 5
 
 
+def test_roi_features_of_a_photo_that_the_map_does_not_divide():
+    extract = RoiFeatures(vgg_like(), "conv2", 2, shorter_side=17)
+    photo = random_photo(17, 22).astype(np.float32)
+    feature_map = extract.feature_map(photo).numpy()
+    assert feature_map.shape == (8, 11, 5)
+    # Rows times 8/17, columns times 11/22: 15 becomes 7.06, and 7.5.
+    boxes = np.array([[3, 1, 15, 15]])
+    bins = loop_roi_pool(feature_map, [[1.5, 8 / 17, 7.5, 15 * 8 / 17]], 2)
+    found = extract(photo, boxes)
+    np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
+
+
 def test_roi_features_where_the_map_is_averaged_or_not_pooled():
     photo = random_photo(SIDE, SIDE)
     averaged = vgg_like(joint="average", pool=False)

@@ -117,21 +117,12 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     assert content(killed) == content(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--recall_at=5,x"], "--recall_at=5,x"),
-        (["--min_area=2"], "`min_area` must lie from 0 to 1"),
-    ],
-)
-def test_propose_regions_bad_flags_say_what_to_change(
-    folder, tmp_path, arguments, message
-):
+def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path):
     code, _, errors = run(
         f"--images={folder / 'images'}",
         f"--output={tmp_path / 'store'}",
-        *arguments,
+        "--recall_at=5,x",
     )
-    assert code == 1 and message in errors
+    assert code == 1 and "--recall_at=5,x" in errors
     assert "Traceback" not in errors
     assert not (tmp_path / "store").exists()
