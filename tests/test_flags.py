@@ -1,10 +1,14 @@
+import pathlib
 import types
 
 import pytest
+from absl import flags as absl_flags
 
 from tbnets import flags
 from tbnets import runs
 from tests import tiny
+
+CONFIGS = sorted(pathlib.Path("configs").glob("*.flags"))
 
 
 def parse(*line):
@@ -120,3 +124,15 @@ def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
         flags.read_settings(tmp_path)
     assert "`run_dir` must be the folder of a run" in str(caught.value)
     assert f"run_dir={tmp_path}" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_parses_and_names_its_command(path):
+    text = path.read_text()
+    assert text.startswith("# ")
+    assert f"--flagfile=configs/{path.name}" in text or "_base" in path.name
+    if "example_query" not in flags.FLAGS:
+        absl_flags.DEFINE_multi_string("example_query", [], "")
+    found = parse(f"--flagfile={path}")
+    assert found.images_per_batch > 1
+    assert ("vilalta" in path.name) == (found.rnn_units == 2048)

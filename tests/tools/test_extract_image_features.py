@@ -1,0 +1,107 @@
+"""Tests of the extraction's command line."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tbnets.data.feature_store import open_store
+from tests.features.test_photo_features import photo
+
+TOOL = "tools/extract_image_features.py"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    for i, name in enumerate(("a.jpg", "b.png", "more/c.jpg")):
+        format = "PNG" if name.endswith("png") else "JPEG"
+        (tmp_path / "photos" / name).write_bytes(photo(i, format=format))
+    (tmp_path / "captions.csv").write_text(
+        "image,caption,split\na.jpg,red,train\nb.png,blue,train\n"
+        "more/c.jpg,green,test\n"
+    )
+    return tmp_path
+
+
+def run(folder, *flags):
+    command = [
+        sys.executable,
+        TOOL,
+        f"--images={folder / 'photos'}",
+        "--cnn=SqueezeNet",
+        "--cnn_weights=random",
+        "--image_size=48",
+        f"--output={folder / 'store'}",
+        *flags,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_photos_of_a_folder(folder):
+    (folder / "photos" / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
+    code, text = run(folder)
+    assert code == 0, text
+    assert "broken.jpg, which does not decode" in text
+    assert "3 in the store, 1 left out" in text
+    assert "--image_features=" in text
+    store = open_store(folder / "store")
+    assert store.ids == ("a.jpg", "b.png", "more/c.jpg")
+    assert store.dim == 512
+    assert list(store.failed) == ["broken.jpg"]
+
+
+def test_ternary_features_of_captioned_photos(folder):
+    flags = (
+        f"--captions={folder / 'captions.csv'}",
+        "--captions_format=table",
+        "--layers=full_network",
+        "--dtype=ternary",
+    )
+    code, text = run(folder, *flags)
+    assert code == 0, text
+    store = open_store(folder / "store")
+    assert store.dim == 2944 and store.manifest.dtype == "int8"
+    assert store.manifest.statistics.images == 2
+    assert set(np.unique(store.take([0, 1, 2]))) <= {-1, 0, 1}
+    assert not (folder / "store.raw").exists()
+    code, text = run(
+        folder,
+        *flags[2:],
+        f"--statistics_from={folder / 'store'}",
+        f"--output={folder / 'again'}",
+    )
+    assert code == 0, text
+    again = open_store(folder / "again")
+    assert again.source == store.source
+    np.testing.assert_array_equal(
+        again.take(again.rows(store.ids)), store.take([0, 1, 2])
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers=fc7"], "Its layers are: .*conv1, pool1, fire2_squeeze1x1"),
+        (["--cnn_weights=absent.h5"], "which is not a file"),
+        (["--dtype=ternary"], "`--captions` must tell the training images"),
+        (["--thresholds=low", "--dtype=ternary"], "two numbers with a comma"),
+        (["--images=absent"], "`--images` must be a folder"),
+        (["more"], "takes flags only"),
+    ],
+)
+def test_bad_flags_say_what_to_change(folder, flags, message):
+    code, text = run(folder, *flags)
+    assert code == 1
+    assert "Traceback" not in text
+    assert re.search(message, text), text
+
+
+def test_a_store_made_otherwise_is_refused_with_the_difference(folder):
+    assert run(folder)[0] == 0
+    code, text = run(folder, "--crops=ten")
+    assert code == 1
+    assert "crops" in text and "ten" in text and "one" in text
