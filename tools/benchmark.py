@@ -5,6 +5,7 @@ For instance:
   python tools/benchmark.py --benchmark=loss --num_images=500,1500
   python tools/benchmark.py --benchmark=train_step
   python tools/benchmark.py --benchmark=evaluation
+  python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
 the ratio to a floor: the matrix products alone. The floor and the code are
@@ -19,10 +20,11 @@ from tbnets import startup
 _BENCHMARK = flags.DEFINE_enum(
     "benchmark",
     "loss",
-    ["loss", "train_step", "evaluation"],
+    ["loss", "train_step", "evaluation", "extraction"],
     "loss: miner and loss against the distance matmuls. train_step: a whole "
     "step of the embedding network against its matmuls, in float32 and "
-    "mixed_bfloat16. evaluation: retrieval of 25,000 captions.",
+    "mixed_bfloat16. evaluation: retrieval of 25,000 captions. extraction: "
+    "image features from files to store against the forward passes.",
 )
 _NUM_IMAGES = flags.DEFINE_list(
     "num_images",
@@ -37,6 +39,12 @@ _NEGATIVES = flags.DEFINE_integer(
     "num_negatives", 10, "Negatives K kept for an anchor; Wang 2018: 10.", 1
 )
 _REPEATS = flags.DEFINE_integer("repeats", 15, "Timed runs of each row.", 1)
+_IMAGES = flags.DEFINE_string("images", None, "Photos, for extraction.")
+_CNN = flags.DEFINE_string("cnn", "SqueezeNet", "Network, for extraction.")
+_LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
+_NUM_PHOTOS = flags.DEFINE_integer(
+    "num_photos", 256, "Photos in a timed extraction.", 1
+)
 
 
 def main(_):
@@ -60,6 +68,16 @@ def main(_):
 
         train_step.run(
             num_images[0], _CAPTIONS.value, _DIM.value, _REPEATS.value
+        )
+    elif _BENCHMARK.value == "extraction":
+        from benchmarks import extraction
+
+        extraction.run(
+            _IMAGES.value,
+            _CNN.value,
+            _LAYERS.value,
+            _NUM_PHOTOS.value,
+            _REPEATS.value,
         )
     else:
         from benchmarks import evaluation

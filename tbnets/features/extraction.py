@@ -116,11 +116,6 @@ def extract(
         for start in range(0, len(todo), shard_images)
     ]
     batches, reasons = decoded_batches(shards, features, batch_size)
-    side = features.photo_size
-    forward = tf.function(
-        features.forward,
-        input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
-    )
     failures = []
     batches = iter(batches)
     waiting = next(batches, None)
@@ -128,12 +123,12 @@ def extract(
         positions, parts, told = [], [], 0
         while waiting is not None and int(waiting[0]) == number:
             _, rows, decoded = waiting
-            parts.append(forward(decoded).numpy())
+            parts.append(features.compiled_forward(decoded).numpy())
             positions += rows.numpy().tolist()
             _tell(progress, positions[-1] + 1 - told)
             told = positions[-1] + 1
             waiting = next(batches, None)
-        failed = _failed(shard, set(positions), reasons, number, side)
+        failed = _failed(shard, set(positions), reasons, number, features)
         rows = np.concatenate([np.zeros((0, features.dim), np.float32), *parts])
         writer.add_shard(
             [shard[position][0] for position in positions],
@@ -150,7 +145,7 @@ def _tell(progress, count):
         progress(count)
 
 
-def _failed(shard, done, reasons, number, side):
+def _failed(shard, done, reasons, number, features):
     """Returns (id, path, reason) of the photos that gave no features."""
     failed = []
     for position, (key, path) in enumerate(shard):
@@ -161,7 +156,7 @@ def _failed(shard, done, reasons, number, side):
             reason = "does not decode"
             with contextlib.suppress(FileNotFoundError):
                 try:
-                    load_image(path, side)
+                    load_image(path, features.photo_size)
                 except BrokenImageError as error:
                     reason = error.reason
         failed.append((key, path, reason))

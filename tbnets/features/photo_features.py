@@ -77,6 +77,11 @@ class PhotoFeatures:
         self.photo_size = cnn.image_size
         if crops == "ten":
             self.photo_size = round(cnn.image_size * TEN_CROP_SCALE)
+        side = self.photo_size
+        self.compiled_forward = tf.function(
+            self.forward,
+            input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
+        )
 
     def description(self):
         """Returns what made the features, as the store's manifest keeps it."""
