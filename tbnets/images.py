@@ -5,10 +5,14 @@ exactly as the training input did. `load_image` is the same function for a
 file on the host, with errors that name the file.
 """
 
+import io
 import pathlib
 import re
+import struct
 
+import numpy as np
 import PIL.Image
+import PIL.ImageOps
 import tensorflow as tf
 
 from tbnets import exif
@@ -149,4 +153,33 @@ def load_image(path, image_size):
     except tf.errors.InvalidArgumentError as error:
         reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
         reason = f"does not decode: {reason.rstrip('.')}"
+        raise BrokenImageError(path, reason) from error
+
+
+def read_photo(path) -> np.ndarray:
+    """Reads a photo as it is meant to be seen, at its own size.
+
+    It is turned upright by its EXIF orientation and becomes RGB: grey is
+    repeated, an alpha channel dropped.
+
+    Args:
+        path: JPEG or PNG file.
+
+    Returns:
+        uint8 `[height, width, 3]`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        BrokenImageError: it does not decode, or is too large.
+    """
+    content = read_image_bytes(path)
+    try:
+        with PIL.Image.open(io.BytesIO(content)) as image:
+            upright = PIL.ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):  # 16 bits, which would be cut.
+                grey = (np.asarray(upright) >> 8).astype(np.uint8)
+                upright = PIL.Image.fromarray(grey)
+            return np.asarray(upright.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        reason = f"does not decode: {error}"
         raise BrokenImageError(path, reason) from error

@@ -12,6 +12,12 @@ training split that the captions name:
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=ternary --output=features/vgg16_fne
 
+or of the boxes that tools/propose_regions.py found:
+
+  python tools/extract_image_features.py --images=flickr30k/images \
+      --cnn=VGG19 --layers=fc2 --regions=proposals/edge_boxes \
+      --output=features/regions
+
 Then train with --image_features=features/vgg16_fne. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
 do not decode are listed and left out; mend them and run the command again.
@@ -41,6 +47,7 @@ from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import full_network
 from tbnets.features import photo_features
+from tbnets.features import regions
 
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of the photos.", required=True
@@ -117,6 +124,19 @@ _STATISTICS_SPLIT = flags.DEFINE_string(
 _STATISTICS_FROM = flags.DEFINE_string(
     "statistics_from", None, "Store of ternary features to take them from."
 )
+_REGIONS = flags.DEFINE_string(
+    "regions",
+    None,
+    "Store of tools/propose_regions.py: features of its boxes instead of "
+    "whole photos.",
+)
+_REGION_FEATURES = flags.DEFINE_enum(
+    "region_features",
+    "roi_pool",
+    sorted(regions.KINDS),
+    "warp: each box is cut out and squeezed into the network (R-CNN); "
+    "roi_pool: boxes are pooled from one map of the photo (Fast R-CNN).",
+)
 _KEEP_RAW = flags.DEFINE_bool(
     "keep_raw",
     False,
@@ -158,13 +178,25 @@ def list_photos():
 
 
 def build_features():
-    """Returns the `PhotoFeatures` of the flags."""
+    """Returns what makes features by the flags, of photos or of regions."""
     keras.utils.set_random_seed(0)
     weights = None if _WEIGHTS.value == "random" else _WEIGHTS.value
     network = cnn.build_cnn(
         _CNN.value, weights, _IMAGE_SIZE.value or None, _TOP.value
     )
-    return photo_features.PhotoFeatures(network, _LAYERS.value, _CROPS.value)
+    if not _REGIONS.value:
+        return photo_features.PhotoFeatures(
+            network, _LAYERS.value, _CROPS.value
+        )
+    if len(_LAYERS.value) > 1 or _DTYPE.value == "ternary":
+        raise ValueError(
+            "`--regions` must come with one layer, stored as floats. "
+            f"Received: --layers={','.join(_LAYERS.value)}, "
+            f"--dtype={_DTYPE.value}. Change these."
+        )
+    return regions.make_region_extractor(
+        network, _REGION_FEATURES.value, _LAYERS.value[0]
+    )
 
 
 def thresholds():
@@ -183,6 +215,11 @@ def thresholds():
 def open_writer(features):
     """Opens the store, with the statistics of --statistics_from if any."""
     made_by = features.description()
+    if _REGIONS.value:
+        made_by["proposals"] = feature_store.read_source(_REGIONS.value)
+        return FeatureWriter(
+            _OUTPUT.value, made_by, features.dim, _DTYPE.value, "regions"
+        )
     if _DTYPE.value != "ternary":
         return FeatureWriter(
             _OUTPUT.value, made_by, features.dim, _DTYPE.value
@@ -217,12 +254,25 @@ def copy_statistics(writer, made_by):
     writer.add_statistics(other.statistics, of.of, of.images)
 
 
+def extract(photos, train, features, writer, progress):
+    """Extracts what the flags ask for; returns the failures."""
+    sizes = {"shard_images": _SHARD_IMAGES.value, "progress": progress}
+    if _REGIONS.value:
+        proposals = feature_store.open_store(_REGIONS.value)
+        return regions.extract_regions(
+            photos, proposals, features, writer, **sizes
+        )
+    sizes["batch_size"] = _BATCH_SIZE.value
+    if _DTYPE.value != "ternary":
+        return extraction.extract(photos, features, writer, **sizes)
+    of = _STATISTICS_SPLIT.value
+    return extraction.extract_ternary(
+        photos, train, of, features, writer, thresholds(), **sizes
+    )
+
+
 def run(photos, train, features, writer):
     """Extracts with a progress bar; returns the failures and the seconds."""
-    sizes = {
-        "batch_size": _BATCH_SIZE.value,
-        "shard_images": _SHARD_IMAGES.value,
-    }
     start = time.perf_counter()
     with tqdm.tqdm(
         total=len(extraction.remaining(photos, writer)),
@@ -230,21 +280,7 @@ def run(photos, train, features, writer):
         smoothing=0.1,
         disable=None,
     ) as bar:
-        if _DTYPE.value == "ternary":
-            failures = extraction.extract_ternary(
-                photos,
-                train,
-                _STATISTICS_SPLIT.value,
-                features,
-                writer,
-                thresholds(),
-                bar.update,
-                **sizes,
-            )
-        else:
-            failures = extraction.extract(
-                photos, features, writer, progress=bar.update, **sizes
-            )
+        failures = extract(photos, train, features, writer, bar.update)
     writer.finish()
     return failures, time.perf_counter() - start
 
@@ -257,10 +293,11 @@ def report(failures, done, seconds, writer, features):
     print(
         f"{done} images extracted in {seconds:.0f} s{speed}; "
         f"{len(writer.done)} in the store, {len(failures)} left out\n"
-        f"store     {_OUTPUT.value}: {features.dim} features an image, "
-        f"{_DTYPE.value}\n"
-        f"Next, train with --image_features={_OUTPUT.value}"
+        f"store     {_OUTPUT.value}: {features.dim} features "
+        f"{'a region' if _REGIONS.value else 'an image'}, {_DTYPE.value}"
     )
+    if not _REGIONS.value:
+        print(f"Next, train with --image_features={_OUTPUT.value}")
 
 
 def main(argv):

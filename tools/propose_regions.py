@@ -252,7 +252,7 @@ def draw_picture(photos, store):
 
 def draw_cell(path, boxes):
     """Draws one photo in a square with boxes on it, the best on top."""
-    cell = PIL.Image.fromarray(proposals.read_photo(path))
+    cell = PIL.Image.fromarray(images.read_photo(path))
     scale = CELL_SIZE / max(cell.size)
     cell = cell.resize([max(1, round(scale * side)) for side in cell.size])
     draw = PIL.ImageDraw.Draw(cell)

@@ -9,13 +9,8 @@ Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
 import concurrent.futures
 import contextlib
 import dataclasses
-import io
-import pathlib
-import struct
 
 import numpy as np
-import PIL.Image
-import PIL.ImageOps
 
 from tbnets import boxes as box_math
 from tbnets.data.feature_manifest import file_sha256
@@ -23,7 +18,7 @@ from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES
 from tbnets.features.extraction import remaining
 from tbnets.images import BrokenImageError
-from tbnets.images import read_image_bytes
+from tbnets.images import read_photo
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
@@ -249,35 +244,6 @@ def _check_pixels(pixels):
             f"{pixels.shape}. Leave this photo out."
         )
     return pixels
-
-
-def read_photo(path) -> np.ndarray:
-    """Reads a photo as it is meant to be seen, at its own size.
-
-    It is turned upright by its EXIF orientation and becomes RGB: grey is
-    repeated, an alpha channel dropped.
-
-    Args:
-        path: JPEG or PNG file.
-
-    Returns:
-        uint8 `[height, width, 3]`.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        BrokenImageError: it does not decode, or is too large.
-    """
-    content = read_image_bytes(path)
-    try:
-        with PIL.Image.open(io.BytesIO(content)) as image:
-            upright = PIL.ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I"):  # 16 bits, which would be cut.
-                grey = (np.asarray(upright) >> 8).astype(np.uint8)
-                upright = PIL.Image.fromarray(grey)
-            return np.asarray(upright.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, struct.error) as error:
-        reason = f"does not decode: {error}"
-        raise BrokenImageError(pathlib.Path(path), reason) from error
 
 
 def propose_photos(

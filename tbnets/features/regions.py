@@ -16,6 +16,10 @@ from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.cutting import roi_pool
 from tbnets.features.cutting import warped_crops
+from tbnets.features.extraction import SHARD_IMAGES
+from tbnets.features.extraction import remaining
+from tbnets.images import BrokenImageError
+from tbnets.images import read_photo
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
@@ -230,6 +234,61 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
             f"kind={kind}. Choose one of these."
         )
     return KINDS[kind](cnn, layer, **options)
+
+
+def extract_regions(
+    photos,
+    proposals,
+    extractor,
+    writer,
+    *,
+    shard_images=SHARD_IMAGES,
+    progress=None,
+):
+    """Extracts the features of the proposed regions of photos into a store.
+
+    Args:
+        photos: list of (id, path); those the writer has are left out.
+        proposals: a `FeatureStore` of kind "regions" that has their boxes.
+        extractor: what `make_region_extractor` returned.
+        writer: a `FeatureWriter` of kind "regions".
+        shard_images: photos a shard.
+        progress: called with the number of photos done since the last call.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+
+    Raises:
+        ValueError: photos without proposals; the first ones are listed.
+    """
+    todo = remaining(photos, writer)
+    rows = proposals.rows([key for key, _ in todo])
+    failures = []
+    for start in range(0, len(todo), shard_images):
+        found, failed = [], {}
+        for (key, path), row in zip(
+            todo[start : start + shard_images], rows[start:]
+        ):
+            try:
+                boxes, _ = proposals.boxes(int(row))
+                found.append((key, extractor(read_photo(path), boxes), boxes))
+            except FileNotFoundError:
+                failed[key] = "is not there"
+            except BrokenImageError as error:
+                failed[key] = error.reason
+            if key in failed:
+                failures.append((path, failed[key]))
+            if progress is not None:
+                progress(1)
+        no_rows = np.zeros((0, extractor.dim), np.float32)
+        writer.add_shard(
+            [key for key, _, _ in found],
+            np.concatenate([no_rows, *(part for _, part, _ in found)]),
+            boxes=np.concatenate([np.zeros((0, 4)), *(b for *_, b in found)]),
+            counts=[len(boxes) for *_, boxes in found],
+            failed=failed,
+        )
+    return failures
 
 
 def _describe(cnn, layer):

@@ -21,6 +21,7 @@ from tbnets.features import edges  # noqa: E402
 from tbnets.features import proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
 from tbnets.images import BrokenImageError  # noqa: E402
+from tbnets.images import read_photo  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)
 SQUARE = [12, 8, 36, 32]
@@ -302,7 +303,7 @@ def test_read_photo_turns_it_upright(tmp_path):
     path = tmp_path / "turned.png"
     PIL.Image.fromarray(pixels).save(path, exif=exif)
     np.testing.assert_array_equal(
-        proposals.read_photo(path), np.rot90(pixels, -1)
+        read_photo(path), np.rot90(pixels, -1)
     )
 
 
@@ -312,7 +313,7 @@ def test_read_photo_of_any_mode_is_rgb(tmp_path, mode):
     path = tmp_path / f"photo.{suffix}"
     photo = PIL.Image.fromarray(square_photo()).convert(mode)
     photo.save(path)
-    found = proposals.read_photo(path)
+    found = read_photo(path)
     assert found.shape == (44, 60, 3) and found.dtype == np.uint8
     expected = np.asarray(photo.convert("RGB"), int)
     assert np.abs(found - expected).mean() < 6
@@ -322,7 +323,7 @@ def test_read_photo_of_16_bits_keeps_its_greys(tmp_path):
     path = tmp_path / "deep.png"
     greys = np.array([[0, 256, 0x8000, 0xFFFF]], np.uint16)
     PIL.Image.fromarray(greys).save(path)
-    found = proposals.read_photo(path)
+    found = read_photo(path)
     assert found[0].tolist() == [[v] * 3 for v in (0, 1, 0x80, 0xFF)]
 
 
@@ -331,13 +332,13 @@ def test_read_photo_that_is_broken_names_it(tmp_path):
     PIL.Image.fromarray(noise(64, 64)).save(path)
     path.write_bytes(path.read_bytes()[:-400])
     with pytest.raises(BrokenImageError, match="truncated") as error:
-        proposals.read_photo(path)
+        read_photo(path)
     assert str(path) in str(error.value)
     path.write_bytes(b"")
     with pytest.raises(BrokenImageError):
-        proposals.read_photo(path)
+        read_photo(path)
     with pytest.raises(FileNotFoundError):
-        proposals.read_photo(tmp_path / "none.jpg")
+        read_photo(tmp_path / "none.jpg")
 
 
 # The store.
@@ -387,7 +388,7 @@ def test_propose_photos_writes_boxes_in_order_and_notes_failures(
     assert set(store.failed) == {"2.png", "4.png"}
     for row, (_, path) in enumerate(good):
         boxes, scores = store.boxes(row)
-        expected = Proposer(limit=9)(proposals.read_photo(path))
+        expected = Proposer(limit=9)(read_photo(path))
         np.testing.assert_array_equal(boxes, expected[0])
         np.testing.assert_array_equal(scores, expected[1])
     assert store.extraction["method"] == "edge_boxes"
@@ -463,7 +464,7 @@ def test_proposals_find_the_objects_of_scenes(tmp_path, method):
     proposer, found = Proposer(method), []
     for name in sorted(os.listdir(folder / "images")):
         truth = entities.read_boxes(folder / "Annotations", name)
-        boxes, _ = proposer(proposals.read_photo(folder / "images" / name))
+        boxes, _ = proposer(read_photo(folder / "images" / name))
         found += (box_math.first_match(boxes, truth) < len(boxes)).tolist()
     # All of them on 1000 scenes; a single miss is let pass here.
     assert len(found) > 10 and sum(found) >= len(found) - 1
@@ -473,7 +474,7 @@ def test_proposals_find_the_objects_of_scenes(tmp_path, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_proposals_of_a_photograph(data_root, method):
     path = data_root / "flickr30k_entities_sample" / "205842.jpg"
-    pixels = proposals.read_photo(path)
+    pixels = read_photo(path)
     boxes, _ = Proposer(method)(pixels)
     height, width = pixels.shape[:2]
     assert len(boxes) == 200

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.feature_store import open_store
+from tbnets.data.feature_writer import FeatureWriter
 from tests.features.test_photo_features import photo
 
 TOOL = "tools/extract_image_features.py"
@@ -80,6 +81,31 @@ def test_ternary_features_of_captioned_photos(folder):
     np.testing.assert_array_equal(
         again.take(again.rows(store.ids)), store.take([0, 1, 2])
     )
+
+
+@pytest.mark.parametrize("kind", ["warp", "roi_pool"])
+def test_features_of_regions(folder, kind):
+    writer = FeatureWriter(
+        folder / "boxes", {"method": "by hand"}, 0, kind="regions"
+    )
+    writer.add_shard(
+        ["a.jpg", "b.png", "more/c.jpg"],
+        None,
+        boxes=[[0, 0, 20, 20], [5, 5, 30, 40], [0, 0, 30, 40]],
+        counts=[2, 0, 1],
+        scores=[2, 1, 3],
+    )
+    writer.finish()
+    flags = (f"--regions={folder / 'boxes'}", f"--region_features={kind}")
+    code, text = run(folder, *flags)
+    assert code == 0, text
+    assert "512 features a region" in text
+    store = open_store(folder / "store")
+    assert store.counts.tolist() == [2, 0, 1]
+    features, boxes = store.regions(0)
+    assert features.shape == (2, 512) and np.isfinite(features).all()
+    assert boxes.tolist() == [[0, 0, 20, 20], [5, 5, 30, 40]]
+    assert store.extraction["proposals"]["method"] == "by hand"
 
 
 @pytest.mark.parametrize(
