@@ -26,6 +26,7 @@ import tbnets
 from tbnets import checkpoints
 from tbnets import experiment
 from tbnets import flags
+from tbnets import inputs
 from tbnets import montage
 from tbnets import plots
 from tbnets import search
@@ -35,6 +36,7 @@ from tbnets import training
 from tbnets.embedding import Embedder
 from tbnets.files import write_atomically
 from tbnets.files import write_json
+from tbnets.text.vocabulary import Vocabulary
 
 
 def start(settings, resume):
@@ -84,12 +86,12 @@ def prepare(settings, folder):
         (session, train): the `training.Session`, restored when the folder
         has a checkpoint, and the training `Examples`.
     """
-    records = experiment.load_records(settings, settings.train_split)
-    vocabulary = experiment.build_vocabulary(settings, records)
-    train = experiment.load_examples(
+    records = inputs.load_records(settings, settings.train_split)
+    vocabulary = inputs.build_vocabulary(settings, records)
+    train = inputs.load_examples(
         settings, settings.train_split, vocabulary, records
     )
-    dev = experiment.load_examples(settings, settings.dev_split, vocabulary)
+    dev = inputs.load_examples(settings, settings.dev_split, vocabulary)
     dims = {
         "image_dim": _feature_dim(train.images),
         "text_dim": _feature_dim(train.texts),
@@ -144,7 +146,7 @@ def _continue(session, words):
             "Restore the training captions, or start a new --run_dir."
         )
     if state.image_source:
-        experiment.check_image_source(
+        inputs.check_image_source(
             session.state.image_source,
             session.settings.image_features,
             state.image_source,
@@ -196,8 +198,8 @@ def finish(session):
     )
     vocabulary = None
     if best.words:
-        vocabulary = experiment.Vocabulary(best.words)
-    test = experiment.load_examples(settings, settings.test_split, vocabulary)
+        vocabulary = Vocabulary(best.words)
+    test = inputs.load_examples(settings, settings.test_split, vocabulary)
     embedder = Embedder(session.network, settings.image_size)
     metrics, _ = training.evaluate_examples(
         embedder, test, settings.evaluate_memory
@@ -248,13 +250,13 @@ def answer_examples(session, saved_model, queries, top=5):
     """
     model = served_model.load_saved_model(saved_model)
     settings = session.settings
-    records = experiment.load_records(settings, settings.test_split)
+    records = inputs.load_records(settings, settings.test_split)
     if model.takes_image_bytes:
-        paths = experiment.load_photos(settings, records).paths
+        paths = inputs.load_photos(settings, records).paths
         folder = paths[0].parent
         ids, embeddings = search.embed_photos(model, folder, paths)
     else:
-        source = experiment.load_images(settings, records)
+        source = inputs.load_images(settings, records)
         ids = [records.file_name(i) for i in range(records.num_images)]
         rows = np.concatenate(list(source.chunks()))
         embeddings = search.embed(model.embed_images, rows, "image")
@@ -306,8 +308,8 @@ def export_network(network, state, settings, run_dir):
     images = experiment.input_shapes(settings, **state.dims)["images"]
     tokenizer = None
     if state.words:
-        tokenizer = experiment.build_tokenizer(
-            settings, experiment.Vocabulary(state.words)
+        tokenizer = inputs.build_tokenizer(
+            settings, Vocabulary(state.words)
         )
     versions = pathlib.Path(run_dir) / "saved_model"
     return serving.export_saved_model(

@@ -6,6 +6,7 @@ import pytest
 
 from tbnets import checkpoints
 from tbnets import experiment
+from tbnets import inputs
 from tbnets import losses
 from tbnets import runs
 from tests import tiny
@@ -38,18 +39,18 @@ def settings(root):
 
 
 def test_paths_start_from_the_data_root(no_data_root):
-    found = experiment.resolve(settings("some/data"), "flickr/captions.json")
+    found = inputs.resolve(settings("some/data"), "flickr/captions.json")
     assert found == pathlib.Path("some/data/flickr/captions.json")
 
 
 def test_absolute_paths_stay(no_data_root, tmp_path):
-    found = experiment.resolve(settings("some/data"), tmp_path / "a.npy")
+    found = inputs.resolve(settings("some/data"), tmp_path / "a.npy")
     assert found == tmp_path / "a.npy"
 
 
 def test_environment_overrides_the_data_root(monkeypatch):
     monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
-    found = experiment.resolve(settings("some/data"), "a.npy")
+    found = inputs.resolve(settings("some/data"), "a.npy")
     assert found == pathlib.Path("/elsewhere/a.npy")
 
 
@@ -57,10 +58,10 @@ def test_what_a_tool_made_here_is_found(no_data_root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "manifest.json").write_text("{}")
-    found = experiment.resolve(settings("some/data"), "features", "train")
+    found = inputs.resolve(settings("some/data"), "features", "train")
     assert found == pathlib.Path("features")
     (tmp_path / "some" / "data" / "features").mkdir(parents=True)
-    found = experiment.resolve(settings("some/data"), "features", "train")
+    found = inputs.resolve(settings("some/data"), "features", "train")
     assert found == pathlib.Path("some/data/features")
 
 
@@ -68,19 +69,19 @@ def test_split_is_filled_in_under_either_name(monkeypatch, folder):
     monkeypatch.setenv("TBNETS_DATA", str(folder))
     pattern = "{split}_ims.npy"
     for split in ("dev", "val"):
-        found = experiment.resolve(settings("."), pattern, split)
+        found = inputs.resolve(settings("."), pattern, split)
         assert found == folder / "dev_ims.npy"
     with pytest.raises(ValueError, match="test2"):
-        experiment.resolve(settings("."), pattern, "test2")
+        inputs.resolve(settings("."), pattern, "test2")
 
 
 def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("TBNETS_DATA", str(folder))
     moved = tiny.settings(tmp_path / "absent", tmp_path / "run")
-    assert experiment.load_records(moved, "train").num_images == 12
+    assert inputs.load_records(moved, "train").num_images == 12
     monkeypatch.delenv("TBNETS_DATA")
     with pytest.raises((ValueError, OSError), match="absent"):
-        experiment.load_records(moved, "train")
+        inputs.load_records(moved, "train")
 
 
 def test_open_run_restores_a_checkpoint_by_name(finished):

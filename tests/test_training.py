@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tbnets import checkpoints
 from tbnets import experiment
+from tbnets import inputs
 from tbnets import runs
 from tbnets import training
 from tests import tiny
@@ -123,7 +124,7 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     assert title == '"dog cat" among 6 images'
     assert [line.split()[0] for line in answers] == ["1", "2"]
     # Each answer names an image of the test split and its first caption.
-    records = experiment.load_records(settings, "test")
+    records = inputs.load_records(settings, "test")
     for line in answers:
         row = records.image_ids.index(line.split()[2])
         first = records.captions[records.caption_rows()[row][0]]

@@ -86,10 +86,11 @@ def embed_run():
     with startup.quiet_tensorflow():
         from tbnets import embedding
         from tbnets import experiment
+        from tbnets import inputs
     network, vocabulary, settings, _ = experiment.open_run(
         _RUN.value, _CHECKPOINT.value
     )
-    examples = experiment.load_examples(settings, _SPLIT.value, vocabulary)
+    examples = inputs.load_examples(settings, _SPLIT.value, vocabulary)
     embedder = embedding.Embedder(network, settings.image_size)
     found = {
         "image_embeddings": embedder.images(examples),

@@ -13,6 +13,7 @@ import pytest
 
 from tbnets import checkpoints
 from tbnets import experiment
+from tbnets import inputs
 from tbnets import runs
 from tbnets.data import description
 from tbnets.data.feature_store import open_features
@@ -67,11 +68,11 @@ def replace(folder, name, splits, extraction=EXTRACTION, **options):
 def test_stores_give_what_arrays_give(folder, tmp_path, pattern):
     settings = tiny.settings(folder, tmp_path / "run")
     for split in tiny.SPLITS:
-        records = experiment.load_records(settings, split)
+        records = inputs.load_records(settings, split)
         settings.image_features = "{split}_ims.npy"
-        expected = experiment.load_images(settings, records)
+        expected = inputs.load_images(settings, records)
         settings.image_features = pattern
-        found = experiment.load_images(settings, records)
+        found = inputs.load_images(settings, records)
         assert found.shape == expected.shape == (8,)
         np.testing.assert_array_equal(
             np.concatenate(list(found.chunks())),
@@ -204,7 +205,7 @@ def test_description_tells_what_failed(folder, tmp_path):
     writer.add_shard(ids[2:], np.ones((4, 8)), failed=failed)
     writer.finish()
     settings = tiny.settings(folder, tmp_path / "run")
-    images = experiment.load_records(settings, "dev")
+    images = inputs.load_records(settings, "dev")
     path = str(folder / "part")
     counts, problems = description.describe_features(images, path)
     assert counts == {
@@ -227,7 +228,7 @@ def test_description_tells_what_failed(folder, tmp_path):
 
 def test_description_of_each_splits_store(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
-    images = experiment.load_records(settings, "dev")
+    images = inputs.load_records(settings, "dev")
     counts, problems = description.describe_features(
         images, str(folder / "stores" / "{split}")
     )

@@ -1,8 +1,10 @@
 """Tests of the extraction's command line."""
 
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -27,8 +29,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(folder, *flags):
-    command = [
+def command(folder, *flags):
+    return [
         sys.executable,
         TOOL,
         f"--images={folder / 'photos'}",
@@ -38,7 +40,12 @@ def run(folder, *flags):
         f"--output={folder / 'store'}",
         *flags,
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
+
+
+def run(folder, *flags):
+    done = subprocess.run(
+        command(folder, *flags), capture_output=True, text=True
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -81,6 +88,30 @@ def test_ternary_features_of_captioned_photos(folder):
     np.testing.assert_array_equal(
         again.take(again.rows(store.ids)), store.take([0, 1, 2])
     )
+
+
+def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
+    for i in range(30):
+        (folder / "photos" / f"{i}.jpg").write_bytes(photo(i))
+    small = ("--shard_images=2", "--batch_size=2")
+    killed = subprocess.Popen(
+        command(folder, *small),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (folder / "store" / "00002.npy").exists():
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    code, text = run(folder, *small)
+    assert code == 0, text
+    assert run(folder, *small, f"--output={folder / 'straight'}")[0] == 0
+    names = sorted(path.name for path in (folder / "straight").iterdir())
+    assert names == sorted(path.name for path in (folder / "store").iterdir())
+    for name in names:
+        straight = (folder / "straight" / name).read_bytes()
+        assert (folder / "store" / name).read_bytes() == straight
 
 
 @pytest.mark.parametrize("kind", ["warp", "roi_pool"])
