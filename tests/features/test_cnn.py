@@ -1,7 +1,10 @@
 """Tests of convolutional networks by name."""
 
+import io
+
 import h5py
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets.features.cnn import NETWORKS
@@ -204,3 +207,27 @@ def test_weights_half_in_the_new_layout_are_refused(tmp_path):
         file["layers/other/vars/0"] = np.zeros(3)
     with pytest.raises(ValueError, match="which Keras refuses"):
         load_weights(tiny_network(), path)
+
+
+@pytest.mark.real_data
+def test_encoding_a_photo_again_costs_two_hundredths_of_cosine(data_root):
+    # What separates features of re-encoded photos from those of the
+    # originals: quality 80 alone takes the mean cosine to about 0.97.
+    from tbnets.features.photo_features import PhotoFeatures
+
+    path = data_root / "squeezenet" / "squeezenet1.1_imagenet_notop.h5"
+    features = PhotoFeatures(build_cnn("SqueezeNet", path))
+    folder = data_root / "flickr30k_entities_sample"
+    rows = {"PNG": [], "JPEG": []}
+    for photo in sorted(folder.rglob("*.jpg")):
+        with PIL.Image.open(photo) as picture:
+            squeezed = picture.convert("RGB").resize((224, 224))
+        for format in rows:
+            buffer = io.BytesIO()
+            squeezed.save(buffer, format, quality=80)
+            rows[format].append(features([buffer.getvalue()])[0].numpy())
+    exact, encoded = (np.array(each) for each in rows.values())
+    cosines = (exact * encoded).sum(axis=1) / (
+        np.linalg.norm(exact, axis=1) * np.linalg.norm(encoded, axis=1)
+    )
+    assert 0.96 < cosines.mean() < 0.985

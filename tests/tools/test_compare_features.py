@@ -1,0 +1,48 @@
+"""Tests of the comparison of features."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+
+def write(folder, name, rows, ids):
+    np.save(folder / f"{name}_ims.npy", np.asarray(rows, np.float32))
+    (folder / f"{name}_ids.txt").write_text("\n".join(ids) + "\n")
+    return str(folder / f"{name}_ims.npy")
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, "tools/compare_features.py", *arguments],
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_rows_are_compared_by_id(tmp_path):
+    # By id the cosines are 1 and 0.6 (3-4-5); b is nearer to the row of a.
+    first = write(tmp_path, "x", [[1, 0], [0.6, 0.8]], ["a", "b"])
+    second = write(tmp_path, "y", [[2, 0], [3, 0], [9, 9]], ["b", "a", "c"])
+    code, text = run(first, second)
+    assert code == 0, text
+    assert "2 of 2 and 3" in text
+    assert "mean       0.8000" in text
+    assert "smallest         0.6000  b" in text
+    assert "own row nearest    50.0 %" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids", "message"),
+    [
+        ([[1, 2, 3]], ["a"], "one dimension"),
+        ([[1, 2]], ["z"], "ids in common"),
+    ],
+)
+def test_what_can_not_be_compared_is_refused(tmp_path, rows, ids, message):
+    first = write(tmp_path, "x", [[1, 0]], ["a"])
+    code, text = run(first, write(tmp_path, "y", rows, ids))
+    assert code == 1 and message in text and "Traceback" not in text
+    assert run(first)[0] == 1
