@@ -25,7 +25,6 @@ do not decode are listed and left out; mend them and run the command again.
 docs/image_features.md tells more; docs/data_formats.md describes the store.
 """
 
-import pathlib
 import shutil
 import time
 
@@ -38,11 +37,11 @@ with startup.quiet_tensorflow():
     import keras
     import tensorflow  # noqa: F401
 
-from tbnets import images
 from tbnets.data import captions
 from tbnets.data import feature_manifest
 from tbnets.data import feature_store
 from tbnets.data.feature_writer import FeatureWriter
+from tbnets.data.photos import find_photos
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import full_network
@@ -153,28 +152,14 @@ _SHARD_IMAGES = flags.DEFINE_integer(
 )
 
 
-def list_photos():
-    """Returns (photos, train_ids): (id, path) of all, ids of the training."""
-    folder = pathlib.Path(_IMAGES.value)
-    if not _CAPTIONS.value:
-        paths = images.list_photos(folder)
-        return [(p.relative_to(folder).as_posix(), p) for p in paths], set()
-    splits = _SPLITS.value or captions.list_splits(
-        _FORMAT.value, _CAPTIONS.value
+def training_ids():
+    """Returns the ids whose statistics standardise ternary features."""
+    if _DTYPE.value != "ternary" or not _CAPTIONS.value:
+        return set()
+    records = captions.read_captions(
+        _FORMAT.value, _CAPTIONS.value, _STATISTICS_SPLIT.value
     )
-    photos = {}
-    for split in splits:
-        records = captions.read_captions(_FORMAT.value, _CAPTIONS.value, split)
-        for row, key in enumerate(records.image_ids):
-            photos.setdefault(key, folder / records.file_name(row))
-    train = set()
-    if _DTYPE.value == "ternary" and not _STATISTICS_FROM.value:
-        train.update(
-            captions.read_captions(
-                _FORMAT.value, _CAPTIONS.value, _STATISTICS_SPLIT.value
-            ).image_ids
-        )
-    return list(photos.items()), train
+    return set(records.image_ids)
 
 
 def build_features():
@@ -307,11 +292,13 @@ def main(argv):
             "`extract_image_features.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    photos, train = list_photos()
+    photos = find_photos(
+        _IMAGES.value, _FORMAT.value, _CAPTIONS.value, _SPLITS.value
+    )
     features = build_features()
     writer = open_writer(features)
     before = len(writer.done)
-    failures, seconds = run(photos, train, features, writer)
+    failures, seconds = run(photos, training_ids(), features, writer)
     if not _KEEP_RAW.value:
         shutil.rmtree(extraction.raw_folder(writer), ignore_errors=True)
     report(failures, len(writer.done) - before, seconds, writer, features)

@@ -40,6 +40,7 @@ from tbnets.data import captions
 from tbnets.data import entities
 from tbnets.data import feature_store
 from tbnets.data.feature_writer import FeatureWriter
+from tbnets.data.photos import find_photos
 from tbnets.features import extraction
 from tbnets.features import proposals
 
@@ -129,21 +130,6 @@ NUM_SHOWN = 4
 BOXES_SHOWN = 6
 CELL_SIZE = 224
 COLOURS = ("red", "orange", "yellow", "lime", "cyan", "magenta")
-
-
-def list_photos():
-    """Returns (id, path) of all photos of the flags."""
-    folder = pathlib.Path(_IMAGES.value)
-    if not _CAPTIONS.value:
-        paths = images.list_photos(folder)
-        return [(p.relative_to(folder).as_posix(), p) for p in paths]
-    source = (_FORMAT.value, _CAPTIONS.value)
-    photos = {}
-    for split in _SPLITS.value or captions.list_splits(*source):
-        records = captions.read_captions(*source, split)
-        for row, key in enumerate(records.image_ids):
-            photos.setdefault(key, folder / records.file_name(row))
-    return list(photos.items())
 
 
 def build_proposer():
@@ -277,7 +263,9 @@ def main(argv):
         )
     limits = recall_limits()
     proposer = build_proposer()
-    photos = list_photos()
+    photos = find_photos(
+        _IMAGES.value, _FORMAT.value, _CAPTIONS.value, _SPLITS.value
+    )
     writer = FeatureWriter(
         _OUTPUT.value, proposer.description(), 0, kind="regions"
     )

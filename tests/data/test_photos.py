@@ -1,0 +1,39 @@
+"""Tests of finding photos."""
+
+import pytest
+
+from tbnets.data.photos import find_photos
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    for name in ("b.jpg", "a.PNG", "more/c.jpeg", "notes.txt"):
+        (tmp_path / "photos" / name).write_bytes(b"")
+    (tmp_path / "t.csv").write_text(
+        "image,caption,split\nb.jpg,p,train\nb.jpg,q,train\nx.jpg,r,test\n"
+    )
+    return tmp_path
+
+
+def test_all_photos_of_a_folder_have_their_path_as_id(folder):
+    found = find_photos(folder / "photos")
+    assert [key for key, _ in found] == ["a.PNG", "b.jpg", "more/c.jpeg"]
+    assert all(path.is_file() for _, path in found)
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [(None, ["b.jpg", "x.jpg"]), (["test"], ["x.jpg"])],
+)
+def test_photos_of_captions_stand_once(folder, splits, expected):
+    found = find_photos(
+        folder / "photos", "table", folder / "t.csv", splits
+    )
+    assert [key for key, _ in found] == expected
+    assert found[-1][1] == folder / "photos" / "x.jpg"
+
+
+def test_a_folder_without_photos_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="--images"):
+        find_photos(tmp_path)
