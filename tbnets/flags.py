@@ -109,13 +109,14 @@ def _define_network():
         "image_encoder",
         "features",
         "features: --image_features go straight to the branch; small: a "
-        "small convolutional network; or a name of keras.applications.",
+        "small convolutional network; or SqueezeNet or a network of "
+        "keras.applications by name.",
     )
     _define(
         "string",
         "image_weights",
         "",
-        "Weights of a Keras application: imagenet, or a file; empty: random.",
+        "Weights of such a network: imagenet, or a file; empty: random.",
     )
     _define(
         "string",
