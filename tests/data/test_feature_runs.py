@@ -160,6 +160,16 @@ def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
     assert f"layers: conv1 in {path}, fc7 in " in str(error.value)
 
 
+@pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
+def test_a_run_opens_without_its_features(folder, tmp_path, pattern):
+    session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
+    save(session, "best")
+    for name in ("all", "stores"):
+        shutil.rmtree(folder / name)
+    *_, state = experiment.open_run(tmp_path / "run")
+    assert state.image_source["layers"] == "conv1"
+
+
 def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
     pattern = "stores/{split}"
     session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
@@ -167,9 +177,6 @@ def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
     with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
         experiment.open_run(tmp_path / "run")
-    # Without the data, the network alone still opens.
-    shutil.rmtree(folder / "stores")
-    assert experiment.open_run(tmp_path / "run")[0]
 
 
 def test_checkpoints_of_before_still_load(folder, tmp_path, monkeypatch):
@@ -221,7 +228,12 @@ def test_description_tells_what_failed(folder, tmp_path):
         "extraction failed: is cut"
     )
     assert "found none for 2: 'dev0.jpg', 'dev1.jpg'" in problems[1].message
-    (folder / "part" / "00000.npy").write_bytes(b"")
+    array = folder / "part" / "00000.npy"
+    content = array.read_bytes()
+    array.write_bytes(content[:-1] + b"@")  # A 1 is now a 4.
+    counts, problems = description.describe_features(images, path)
+    assert counts == {} and "sha256" in problems[0].message
+    array.write_bytes(b"")
     counts, problems = description.describe_features(images, path)
     assert counts == {} and "00000.npy: expected shape" in problems[0].message
 
