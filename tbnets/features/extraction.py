@@ -54,33 +54,40 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
     """
     reasons = {}
 
-    def contents(shard):
-        for position, (_, path) in enumerate(shards[int(shard)]):
-            try:
-                yield position, read_image_bytes(path)
-            except FileNotFoundError:
-                reasons[int(shard), position] = "is not there"
-            except BrokenImageError as error:
-                reasons[int(shard), position] = error.reason
+    def readable():
+        """Yields each shard with the files whose headers are in order."""
+        for shard, photos in enumerate(shards):
+            positions = []
+            for position, (_, path) in enumerate(photos):
+                try:
+                    read_image_bytes(path)
+                    positions.append(position)
+                except FileNotFoundError:
+                    reasons[shard, position] = "is not there"
+                except BrokenImageError as error:
+                    reasons[shard, position] = error.reason
+            paths = [str(photos[position][1]) for position in positions]
+            yield shard, np.array(positions, np.int64), np.array(paths, "S")
 
-    def decode(position, content):
-        return position, features.decode(content)
+    def decode(position, path):
+        return position, features.decode(tf.io.read_file(path))
 
-    def one_shard(shard):
-        dataset = tf.data.Dataset.from_generator(
-            contents,
-            args=(shard,),
-            output_signature=(
-                tf.TensorSpec([], tf.int64),
-                tf.TensorSpec([], tf.string),
-            ),
-        )
+    def one_shard(shard, positions, paths):
+        dataset = tf.data.Dataset.from_tensor_slices((positions, paths))
         dataset = dataset.map(decode, tf.data.AUTOTUNE, deterministic=True)
         dataset = dataset.ignore_errors().batch(batch_size)
         return dataset.map(lambda rows, photos: (shard, rows, photos))
 
-    dataset = tf.data.Dataset.range(len(shards)).flat_map(one_shard)
-    return dataset.prefetch(2), reasons
+    # Python is entered once a shard, not once a photo.
+    dataset = tf.data.Dataset.from_generator(
+        readable,
+        output_signature=(
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([None], tf.int64),
+            tf.TensorSpec([None], tf.string),
+        ),
+    )
+    return dataset.prefetch(1).flat_map(one_shard).prefetch(2), reasons
 
 
 def extract(
