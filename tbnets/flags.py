@@ -71,8 +71,9 @@ def _define_data():
         (
             "image_features",
             "",
-            "Feature array of the images (.npy, ids beside it in _ids.txt); "
-            "may hold {split}. Instead of --images.",
+            "Features of the images: a store of "
+            "tools/extract_image_features.py, or a .npy with ids beside it in "
+            "_ids.txt; may hold {split}. Instead of --images.",
         ),
         (
             "text_features",

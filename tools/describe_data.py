@@ -48,8 +48,8 @@ _IMAGES = flags.DEFINE_string(
 _IMAGE_FEATURES = flags.DEFINE_string(
     "image_features",
     None,
-    "Features [n, dim] (.npy), with ids in X_ids.txt beside X_ims.npy; "
-    "{split} stands for the name of the split.",
+    "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt beside "
+    "X_ims.npy; {split} stands for the name of the split.",
 )
 _VOCABULARY_SPLIT = flags.DEFINE_string(
     "vocabulary_split",
