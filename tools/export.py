@@ -4,7 +4,7 @@ Training exports its best epoch by itself. This tool exports another
 checkpoint, or a model that starts at the photo where the network was trained
 on features of tools/extract_image_features.py:
 
-  python tools/export.py --run_dir=runs/vilalta2017_flickr8k \\
+  python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
 The next version is written to RUN/saved_model; docs/serving.md tells how to

@@ -25,7 +25,6 @@ do not decode are listed and left out; mend them and run the command again.
 docs/image_features.md tells more; docs/data_formats.md describes the store.
 """
 
-import shutil
 import time
 
 import tqdm
@@ -299,8 +298,8 @@ def main(argv):
     writer = open_writer(features)
     before = len(writer.done)
     failures, seconds = run(photos, training_ids(), features, writer)
-    if not _KEEP_RAW.value:
-        shutil.rmtree(extraction.raw_folder(writer), ignore_errors=True)
+    if _DTYPE.value == "ternary" and not _KEEP_RAW.value:
+        extraction.remove_raw(writer)
     report(failures, len(writer.done) - before, seconds, writer, features)
 
 

@@ -16,7 +16,7 @@ With boxes that people drew, it also tells how many of them were found:
       --captions=/tmp/scenes/dataset.json --splits=test \
       --recall=/tmp/scenes/Annotations --output=/tmp/proposals
 
-Needs the extra: pip install "tbnets[regions]". docs/regions.md tells more.
+Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
 """
 
 import os

@@ -126,24 +126,20 @@ class Cnn:
                 digest.update(tensor.tobytes())
         return digest.hexdigest()
 
+    def _with_classifier(self):
+        kinds = (*CONVOLUTIONS, keras.layers.Dense)
+        return [x for x in self.network.layers if isinstance(x, kinds)]
+
     def weighty_layers(self):
         """Returns the convolutional and dense layers, without classifier."""
-        layers = [
-            layer
-            for layer in self.network.layers
-            if isinstance(layer, (*CONVOLUTIONS, keras.layers.Dense))
-        ]
+        layers = self._with_classifier()
         return layers[:-1] if self.top else layers
 
     def last_output(self):
         """Returns the Keras tensor that a classifier would read."""
-        if not self.top:
-            return self.network.output
-        return [
-            layer.input
-            for layer in self.network.layers
-            if isinstance(layer, (*CONVOLUTIONS, keras.layers.Dense))
-        ][-1]
+        if self.top:
+            return self._with_classifier()[-1].input
+        return self.network.output
 
     def layer(self, name):
         """Returns a layer by name.

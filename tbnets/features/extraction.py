@@ -10,6 +10,8 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.feature_manifest import MANIFEST
+from tbnets.data.feature_manifest import read_manifest
 from tbnets.data.feature_store import open_store
 from tbnets.data.feature_writer import FeatureWriter
 from tbnets.features.full_network import StreamingStatistics
@@ -247,7 +249,7 @@ def extract_ternary(
         store = open_store(raw_folder(writer))
         writer.add_statistics(measure(store), of, len(store))
     convert = ternary_converter(writer.statistics, thresholds)
-    if raw_folder(writer).is_dir() and remaining(train, writer):
+    if _left_in_raw(train, writer):
         store = open_store(raw_folder(writer))
         convert_store(store, writer, convert, sizes.get("shard_images"))
     return extract(
@@ -258,3 +260,26 @@ def extract_ternary(
 def raw_folder(writer):
     """Returns where features lie until the statistics are known."""
     return writer.path.with_name(f"{writer.path.name}.raw")
+
+
+def _left_in_raw(train, writer):
+    """Whether features of training photos wait for their conversion."""
+    if not (raw_folder(writer) / MANIFEST).is_file():
+        return False
+    failed = read_manifest(raw_folder(writer)).failed
+    return any(
+        key not in writer.done and key not in failed for key, _ in train
+    )
+
+
+def remove_raw(writer):
+    """Removes the store of `raw_folder`, its own files and no others."""
+    folder = raw_folder(writer)
+    if not (folder / MANIFEST).is_file():
+        return
+    for shard in read_manifest(folder).shards:
+        for name in shard.sha256:
+            (folder / name).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink()
+    with contextlib.suppress(OSError):  # Somebody put something else there.
+        folder.rmdir()

@@ -169,6 +169,29 @@ def test_killed_at_any_write_goes_on_to_the_same_bytes(
         assert content_of(stopped) == content_of(straight)
 
 
+def test_raw_features_are_removed_and_nothing_else(
+    tmp_path, photos, features
+):
+    run_ternary(photos, features, tmp_path / "s")
+    writer = open_writer(tmp_path / "s", features, "int8")
+    raw = tmp_path / "s.raw"
+    (raw / "mine.txt").write_text("not of the store")
+    extraction.remove_raw(writer)
+    assert [path.name for path in raw.iterdir()] == ["mine.txt"]
+    extraction.remove_raw(writer)  # no store any more
+    assert (raw / "mine.txt").is_file()
+
+
+def test_killed_while_raw_features_are_removed(tmp_path, photos, features):
+    photos[2][1].write_bytes(b"a training photo that never decodes")
+    run_ternary(photos, features, tmp_path / "s")
+    before = content_of(tmp_path / "s")
+    (tmp_path / "s.raw" / "00000.npy").unlink()
+    failures = run_ternary(photos, features, tmp_path / "s")
+    assert [path for path, _ in failures] == [photos[2][1]]
+    assert content_of(tmp_path / "s") == before
+
+
 def test_ternary_agrees_with_the_oracle(tmp_path, photos, features):
     run_ternary(photos, features, tmp_path / "s")
     store = open_store(tmp_path / "s")

@@ -51,8 +51,11 @@ def run(folder, *flags):
 
 def test_photos_of_a_folder(folder):
     (folder / "photos" / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
+    (folder / "store.raw").mkdir()
+    (folder / "store.raw" / "mine.txt").write_text("a folder of the user")
     code, text = run(folder)
     assert code == 0, text
+    assert (folder / "store.raw" / "mine.txt").is_file()
     assert "broken.jpg, which does not decode" in text
     assert "3 in the store, 1 left out" in text
     assert "--image_features=" in text
