@@ -72,6 +72,22 @@ def test_bounds_are_strict_and_rounded_outwards():
     assert ternary(rows, lower, upper).ravel().tolist() == [0, 1]
 
 
+def test_features_nearest_to_a_bound_are_decided_exactly():
+    # Half of the float32 nearest to a bound lie below it, half above.
+    generator = np.random.default_rng(2)
+    mean = generator.uniform(1, 9, 99)
+    deviation = generator.uniform(1, 9, 99)
+    low, high = mean - 0.25 * deviation, mean + 0.15 * deviation
+    bounds = ternary_bounds(mean, deviation)
+    near = low.astype(np.float32)
+    expected = -(near.astype(np.float64) < low).astype(int)
+    np.testing.assert_array_equal(ternary(near[None], *bounds)[0], expected)
+    near = high.astype(np.float32)
+    expected = (near.astype(np.float64) > high).astype(int)
+    np.testing.assert_array_equal(ternary(near[None], *bounds)[0], expected)
+    assert 0 < expected.sum() < 99
+
+
 def test_thresholds_in_the_wrong_order_are_refused():
     with pytest.raises(ValueError, match="low=0.15, high=-0.25"):
         ternary_bounds(np.zeros(1), np.ones(1), 0.15, -0.25)
