@@ -130,8 +130,9 @@ def build_photo_reader(settings, state):
         raise ValueError(
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made. Received: --image_features="
-            f"{settings.image_features}, which do not tell what made them. "
-            "Extract them by that tool, or leave --cnn_weights out."
+            f"{settings.image_features}, which do not tell what made them, or "
+            "are several side by side. Extract them by that tool, all layers "
+            "at once, or leave --cnn_weights out."
         )
     weights = settings.cnn_weights
     if weights != "imagenet":
@@ -139,7 +140,7 @@ def build_photo_reader(settings, state):
     features = open_photo_features(source, weights)
     if "ternary" not in source:
         return features
-    path = inputs.feature_paths(settings, settings.train_split)[0]
+    [path] = inputs.feature_paths(settings, settings.train_split)[0]
     store = feature_store.open_store(path)
     inputs.check_image_source(store.source, path, source, "the run")
     low, high = source["ternary"]["low"], source["ternary"]["high"]
@@ -190,10 +191,12 @@ def open_run(run_dir, checkpoint="best"):
     _, _, state = checkpoints.read_checkpoint(path)
     if state.image_source:
         splits = (settings.train_split, settings.dev_split, settings.test_split)
-        for features in inputs.feature_paths(settings, *splits):
-            source = feature_store.read_source(features)
+        for paths in inputs.feature_paths(settings, *splits):
             inputs.check_image_source(
-                source, features, state.image_source, path
+                feature_store.read_source(*paths),
+                ", ".join(paths),
+                state.image_source,
+                path,
             )
     vocabulary = Vocabulary(state.words) if state.words else None
     network = build_network(settings, vocabulary, **state.dims)

@@ -73,7 +73,8 @@ def _define_data():
             "",
             "Features of the images: a store of "
             "tools/extract_image_features.py, or a .npy with ids beside it in "
-            "_ids.txt; may hold {split}. Instead of --images.",
+            "_ids.txt; may hold {split}. Several, with commas between, are "
+            "put side by side by id. Instead of --images.",
         ),
         (
             "text_features",

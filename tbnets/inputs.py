@@ -114,15 +114,15 @@ def load_photos(settings, records):
 
 def _load_image_features(settings, records):
     """Returns the `FeatureRows` of some records."""
-    path = resolve(settings, settings.image_features, records.split)
-    features = feature_store.open_features(path)
-    trained_on = feature_paths(settings, settings.train_split)
-    if trained_on:
+    features = feature_store.open_features(
+        *_split_features(settings, records.split)
+    )
+    for paths in feature_paths(settings, settings.train_split):
         check_image_source(
             features.source,
-            path,
-            feature_store.read_source(trained_on[0]),
-            trained_on[0],
+            features.path,
+            feature_store.read_source(*paths),
+            ", ".join(paths),
         )
     rows = batches.FeatureRows(features, features.rows(records.image_ids))
     features.verify()
@@ -130,17 +130,30 @@ def _load_image_features(settings, records):
     return rows
 
 
+def _split_features(settings, split):
+    """Returns the paths that `--image_features` names for a split."""
+    return [
+        os.fspath(resolve(settings, pattern.strip(), split))
+        for pattern in settings.image_features.split(",")
+    ]
+
+
 def feature_paths(settings, *splits):
-    """Returns the image features of those splits that have any, each once."""
-    paths = []
+    """Returns where the image features of some splits are.
+
+    Returns:
+        A list of paths, to be put side by side, for each of those splits
+        that have features; each list once.
+    """
+    found = []
     for split in splits:
         try:
-            path = resolve(settings, settings.image_features, split)
+            paths = _split_features(settings, split)
         except ValueError:
             continue  # There are no features of this split.
-        if path.exists() and path not in paths:
-            paths.append(path)
-    return paths
+        if all(map(os.path.exists, paths)) and paths not in found:
+            found.append(paths)
+    return found
 
 
 def check_image_source(found, path, expected, where):

@@ -45,11 +45,12 @@ _SPLITS = flags.DEFINE_list(
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of the image files, each of which is decoded."
 )
-_IMAGE_FEATURES = flags.DEFINE_string(
+_IMAGE_FEATURES = flags.DEFINE_list(
     "image_features",
     None,
     "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt beside "
-    "X_ims.npy; {split} stands for the name of the split.",
+    "X_ims.npy; {split} stands for the name of the split. Several are put "
+    "side by side.",
 )
 _VOCABULARY_SPLIT = flags.DEFINE_string(
     "vocabulary_split",
@@ -106,7 +107,7 @@ def main(argv):
         counts = description.describe_split(images, vocabulary)
         if _IMAGE_FEATURES.value:
             more, found = description.describe_features(
-                images, _IMAGE_FEATURES.value
+                images, *_IMAGE_FEATURES.value
             )
             counts.update(more)
             problems += found

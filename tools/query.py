@@ -44,11 +44,11 @@ _SAVED_MODEL = flags.DEFINE_string(
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of .jpg and .png files, subfolders included."
 )
-_IMAGE_FEATURES = flags.DEFINE_string(
+_IMAGE_FEATURES = flags.DEFINE_list(
     "image_features",
     None,
     "Feature store, or features [n, dim] (.npy) with their ids in X_ids.txt "
-    "beside X_ims.npy.",
+    "beside X_ims.npy; or several, as in training.",
 )
 _IMAGE = flags.DEFINE_string(
     "image", None, "Photo, or id in --image_features, to find captions for."
@@ -79,7 +79,7 @@ def embed_images(model):
         return search.embed_photos(
             model, pathlib.Path(_IMAGES.value), batch_size=_BATCH_SIZE.value
         )
-    features = feature_store.open_features(_IMAGE_FEATURES.value)
+    features = feature_store.open_features(*_IMAGE_FEATURES.value)
     return features.ids, search.embed(
         lambda rows: model.embed_images(features.take(rows)),
         range(len(features)),
@@ -100,7 +100,7 @@ def embed_query_image(model):
             f"features. Received: --image={_IMAGE.value} alone. Add the file "
             "that has this id."
         )
-    features = feature_store.open_features(_IMAGE_FEATURES.value)
+    features = feature_store.open_features(*_IMAGE_FEATURES.value)
     rows = features.rows([_IMAGE.value])
     return search.embed(model.embed_images, features.take(rows), "image")
 

@@ -172,24 +172,25 @@ def check_images(images: CaptionedImages, folder) -> list[Problem]:
 
 
 def describe_features(
-    images: CaptionedImages, pattern: str
+    images: CaptionedImages, *patterns: str
 ) -> tuple[dict, list[Problem]]:
     """Joins a split with its features, by id, and checks their numbers.
 
     Args:
         images: the split.
-        pattern: a feature store or a `.npy` file; `{split}` stands for the
-            split.
+        *patterns: a feature store or a `.npy` file; `{split}` stands for
+            the split. Several are put side by side.
 
     Returns:
         (counts, problems): rows and numbers a row, images without features,
         those of them whose features a store failed to extract, and rows that
         are not finite.
     """
-    path = pattern
+    path = ", ".join(patterns)
     try:
-        path = sources.fill_split(pattern, images.split)
-        features = feature_store.open_features(path)
+        paths = [sources.fill_split(each, images.split) for each in patterns]
+        path = ", ".join(paths)
+        features = feature_store.open_features(*paths)
         features.verify()
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")

@@ -15,6 +15,7 @@ import numpy as np
 from tbnets.data import feature_arrays
 from tbnets.data import feature_manifest
 from tbnets.data.feature_arrays import Features
+from tbnets.data.feature_arrays import SideBySide
 from tbnets.data.sources import Source
 from tbnets.data.sources import require_file
 from tbnets.data.sources import shown
@@ -23,37 +24,47 @@ MOST_MAPPED = 256
 """Files kept open at once: systems allow a process about 1000."""
 
 
-def open_features(path) -> Features:
+def open_features(path, *more) -> Features:
     """Opens features without reading them, whichever way they are stored.
 
     Args:
         path: the folder of a feature store, or a `.npy` file with its ids
             beside it (see `feature_arrays.open_array`).
+        *more: others, whose rows are put to the right of the first by id.
 
     Returns:
-        A `FeatureStore` or a `FeatureArray`: both are `Features`.
+        A `FeatureStore`, a `FeatureArray` or, of several, a `SideBySide`:
+        all are `Features`.
 
     Raises:
         FileNotFoundError: there is nothing, or a folder without manifest.
-        ValueError: it is damaged, or the store is not complete.
+        ValueError: it is damaged, the store is not complete, or several
+            have no id in common.
 
     Example:
         >>> features = open_features("features/vgg19")
         >>> features.take(features.rows(["1000268201.jpg"])).shape
     """
+    if more:
+        return SideBySide([open_features(each) for each in (path, *more)])
     if os.path.isdir(path):
         return open_store(path)
     return feature_arrays.open_array(path)
 
 
-def read_source(path) -> dict:
+def read_source(*paths) -> dict:
     """Returns `Features.source` of what `open_features` would open.
 
     Of a store, the manifest alone is read.
     """
-    if os.path.isdir(path):
-        return feature_manifest.read_manifest(path).source
-    return {}
+    return feature_arrays.joined_source(
+        [
+            feature_manifest.read_manifest(path).source
+            if os.path.isdir(path)
+            else {}
+            for path in paths
+        ]
+    )
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":

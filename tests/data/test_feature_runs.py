@@ -307,3 +307,42 @@ def test_flickr8k_features_as_a_store(data_root, tmp_path):
         *(300, 300, 300, 100),
         *(300, 300, 300, 100),
     ]
+
+
+def test_several_features_side_by_side(folder, tmp_path):
+    pattern = "{split}_ims.npy, stores/{split},all"
+    session, train = prepare(folder, tmp_path / "run", image_features=pattern)
+    assert session.state.dims["image_dim"] == 24
+    one = np.load(folder / "train_ims.npy")
+    found = np.concatenate(list(train.images.chunks()))
+    np.testing.assert_array_equal(found, np.concatenate([one] * 3, axis=1))
+    parts = session.state.image_source["side_by_side"]
+    assert [part.get("layers") for part in parts] == [None, "conv1", "conv1"]
+    save(session)
+    save(session, "best")
+    experiment.open_run(tmp_path / "run")
+    prepare(folder, tmp_path / "run", resume=True, image_features=pattern)
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    with pytest.raises(ValueError, match=r"side_by_side\[1\].crops: nothing"):
+        experiment.open_run(tmp_path / "run")
+
+
+def test_side_by_side_a_changed_byte_stops_the_training(folder, tmp_path):
+    path = folder / "all" / "00001.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    pattern = "{split}_ims.npy,all"
+    with pytest.raises(ValueError, match="00001.npy: .*sha256.*shard 00001"):
+        prepare(folder, tmp_path / "run", image_features=pattern)
+
+
+def test_side_by_side_features_are_described(folder):
+    settings = tiny.settings(folder, "unused")
+    records = inputs.load_records(settings, "dev")
+    counts, problems = description.describe_features(
+        records, f"{folder}/{{split}}_ims.npy", f"{folder}/all"
+    )
+    assert not problems
+    assert counts["features_per_row"] == 16
+    assert counts["images_without_features"] == 0
