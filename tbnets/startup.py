@@ -1,9 +1,11 @@
-"""Keeps TensorFlow's start-up messages off a user's screen."""
+"""How a tool starts: a quiet TensorFlow, memory that is kept, plain errors."""
 
 import contextlib
+import ctypes
 import logging as py_logging
 import os
 import pathlib
+import platform
 import sys
 import tempfile
 import warnings
@@ -49,6 +51,29 @@ def quiet_tensorflow():
                 sys.stderr.write(sink.read().decode(errors="replace"))
 
 
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+"""Parameters of `mallopt` in glibc's malloc.h."""
+
+
+def keep_freed_memory():
+    """Lets the C library reuse big blocks instead of returning them.
+
+    TensorFlow allocates each big tensor anew. glibc maps such a block from
+    the system and gives it back when the tensor goes, so each step pays for
+    fresh pages again: a third of the time of a training step on features.
+    What is freed now stays with the process, up to 2 GiB, for the next step.
+    Nothing happens where there is no glibc, or where the environment sets
+    its `MALLOC_` variables.
+    """
+    chosen = any(name.startswith("MALLOC_") for name in os.environ)
+    if chosen or platform.libc_ver()[0] != "glibc":
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(_M_TOP_PAD, 64 * 2**20)
+
+
 def _is_for_the_user(error):
     """Tells an error this package raised from one that is a bug."""
     if isinstance(error, OSError):
@@ -70,6 +95,7 @@ def run_tool(main):
     the exit code is 1. Any other exception is a bug and keeps its traceback.
     Ctrl-C exits with 130, as a shell expects.
     """
+    keep_freed_memory()
 
     def guarded(argv):
         # TensorFlow and Keras inform and warn through these two; a tool's

@@ -1,5 +1,6 @@
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 
@@ -118,3 +119,43 @@ def test_run_tool_ends_as_the_error_deserves(
     assert ended.stdout == ("done\n" if code == 0 else "")
     if not traceback and last_line:
         assert len(lines) == 1
+
+
+# A block of 64 MiB is written, freed and asked for again: are its pages new?
+BLOCKS = """
+import ctypes
+import resource
+
+from tbnets import startup
+
+startup.keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+size = 64 * 2**20
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = ctypes.c_void_p(libc.malloc(size))
+    libc.memset(block, 1, size)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    libc.free(block)
+print(faults)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
+)
+@pytest.mark.parametrize(
+    "chosen, kept", [({}, True), ({"MALLOC_TOP_PAD_": "0"}, False)]
+)
+def test_freed_memory_is_used_again(chosen, kept):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    env.update(chosen, PYTHONPATH=str(ROOT))
+    faults = subprocess.run(
+        [sys.executable, "-c", BLOCKS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=env,
+    ).stdout
+    assert (int(faults) < 10) == kept, faults
