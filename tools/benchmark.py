@@ -43,7 +43,7 @@ _IMAGES = flags.DEFINE_string("images", None, "Photos, for extraction.")
 _CNN = flags.DEFINE_string("cnn", "SqueezeNet", "Network, for extraction.")
 _LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
 _NUM_PHOTOS = flags.DEFINE_integer(
-    "num_photos", 768, "Photos in a timed extraction.", 1
+    "num_photos", 3072, "Photos in a timed extraction.", 1
 )
 
 
