@@ -105,7 +105,7 @@ def _define_data():
     )
 
 
-def _define_network():
+def _define_image_side():
     _define(
         "string",
         "image_encoder",
@@ -136,6 +136,14 @@ def _define_network():
         "order: signed_sqrt, l2, then center, standardize or ternary "
         "(Vilalta 2017) by the training split.",
     )
+    _define_list(
+        "image_units",
+        ["2048", "512"],
+        "Sizes of the image branch's FC layers; one entry: linear branch.",
+    )
+
+
+def _define_text_side():
     _define_enum(
         "text_encoder",
         "lstm",
@@ -153,16 +161,14 @@ def _define_network():
         "Which recurrent states make the text feature. Papers: last.",
     )
     _define_list(
-        "image_units",
-        ["2048", "512"],
-        "Sizes of the image branch's FC layers; one entry: linear branch.",
-    )
-    _define_list(
         "text_units",
         ["1024", "512"],
         "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
         "states, 2048,512 on features; empty: none (Vilalta 2017).",
     )
+
+
+def _define_both_sides():
     _define_enum(
         "batch_normalization",
         "last",
@@ -278,7 +284,9 @@ def _define_run():
 def define_run_flags():
     """Defines every flag of a run; call once, at import of a tool."""
     _define_data()
-    _define_network()
+    _define_image_side()
+    _define_text_side()
+    _define_both_sides()
     _define_loss()
     _define_optimization()
     _define_run()

@@ -36,37 +36,19 @@ with startup.quiet_tensorflow():
     import keras
     import tensorflow  # noqa: F401
 
-from tbnets.data import captions
 from tbnets.data import feature_manifest
 from tbnets.data import feature_store
 from tbnets.data.feature_writer import FeatureWriter
-from tbnets.data.photos import find_photos
+from tbnets.data.photos import define_photo_flags
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import full_network
 from tbnets.features import photo_features
 from tbnets.features import regions
 
-_IMAGES = flags.DEFINE_string(
-    "images", None, "Folder of the photos.", required=True
-)
+_PHOTOS = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the feature store to write.", required=True
-)
-_CAPTIONS = flags.DEFINE_string(
-    "captions",
-    None,
-    "Captions whose images are wanted, and which tell their splits; without, "
-    "all photos below --images, each under its path as id.",
-)
-_FORMAT = flags.DEFINE_enum(
-    "captions_format",
-    "karpathy",
-    list(captions.READERS),
-    "Format of --captions; docs/data_formats.md describes each.",
-)
-_SPLITS = flags.DEFINE_list(
-    "splits", None, "Splits of --captions to extract; by default all."
 )
 _CNN = flags.DEFINE_enum(
     "cnn", "VGG19", sorted(cnn.NETWORKS), "The network. Papers: VGG19, VGG16."
@@ -153,11 +135,9 @@ _SHARD_IMAGES = flags.DEFINE_integer(
 
 def training_ids():
     """Returns the ids whose statistics standardise ternary features."""
-    if _DTYPE.value != "ternary" or not _CAPTIONS.value:
+    if _DTYPE.value != "ternary" or not _PHOTOS.captions.value:
         return set()
-    records = captions.read_captions(
-        _FORMAT.value, _CAPTIONS.value, _STATISTICS_SPLIT.value
-    )
+    records = _PHOTOS.read_captions(_STATISTICS_SPLIT.value)
     return set(records.image_ids)
 
 
@@ -213,7 +193,7 @@ def open_writer(features):
     writer = FeatureWriter(_OUTPUT.value, made_by, features.dim, "int8")
     if _STATISTICS_FROM.value:
         copy_statistics(writer, made_by)
-    elif not _CAPTIONS.value and writer.statistics is None:
+    elif not _PHOTOS.captions.value and writer.statistics is None:
         raise ValueError(
             "`--captions` must tell the training images of ternary features. "
             "Received: --captions= and no --statistics_from. Set one of them."
@@ -291,9 +271,7 @@ def main(argv):
             "`extract_image_features.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    photos = find_photos(
-        _IMAGES.value, _FORMAT.value, _CAPTIONS.value, _SPLITS.value
-    )
+    photos = _PHOTOS.find()
     features = build_features()
     writer = open_writer(features)
     before = len(writer.done)

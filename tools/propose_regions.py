@@ -36,34 +36,16 @@ with startup.quiet_tensorflow():
 
 from tbnets import boxes as box_math
 from tbnets import images
-from tbnets.data import captions
 from tbnets.data import entities
 from tbnets.data import feature_store
 from tbnets.data.feature_writer import FeatureWriter
-from tbnets.data.photos import find_photos
+from tbnets.data.photos import define_photo_flags
 from tbnets.features import extraction
 from tbnets.features import proposals
 
-_IMAGES = flags.DEFINE_string(
-    "images", None, "Folder of the photos.", required=True
-)
+_PHOTOS = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the store of proposals.", required=True
-)
-_CAPTIONS = flags.DEFINE_string(
-    "captions",
-    None,
-    "Captions whose images are wanted; without, all photos below --images, "
-    "each under its path as id.",
-)
-_FORMAT = flags.DEFINE_enum(
-    "captions_format",
-    "karpathy",
-    list(captions.READERS),
-    "Format of --captions; docs/data_formats.md describes each.",
-)
-_SPLITS = flags.DEFINE_list(
-    "splits", None, "Splits of --captions; by default all."
 )
 _METHOD = flags.DEFINE_enum(
     "method",
@@ -263,9 +245,7 @@ def main(argv):
         )
     limits = recall_limits()
     proposer = build_proposer()
-    photos = find_photos(
-        _IMAGES.value, _FORMAT.value, _CAPTIONS.value, _SPLITS.value
-    )
+    photos = _PHOTOS.find()
     writer = FeatureWriter(
         _OUTPUT.value, proposer.description(), 0, kind="regions"
     )

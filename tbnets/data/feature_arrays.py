@@ -3,7 +3,7 @@
 `Features` is what every kind of feature file looks like to its users. Here
 is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
 (`feats.npy` beside `feats_ids.txt`); `feature_store` has the sharded one.
-`SideBySide` joins several of either kind.
+`side_by_side` joins several of either kind.
 Arrays are memory-mapped: only the rows that are taken are read.
 """
 
@@ -195,81 +195,6 @@ class FeatureArray(Features):
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
                     "Give each image an id of its own."
                 )
-
-
-class SideBySide(Features):
-    """Features of several sources in one row, joined by id.
-
-    It has the ids that all sources have, in the order of the first.
-
-    Args:
-        parts: `Features`, whose rows are put side by side in this order.
-
-    Raises:
-        ValueError: no id is in all of them.
-    """
-
-    def __init__(self, parts):
-        common = [
-            key
-            for key in dict.fromkeys(parts[0].ids)
-            if not any(part.missing([key]) for part in parts)
-        ]
-        if not common:
-            looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
-            raise ValueError(
-                "`parts` must be features with ids in common. Received: "
-                f"{looks}. Write the ids alike."
-            )
-        path = ", ".join(part.path for part in parts)
-        super().__init__(common, sum(part.dim for part in parts), path)
-        self._parts = tuple(parts)
-        self._part_rows = [part.rows(self.ids) for part in parts]
-        self.failed = {k: v for part in parts for k, v in part.failed.items()}
-        self.source = joined_source([part.source for part in parts])
-
-    @property
-    def parts(self) -> tuple:
-        """The features on disk that these are made of."""
-        return self._parts
-
-    def rows(self, image_ids) -> np.ndarray:
-        """Returns the rows of images; the error names the part without."""
-        for part in self.parts:
-            part.rows(image_ids)
-        return super().rows(image_ids)
-
-    def _read(self, rows):
-        return np.concatenate(
-            [
-                part.take(part_rows[rows])
-                for part, part_rows in zip(self.parts, self._part_rows)
-            ],
-            axis=1,
-        )
-
-    def chunks(self):
-        """Yields `(slice, array)`: all rows in order, as float32."""
-        step = max(1, CHUNK_BYTES // (4 * self.dim))
-        for start in range(0, len(self), step):
-            rows = slice(start, min(start + step, len(self)))
-            yield rows, self._read(np.arange(rows.start, rows.stop))
-
-    def verify(self):
-        """Compares what is on disk with its checksums, where it has any."""
-        for part in self.parts:
-            part.verify()
-
-
-def joined_source(sources) -> dict:
-    """Returns the `source` of features put side by side.
-
-    Args:
-        sources: `Features.source` of each.
-    """
-    if len(sources) == 1:
-        return sources[0]
-    return {"side_by_side": list(sources)} if any(sources) else {}
 
 
 def ids_file(path) -> str:

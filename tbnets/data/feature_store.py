@@ -15,7 +15,8 @@ import numpy as np
 from tbnets.data import feature_arrays
 from tbnets.data import feature_manifest
 from tbnets.data.feature_arrays import Features
-from tbnets.data.feature_arrays import SideBySide
+from tbnets.data.side_by_side import SideBySide
+from tbnets.data.side_by_side import joined_source
 from tbnets.data.sources import Source
 from tbnets.data.sources import require_file
 from tbnets.data.sources import shown
@@ -57,7 +58,7 @@ def read_source(*paths) -> dict:
 
     Of a store, the manifest alone is read.
     """
-    return feature_arrays.joined_source(
+    return joined_source(
         [
             feature_manifest.read_manifest(path).source
             if os.path.isdir(path)

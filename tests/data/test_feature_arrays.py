@@ -7,7 +7,6 @@ from tbnets.data import feature_arrays
 from tbnets.data.feature_arrays import FeatureArray
 from tbnets.data.feature_arrays import check_finite
 from tbnets.data.feature_arrays import open_array
-from tbnets.data.feature_store import open_features
 
 
 def save(folder, array, ids=None, name="train_ims.npy"):
@@ -216,68 +215,3 @@ def test_flickr8k_features(data_root):
     assert row.tolist() == [1]
     expected = np.load(folder / "dev_ims.npy")[1:2]
     np.testing.assert_array_equal(features.take(row), expected)
-
-
-@pytest.fixture
-def two(tmp_path):
-    """Two files with the ids b, a, d and a, b, c, and their arrays."""
-    first = np.arange(6.0).reshape(3, 2)
-    second = np.arange(9.0).reshape(3, 3) - 4
-    paths = (
-        save(tmp_path, first, ["b", "a", "d"], "first_ims.npy"),
-        save(tmp_path, second, ["a", "b", "c"], "second_ims.npy"),
-    )
-    return paths, first, second
-
-
-def test_side_by_side_features_are_joined_by_id(two):
-    paths, first, second = two
-    features = open_features(*paths)
-    assert features.ids == ("b", "a") and features.dim == 5
-    expected = {"a": [*first[1], *second[0]], "b": [*first[0], *second[1]]}
-    for asked in (["a"], ["a", "b", "a"], []):
-        taken = features.take(features.rows(asked))
-        assert taken.tolist() == [expected[key] for key in asked]
-        assert taken.dtype == np.float32 and taken.shape == (len(asked), 5)
-    assert [part.path for part in features.parts] == list(map(str, paths))
-    assert features.path == f"{paths[0]}, {paths[1]}"
-
-
-def test_side_by_side_features_come_in_chunks(two, monkeypatch):
-    features = open_features(*two[0])
-    for size in (1, 20, 1000):
-        monkeypatch.setattr(feature_arrays, "CHUNK_BYTES", size)
-        rows, arrays = zip(*features.chunks())
-        assert rows[-1].stop == 2 and len(rows) == (1 if size == 1000 else 2)
-        np.testing.assert_array_equal(
-            np.concatenate(arrays), features.take([0, 1])
-        )
-
-
-def test_side_by_side_a_missing_id_names_its_file(two):
-    paths, *_ = two
-    features = open_features(*paths)
-    assert features.missing(["a", "c", "d"]) == ["c", "d"]
-    with pytest.raises(ValueError, match="second_ims.npy.*first 'd'"):
-        features.rows(["a", "d"])
-    with pytest.raises(ValueError, match="first_ims.npy.*first 'c'"):
-        features.rows(["a", "c"])
-    with pytest.raises(IndexError, match=r"\[0, 2\)"):
-        features.take([2])
-
-
-def test_side_by_side_needs_ids_in_common(two, tmp_path):
-    other = save(tmp_path, np.ones((1, 1)), ["x.jpg"], "other_ims.npy")
-    with pytest.raises(ValueError, match="in common.*'b'.*other_ims.*'x.jpg'"):
-        open_features(two[0][0], other)
-
-
-def test_side_by_side_a_bad_number_names_its_file(two, tmp_path):
-    bad = np.ones((3, 1))
-    bad[1] = np.nan
-    path = save(tmp_path, bad, ["c", "b", "a"], "bad_ims.npy")
-    with pytest.raises(ValueError, match=r"bad_ims.npy: row 1 \(id 'b'\)"):
-        check_finite(open_features(two[0][0], path))
-    problems = []
-    check_finite(open_features(two[0][0], path, path), problems)
-    assert len(problems) == 2
