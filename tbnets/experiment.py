@@ -165,12 +165,14 @@ def build_loss(settings):
     )
 
 
-def open_run(run_dir, checkpoint="best"):
+def open_run(run_dir, checkpoint="best", more_splits=()):
     """Rebuilds the network of a run with the weights of a checkpoint.
 
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
+        more_splits: splits that the run was not started with, whose image
+            features are wanted too.
 
     Returns:
         (network, vocabulary, settings, state): the built network, its
@@ -191,7 +193,7 @@ def open_run(run_dir, checkpoint="best"):
     _, _, state = checkpoints.read_checkpoint(path)
     if state.image_source:
         splits = (settings.train_split, settings.dev_split, settings.test_split)
-        for paths in inputs.feature_paths(settings, *splits):
+        for paths in inputs.feature_paths(settings, *splits, *more_splits):
             inputs.check_image_source(
                 feature_store.read_source(*paths),
                 ", ".join(paths),

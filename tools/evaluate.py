@@ -88,7 +88,7 @@ def embed_run():
         from tbnets import experiment
         from tbnets import inputs
     network, vocabulary, settings, _ = experiment.open_run(
-        _RUN.value, _CHECKPOINT.value
+        _RUN.value, _CHECKPOINT.value, more_splits=[_SPLIT.value]
     )
     examples = inputs.load_examples(settings, _SPLIT.value, vocabulary)
     embedder = embedding.Embedder(network, settings.image_size)

@@ -346,3 +346,18 @@ def test_side_by_side_features_are_described(folder):
     assert not problems
     assert counts["features_per_row"] == 16
     assert counts["images_without_features"] == 0
+
+
+def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
+    session, _ = prepare(
+        folder,
+        tmp_path / "run",
+        image_features="stores/{split}",
+        test_split="dev",
+    )
+    save(session, "best")
+    shutil.rmtree(folder / "stores" / "train")
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    experiment.open_run(tmp_path / "run")
+    with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
+        experiment.open_run(tmp_path / "run", more_splits=["test"])
