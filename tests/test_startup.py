@@ -121,24 +121,38 @@ def test_run_tool_ends_as_the_error_deserves(
         assert len(lines) == 1
 
 
-# A block of 64 MiB is written, freed and asked for again: are its pages new?
+# A block of 100 MiB is written, freed and asked for again: are its pages new?
+# A thread's own arena would be too small for it.
 BLOCKS = """
 import ctypes
 import resource
+import sys
+import threading
 
 from tbnets import startup
 
 startup.keep_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
-size = 64 * 2**20
-for _ in range(3):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    block = ctypes.c_void_p(libc.malloc(size))
-    libc.memset(block, 1, size)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    libc.free(block)
-print(faults)
+size = 100 * 2**20
+
+
+def work():
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        block = ctypes.c_void_p(libc.malloc(size))
+        libc.memset(block, 1, size)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        libc.free(block)
+    print(faults)
+
+
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+else:
+    work()
 """
 
 
@@ -148,11 +162,12 @@ print(faults)
 @pytest.mark.parametrize(
     "chosen, kept", [({}, True), ({"MALLOC_TOP_PAD_": "0"}, False)]
 )
-def test_freed_memory_is_used_again(chosen, kept):
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_freed_memory_is_used_again(where, chosen, kept):
     env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
     env.update(chosen, PYTHONPATH=str(ROOT))
     faults = subprocess.run(
-        [sys.executable, "-c", BLOCKS],
+        [sys.executable, "-c", BLOCKS, where],
         capture_output=True,
         text=True,
         check=True,
