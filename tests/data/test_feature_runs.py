@@ -361,3 +361,17 @@ def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
     experiment.open_run(tmp_path / "run")
     with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
         experiment.open_run(tmp_path / "run", more_splits=["test"])
+
+
+def test_side_by_side_images_that_failed_are_described(folder):
+    writer = FeatureWriter(folder / "part", EXTRACTION, 8)
+    ids = (folder / "dev_ids.txt").read_text().split()
+    rest = np.ones((len(ids) - 1, 8))
+    writer.add_shard(ids[1:], rest, failed={ids[0]: "is cut"})
+    writer.finish()
+    records = inputs.load_records(tiny.settings(folder, "unused"), "dev")
+    counts, problems = description.describe_features(
+        records, f"{folder}/all", f"{folder}/part"
+    )
+    assert counts["images_failed"] == 1
+    assert "extraction failed: is cut" in problems[0].message
