@@ -51,7 +51,7 @@ def quiet_tensorflow():
                 sys.stderr.write(sink.read().decode(errors="replace"))
 
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Parameters of `mallopt` in glibc's malloc.h."""
 
 
@@ -72,7 +72,6 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    mallopt(_M_TOP_PAD, 64 * 2**20)
     mallopt(_M_ARENA_MAX, 1)
 
 
