@@ -176,12 +176,8 @@ def _define_both_sides():
         "After which FC layer. Papers: last; the authors' code: first.",
     )
     _define("float", "dropout", 0.5, "Rate after each ReLU. Papers: 0.5.")
-    _define(
-        "float", "input_dropout", 0.0, "Rate on branch inputs. Papers: 0."
-    )
-    _define(
-        "float", "word_dropout", 0.0, "Rate on word vectors. Papers: 0."
-    )
+    _define("float", "input_dropout", 0.0, "Rate on branch inputs. Papers: 0.")
+    _define("float", "word_dropout", 0.0, "Rate on word vectors. Papers: 0.")
 
 
 def _define_loss():
@@ -276,9 +272,7 @@ def _define_optimization():
 def _define_run():
     _define("string", "run_dir", "", "Folder of the run; required.")
     _define("bool", "export", True, "Write a SavedModel of the best epoch.")
-    _define(
-        "integer", "evaluate_memory", 512, "Memory of an evaluation, MiB."
-    )
+    _define("integer", "evaluate_memory", 512, "Memory of an evaluation, MiB.")
 
 
 def define_run_flags():

@@ -23,20 +23,24 @@ import numpy as np
 import tensorflow as tf
 
 import tbnets
-from tbnets import checkpoints
-from tbnets import experiment
 from tbnets import flags
-from tbnets import inputs
-from tbnets import montage
-from tbnets import plots
-from tbnets import search
-from tbnets import served_model
-from tbnets import serving
-from tbnets import training
-from tbnets.embedding import Embedder
+from tbnets.data.batches import num_batches
+from tbnets.data.examples import FeatureRows
 from tbnets.files import write_atomically
 from tbnets.files import write_json
+from tbnets.pictures import curves
+from tbnets.pictures import montage
+from tbnets.serving import search
+from tbnets.serving import served_model
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.export import next_version
+from tbnets.tasks import inputs
+from tbnets.tasks import parts
+from tbnets.tasks.embedder import Embedder
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.training import checkpoints
+from tbnets.training import loop
+from tbnets.training import optimizers
 
 
 def start(settings, resume):
@@ -96,13 +100,13 @@ def prepare(settings, folder):
         "image_dim": _feature_dim(train.images),
         "text_dim": _feature_dim(train.texts),
     }
-    network = experiment.build_network(settings, vocabulary, **dims)
+    network = parts.build_network(settings, vocabulary, **dims)
     if getattr(network.image_encoder, "needs_statistics", False):
         network.image_encoder.adapt(train.images.chunks())
-    steps = training.batches.num_batches(records, settings.images_per_batch)
+    steps = num_batches(records, settings.images_per_batch)
     network.compile(
-        training.build_optimizer(settings, steps),
-        experiment.build_loss(settings),
+        optimizers.build_optimizer(settings, steps),
+        parts.build_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
         hardness_steps=max(1.0, settings.hardness_epochs * steps),
         jit_compile=settings.jit_compile,
@@ -113,7 +117,7 @@ def prepare(settings, folder):
         dims=dims,
         image_source=_image_source(train.images),
     )
-    session = training.Session(folder, network, dev, state, settings)
+    session = loop.Session(folder, network, dev, state, settings)
     if vocabulary:
         vocabulary.save(folder / "vocabulary.txt")
     if session.checkpoint("last").exists():
@@ -121,21 +125,21 @@ def prepare(settings, folder):
     return session, train
 
 
-def _feature_dim(source):
-    is_features = isinstance(source, training.batches.FeatureRows)
-    return source.shape[0] if is_features else None
+def _feature_dim(rows):
+    is_features = isinstance(rows, FeatureRows)
+    return rows.shape[0] if is_features else None
 
 
 def _image_source(images):
     """Returns what image features were made with; {} where that is unknown."""
-    is_features = isinstance(images, training.batches.FeatureRows)
-    return images.features.source if is_features else {}
+    is_features = isinstance(images, FeatureRows)
+    return images.features.made_by if is_features else {}
 
 
 def _continue(session, words):
     """Puts the session where its last checkpoint stands."""
     path = session.checkpoint("last")
-    training.create_optimizer_variables(
+    optimizers.create_optimizer_variables(
         session.network.optimizer, session.network
     )
     _, _, state = checkpoints.read_checkpoint(path)
@@ -146,7 +150,7 @@ def _continue(session, words):
             "Restore the training captions, or start a new --run_dir."
         )
     if state.image_source:
-        inputs.check_image_source(
+        inputs.check_made_alike(
             session.state.image_source,
             session.settings.image_features,
             state.image_source,
@@ -192,7 +196,7 @@ def finish(session):
     """
     settings, folder = session.settings, session.run_dir
     history = session.state.history
-    plots.draw_history(history, folder / "curves.png")
+    curves.draw_history(history, folder / "curves.png")
     best = checkpoints.restore_checkpoint(
         session.checkpoint("best"), session.network
     )
@@ -201,7 +205,7 @@ def finish(session):
         vocabulary = Vocabulary(best.words)
     test = inputs.load_examples(settings, settings.test_split, vocabulary)
     embedder = Embedder(session.network, settings.image_size)
-    metrics, _ = training.evaluate_examples(
+    metrics, _ = loop.evaluate_examples(
         embedder, test, settings.evaluate_memory
     )
     row = history[best.epoch - 1]
@@ -256,9 +260,9 @@ def answer_examples(session, saved_model, queries, top=5):
         folder = paths[0].parent
         ids, embeddings = search.embed_photos(model, folder, paths)
     else:
-        source = inputs.load_images(settings, records)
+        images = inputs.load_images(settings, records)
         ids = [records.file_name(i) for i in range(records.num_images)]
-        rows = np.concatenate(list(source.chunks()))
+        rows = np.concatenate(list(images.chunks()))
         embeddings = search.embed(model.embed_images, rows, "image")
     told = {
         records.file_name(image): records.captions[rows[0]]
@@ -274,9 +278,9 @@ def answer_examples(session, saved_model, queries, top=5):
     )
     if model.takes_image_bytes:
         path = session.run_dir / "answers.png"
-        montage.draw_montage(
-            queries, ids, order, similarities, folder
-        ).save(path)
+        montage.draw_montage(queries, ids, order, similarities, folder).save(
+            path
+        )
         text += f"\n\nanswers drawn    {path}"
     return text
 
@@ -305,19 +309,17 @@ def export_network(network, state, settings, run_dir):
         ValueError: the photos can not be turned into the features of the
             run; the message tells why.
     """
-    images = experiment.input_shapes(settings, **state.dims)["images"]
+    images = parts.input_shapes(settings, **state.dims)["images"]
     tokenizer = None
     if state.words:
-        tokenizer = inputs.build_tokenizer(
-            settings, Vocabulary(state.words)
-        )
+        tokenizer = inputs.build_tokenizer(settings, Vocabulary(state.words))
     versions = pathlib.Path(run_dir) / "saved_model"
-    return serving.export_saved_model(
+    return export_saved_model(
         network,
         tokenizer,
-        versions / str(serving.next_version(versions)),
+        versions / str(next_version(versions)),
         image_shape=images[1:],
-        read_photos=experiment.build_photo_reader(settings, state),
+        read_photos=parts.build_photo_reader(settings, state),
         text_dim=state.dims["text_dim"],
         metadata={
             "epoch": state.best_epoch,

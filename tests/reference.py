@@ -47,13 +47,9 @@ def triplets(anchors, candidates, mask, within, num_negatives, name):
     """Lists `(anchor, positive, negative)`; None keeps all negatives."""
     found = []
     for i in range(len(anchors)):
-        others = [
-            j for j in range(len(candidates)) if not (within and i == j)
-        ]
+        others = [j for j in range(len(candidates)) if not (within and i == j)]
         negatives = [j for j in others if not mask[i, j]]
-        negatives.sort(
-            key=lambda j: distance(anchors[i], candidates[j], name)
-        )
+        negatives.sort(key=lambda j: distance(anchors[i], candidates[j], name))
         for positive in others:
             if not mask[i, positive]:
                 continue

@@ -20,22 +20,22 @@ import tensorflow as tf
 
 import tbnets.layers
 import tbnets.models
-from tbnets import checkpoints
-from tbnets import losses
-from tbnets import serving
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
-from tbnets.layers.branch import FeatureTransform
-from tbnets.layers.branch import SeededDropout
+from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.image_encoders import ApplicationEncoder
 from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.text_encoders import RecurrentEncoder
-from tbnets.losses import PRESETS
-from tbnets.losses import TripletLoss
+from tbnets.losses import triplet
+from tbnets.losses.triplet import PRESETS
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.serving import export
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.training import checkpoints
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
 IMAGE_SIZE = 8
@@ -130,7 +130,7 @@ LOSSES = {
     "four_terms": {
         "num_negatives": 2,
         "reduction": "mean",
-        "term_weights": dict.fromkeys(losses.TERMS, 1.0),
+        "term_weights": dict.fromkeys(triplet.TERMS, 1.0),
     },
 }
 every_part = pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
@@ -194,9 +194,7 @@ def assert_close(found, wanted, rtol=1e-4, atol=1e-5):
 def from_json(part):
     """Makes a part from its config as a file would hold it."""
     config = keras.saving.serialize_keras_object(part)
-    return keras.saving.deserialize_keras_object(
-        json.loads(json.dumps(config))
-    )
+    return keras.saving.deserialize_keras_object(json.loads(json.dumps(config)))
 
 
 def learning(made, training=True):
@@ -256,7 +254,7 @@ def test_no_public_class_is_missing():
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
     assert public == tested
     values = {"PositiveMasks", "LossOutput"}  # tuples without behaviour
-    assert public_classes(losses) - values == {"TripletLoss"}
+    assert public_classes(triplet) - values == {"TripletLoss"}
 
 
 @every_part
@@ -376,7 +374,7 @@ def loss_batch(rows=3, captions=5):
 def ranked(loss):
     def run(batch):
         views = batch["images"], batch["captions"]
-        masks = losses.positive_masks(
+        masks = triplet.positive_masks(
             batch["image_ids"], batch["caption_image_ids"]
         )
         with tf.GradientTape() as tape:
@@ -415,7 +413,7 @@ def test_loss_config_gives_the_same_loss(arguments):
 def test_compiled_loss_equals_eager(name, mode):
     """Sizes are unknown, and there is one trace for all of them.
 
-    tests/test_losses.py compiles every kind of loss by XLA, sizes known.
+    tests/losses/test_triplet.py compiles every kind by XLA, sizes known.
     """
     run = ranked(TripletLoss(**PRESETS[name]))
     signature = {
@@ -509,7 +507,7 @@ assert "tbnets" not in sys.modules
 
 def test_exported_pixel_network_in_a_fresh_process(tmp_path):
     made = build(MODELS["pixels_lstm"])
-    serving.export_saved_model(
+    export.export_saved_model(
         made,
         VOCABULARY,
         tmp_path / "1",

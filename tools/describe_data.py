@@ -64,12 +64,12 @@ MOST_PRINTED = 50
 
 def read_splits(problems):
     """Returns {split: CaptionedImages} for --splits, and the known words."""
-    source = (_FORMAT.value, _CAPTIONS.value)
-    names = _SPLITS.value or captions.list_splits(*source)
-    splits = {n: captions.read_captions(*source, n, problems) for n in names}
+    where = (_FORMAT.value, _CAPTIONS.value)
+    names = _SPLITS.value or captions.list_splits(*where)
+    splits = {n: captions.read_captions(*where, n, problems) for n in names}
     try:
         training = captions.read_captions(
-            *source, _VOCABULARY_SPLIT.value, problems
+            *where, _VOCABULARY_SPLIT.value, problems
         )
     except ValueError:
         print(

@@ -84,14 +84,14 @@ _JSON = flags.DEFINE_string("json", None, "File to write the metrics to.")
 def embed_run():
     """Returns the three arrays of a split, embedded by a run's network."""
     with startup.quiet_tensorflow():
-        from tbnets import embedding
-        from tbnets import experiment
-        from tbnets import inputs
-    network, vocabulary, settings, _ = experiment.open_run(
+        from tbnets.tasks import inputs
+        from tbnets.tasks import parts
+        from tbnets.tasks.embedder import Embedder
+    network, vocabulary, settings, _ = parts.open_run(
         _RUN.value, _CHECKPOINT.value, more_splits=[_SPLIT.value]
     )
     examples = inputs.load_examples(settings, _SPLIT.value, vocabulary)
-    embedder = embedding.Embedder(network, settings.image_size)
+    embedder = Embedder(network, settings.image_size)
     found = {
         "image_embeddings": embedder.images(examples),
         "text_embeddings": embedder.texts(examples),

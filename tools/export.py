@@ -18,12 +18,10 @@ from tbnets import startup
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets import experiment
 from tbnets import runs
+from tbnets.tasks import parts
 
-_RUN = flags.DEFINE_string(
-    "run_dir", None, "Folder of the run.", required=True
-)
+_RUN = flags.DEFINE_string("run_dir", None, "Folder of the run.", required=True)
 _CHECKPOINT = flags.DEFINE_enum(
     "checkpoint", "best", ["best", "last"], "Epoch to export."
 )
@@ -42,9 +40,7 @@ def main(argv):
             "`export.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    network, _, settings, state = experiment.open_run(
-        _RUN.value, _CHECKPOINT.value
-    )
+    network, _, settings, state = parts.open_run(_RUN.value, _CHECKPOINT.value)
     if _WEIGHTS.value:
         settings.cnn_weights = _WEIGHTS.value
     path = runs.export_network(network, state, settings, _RUN.value)

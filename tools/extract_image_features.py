@@ -36,15 +36,16 @@ with startup.quiet_tensorflow():
     import keras
     import tensorflow  # noqa: F401
 
-from tbnets.data import feature_manifest
-from tbnets.data import feature_store
-from tbnets.data.feature_writer import FeatureWriter
 from tbnets.data.photos import define_photo_flags
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import full_network
 from tbnets.features import photo_features
 from tbnets.features import regions
+from tbnets.store.manifest import extraction_differences
+from tbnets.store.shards import open_store
+from tbnets.store.shards import read_made_by
+from tbnets.store.writer import FeatureWriter
 
 _PHOTOS = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
@@ -180,14 +181,12 @@ def open_writer(features):
     """Opens the store, with the statistics of --statistics_from if any."""
     made_by = features.description()
     if _REGIONS.value:
-        made_by["proposals"] = feature_store.read_source(_REGIONS.value)
+        made_by["proposals"] = read_made_by(_REGIONS.value)
         return FeatureWriter(
             _OUTPUT.value, made_by, features.dim, _DTYPE.value, "regions"
         )
     if _DTYPE.value != "ternary":
-        return FeatureWriter(
-            _OUTPUT.value, made_by, features.dim, _DTYPE.value
-        )
+        return FeatureWriter(_OUTPUT.value, made_by, features.dim, _DTYPE.value)
     low, high = thresholds()
     made_by["ternary"] = {"low": low, "high": high}
     writer = FeatureWriter(_OUTPUT.value, made_by, features.dim, "int8")
@@ -203,8 +202,8 @@ def open_writer(features):
 
 def copy_statistics(writer, made_by):
     """Takes the statistics of another store that was made the same way."""
-    other = feature_store.open_store(_STATISTICS_FROM.value)
-    lines = feature_manifest.extraction_differences(
+    other = open_store(_STATISTICS_FROM.value)
+    lines = extraction_differences(
         other.extraction, made_by, other.path, "this extraction"
     )
     if lines or other.statistics is None:
@@ -222,7 +221,7 @@ def extract(photos, train, features, writer, progress):
     """Extracts what the flags ask for; returns the failures."""
     sizes = {"shard_images": _SHARD_IMAGES.value, "progress": progress}
     if _REGIONS.value:
-        proposals = feature_store.open_store(_REGIONS.value)
+        proposals = open_store(_REGIONS.value)
         return regions.extract_regions(
             photos, proposals, features, writer, **sizes
         )

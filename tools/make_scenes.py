@@ -27,9 +27,10 @@ from PIL import ImageDraw
 from PIL import ImageFont
 
 from tbnets import startup
-from tbnets.data import scene_files
-from tbnets.data import scene_layout
-from tbnets.data import scenes
+from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.files import DATASET
+from tbnets.scenes.files import RECORDS
+from tbnets.scenes.layout import SPLITS
 
 _FOLDER = flags.DEFINE_string(
     "folder",
@@ -82,7 +83,7 @@ LINE_HEIGHT = 20
 
 def choose_shown(entries):
     """Returns up to `NUM_SHOWN` images of the json, alike from each split."""
-    by_split = {name: [] for name in scene_layout.SPLITS}
+    by_split = {name: [] for name in SPLITS}
     for entry in entries:
         by_split[entry["split"]].append(entry)
     filled = [group for group in by_split.values() if group]
@@ -102,10 +103,10 @@ def draw_contact_sheet(folder, path, draw_boxes):
         draw_boxes: Whether the objects' boxes are drawn.
     """
     folder = pathlib.Path(folder)
-    dataset = json.loads((folder / scene_files.DATASET).read_text())
+    dataset = json.loads((folder / DATASET).read_text())
     shown = choose_shown(dataset["images"])
     records = {}
-    with open(folder / scene_files.RECORDS, encoding="utf-8") as lines:
+    with open(folder / RECORDS, encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
             records[f"{record['id']}.jpg"] = record
@@ -169,7 +170,7 @@ def print_summary(summary):
         f"sha256 {summary['dataset_sha256'][:12]}\n"
         "Next, train on them:\n"
         "  python tools/train.py --flagfile=configs/quickstart.flags \\\n"
-        f"      --scenes= --captions={folder / scene_files.DATASET} \\\n"
+        f"      --scenes= --captions={folder / DATASET} \\\n"
         f"      --images={folder / 'images'}"
     )
 
@@ -185,7 +186,7 @@ def main(argv):
     with tqdm.tqdm(
         total=num_scenes, unit="scene", leave=False, disable=None
     ) as bar:
-        summary = scenes.ensure_scenes(
+        summary = ensure_scenes(
             _FOLDER.value,
             num_train=_NUM_TRAIN.value,
             num_dev=_NUM_DEV.value,

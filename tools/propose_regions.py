@@ -37,11 +37,11 @@ with startup.quiet_tensorflow():
 from tbnets import boxes as box_math
 from tbnets import images
 from tbnets.data import entities
-from tbnets.data import feature_store
-from tbnets.data.feature_writer import FeatureWriter
 from tbnets.data.photos import define_photo_flags
 from tbnets.features import extraction
 from tbnets.features import proposals
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
 
 _PHOTOS = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
@@ -251,7 +251,7 @@ def main(argv):
     )
     before = len(writer.done)
     failures, seconds = run(photos, proposer, writer)
-    store = feature_store.open_store(_OUTPUT.value)
+    store = open_store(_OUTPUT.value)
     report(failures, len(store) - before, seconds, store)
     if _RECALL.value:
         report_recall(photos, store, limits)

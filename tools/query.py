@@ -31,10 +31,10 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import images
-from tbnets import montage
-from tbnets import search
-from tbnets import served_model
-from tbnets.data import feature_store
+from tbnets.pictures import montage
+from tbnets.serving import search
+from tbnets.serving import served_model
+from tbnets.store.shards import open_features
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -64,6 +64,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 256, "Images or captions embedded at once.", lower_bound=1
 )
 
+
 def embed_images(model):
     """Embeds what --image_features or --images name: `(ids, embeddings)`."""
     needed = "--images" if model.takes_image_bytes else "--image_features"
@@ -79,7 +80,7 @@ def embed_images(model):
         return search.embed_photos(
             model, pathlib.Path(_IMAGES.value), batch_size=_BATCH_SIZE.value
         )
-    features = feature_store.open_features(*_IMAGE_FEATURES.value)
+    features = open_features(*_IMAGE_FEATURES.value)
     return features.ids, search.embed(
         lambda rows: model.embed_images(features.take(rows)),
         range(len(features)),
@@ -100,7 +101,7 @@ def embed_query_image(model):
             f"features. Received: --image={_IMAGE.value} alone. Add the file "
             "that has this id."
         )
-    features = feature_store.open_features(*_IMAGE_FEATURES.value)
+    features = open_features(*_IMAGE_FEATURES.value)
     rows = features.rows([_IMAGE.value])
     return search.embed(model.embed_images, features.take(rows), "image")
 

@@ -17,8 +17,8 @@ with startup.quiet_tensorflow():
 
 from tbnets import flags
 from tbnets import runs
-from tbnets import training
 from tbnets.evaluation.tables import format_table
+from tbnets.training import loop
 
 FLAGS = absl_flags.FLAGS
 
@@ -39,12 +39,12 @@ def main(argv):
             "`train.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    training.make_reproducible()
+    loop.make_reproducible()
     settings = flags.settings()
     folder = runs.start(settings, FLAGS.resume)
     session, train = runs.prepare(settings, folder)
     print(runs.describe(session, train))
-    training.fit(session, train)
+    loop.fit(session, train)
     report = runs.finish(session)
     print(format_table(report["test"], f"test, epoch {report['best_epoch']}"))
     print(f"learning curves  {folder / 'curves.png'}")

@@ -4,10 +4,10 @@ import csv
 import json
 import os
 
-from tbnets.data import sources
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+from tbnets.data import splits as split_names
 from tbnets.data.caption_readers import ImageRecord
-from tbnets.data.sources import Source
-from tbnets.data.sources import shown
 
 
 def read_table(path, split, problems):
@@ -17,23 +17,23 @@ def read_table(path, split, problems):
     Without a split column, the file is the split "all".
     """
     del split
-    source = Source(path, problems)
-    extension = os.path.splitext(source.path)[1].lower()
+    file = CheckedFile(path, problems)
+    extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
         raise ValueError(
             f"`path` must end with one of {', '.join(_TABLES)}. Received: "
-            f"path={source.path}. Rename the file to what it holds."
+            f"path={file.path}. Rename the file to what it holds."
         )
     has_split = None
     records = {}
-    for line, row in _TABLES[extension](source):
-        name = source.file_name(_stripped(row.get("image")), line)
-        caption = source.caption(row.get("caption"), line)
+    for line, row in _TABLES[extension](file):
+        name = file.file_name(_stripped(row.get("image")), line)
+        caption = file.caption(row.get("caption"), line)
         if has_split is None:
             has_split = "split" in row
-        part = row.get("split", "") if has_split else sources.WHOLE_FILE
+        part = row.get("split", "") if has_split else split_names.WHOLE_FILE
         if not isinstance(part, str) or not part.strip():
-            source.report(
+            file.report(
                 line, f"expected the name of a split; found {shown(part)}."
             )
         elif name is not None and caption is not None:
@@ -41,7 +41,7 @@ def read_table(path, split, problems):
             record = ImageRecord(name, [], part.strip(), name)
             records.setdefault(key, record).captions.append(caption)
     if has_split is None:
-        source.report(None, "expected rows of image,caption; found none.")
+        file.report(None, "expected rows of image,caption; found none.")
     return list(records.values())
 
 
@@ -49,8 +49,8 @@ def _stripped(value):
     return value.strip() if isinstance(value, str) else value
 
 
-def _json_rows(source):
-    rows, ends_well = source.lines()
+def _json_rows(file):
+    rows, ends_well = file.lines()
     for line, text in enumerate(rows, 1):
         if not text.strip():
             continue
@@ -58,7 +58,7 @@ def _json_rows(source):
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
             cut = line == len(rows) and not ends_well
-            source.report(
+            file.report(
                 line,
                 f"expected a JSON object; found {shown(text)} ({error})."
                 + (" The file looks truncated: copy it again." * cut),
@@ -67,34 +67,34 @@ def _json_rows(source):
         if isinstance(row, dict) and {"image", "caption"} <= set(row):
             yield line, row
         else:
-            source.report(
+            file.report(
                 line,
                 "expected an object with 'image' and 'caption'; "
                 f"found {shown(row)}.",
             )
 
 
-def _csv_rows(source):
-    return _delimited_rows(source, ",")
+def _csv_rows(file):
+    return _delimited_rows(file, ",")
 
 
-def _tsv_rows(source):
-    return _delimited_rows(source, "\t")
+def _tsv_rows(file):
+    return _delimited_rows(file, "\t")
 
 
-def _delimited_rows(source, delimiter):
-    rows, ends_well = source.lines()
+def _delimited_rows(file, delimiter):
+    rows, ends_well = file.lines()
     reader = csv.reader(
         [row + "\n" for row in rows], delimiter=delimiter, strict=True
     )
     header = None
-    for line, row in _numbered(source, reader):
+    for line, row in _numbered(file, reader):
         if not row:
             continue
         if header is None:
             header = [column.strip().lower() for column in row]
             if not {"image", "caption"} <= set(header):
-                source.report(
+                file.report(
                     line,
                     "expected a header with the columns image and caption; "
                     f"found {shown(row)}. Name the columns in the first row.",
@@ -103,14 +103,14 @@ def _delimited_rows(source, delimiter):
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
-            source.report(
+            file.report(
                 line,
                 f"expected {len(header)} columns ({', '.join(header)}); found "
                 f"{len(row)}: {shown(row)}. Put a caption that holds "
                 f"{shown(delimiter)} between double quotes.",
             )
     if rows and not ends_well:
-        source.suspect(
+        file.suspect(
             len(rows),
             "expected a newline after the last row; found "
             f"{shown(rows[-1])}. The file may be truncated: if it is whole, "
@@ -118,7 +118,7 @@ def _delimited_rows(source, delimiter):
         )
 
 
-def _numbered(source, reader):
+def _numbered(file, reader):
     """Yields (first line, row) of a csv reader; reports what is no row."""
     while True:
         first = reader.line_num + 1
@@ -128,7 +128,7 @@ def _numbered(source, reader):
             return
         except csv.Error as error:
             open_quote = "unexpected end" in str(error)
-            source.report(
+            file.report(
                 first,
                 f"expected a row of a table; found: {error}."
                 + " A double quote opened here is never closed: double it, "

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.checked_files import Problem
 from tbnets.data import caption_readers
 from tbnets.data import caption_tables
-from tbnets.data import sources
-from tbnets.data.sources import Problem
+from tbnets.data import splits as split_names
 
 __all__ = [
     "READERS",
@@ -38,7 +38,7 @@ class CaptionedImages:
             empty caption.
         caption_to_image: `[num_captions]` int64, the row of the image.
         split: the name of the split, as it was asked for.
-        source: the path that was read.
+        path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; ()
             where the image ids are the file names.
 
@@ -51,7 +51,7 @@ class CaptionedImages:
     captions: tuple[str, ...]
     caption_to_image: np.ndarray
     split: str
-    source: str
+    path: str
     file_names: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -146,7 +146,7 @@ class CaptionedImages:
             captions=tuple(self.captions[r] for group in kept for r in group),
             caption_to_image=np.repeat(np.arange(len(kept)), sizes),
             split=self.split,
-            source=self.source,
+            path=self.path,
             file_names=tuple(names[row] for row in image_rows if names),
         )
 
@@ -194,7 +194,7 @@ def read_captions(
             `Problem` is appended for each, while the good rows are read.
 
     Returns:
-        CaptionedImages in the order of the source.
+        CaptionedImages in the order of the file.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -224,7 +224,7 @@ def read_captions(
             np.arange(len(records)), np.asarray(sizes, dtype=np.int64)
         ),
         split=split,
-        source=os.fspath(path),
+        path=os.fspath(path),
         file_names=() if names == ids else names,
     )
 
@@ -246,8 +246,8 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     """
     reader = _reader(format)
     path = os.fspath(path)
-    if sources.SPLIT_FIELD in path:
-        names = sources.splits_in_path(path)
+    if split_names.SPLIT_FIELD in path:
+        names = split_names.splits_in_path(path)
         if not names:
             raise FileNotFoundError(
                 "`path` must fit at least one file. Received: "
@@ -274,14 +274,14 @@ def _reader(format):
 
 
 def _read_split(reader, path, split, problems):
-    """Returns the records of one split, its name as in the source."""
-    file_path = sources.fill_split(path, split)
+    """Returns the records of one split, its name as in the file."""
+    file_path = split_names.fill_split(path, split)
     before = len(problems or ())
     records = reader.read(file_path, split, problems)
     if not records and len(problems or ()) > before:
         return []
     names = caption_readers.record_splits(records)
-    if file_path != path and names == (sources.WHOLE_FILE,):
+    if file_path != path and names == (split_names.WHOLE_FILE,):
         return records
-    name = sources.choose_split(split, names, file_path)
+    name = split_names.choose_split(split, names, file_path)
     return [record for record in records if record.split == name]

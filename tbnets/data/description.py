@@ -11,12 +11,12 @@ import re
 import numpy as np
 from PIL import Image
 
-from tbnets.data import feature_arrays
-from tbnets.data import feature_store
-from tbnets.data import sources
+from tbnets.checked_files import Problem
+from tbnets.checked_files import shown
+from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.sources import Problem
-from tbnets.data.sources import shown
+from tbnets.store.arrays import check_finite
+from tbnets.store.shards import open_features
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 MOST_COUNTS = 6
@@ -120,7 +120,7 @@ def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
             if both:
                 problems.append(
                     Problem(
-                        splits[first].source,
+                        splits[first].path,
                         None,
                         "expected each image in one split; found "
                         f"{len(both)} in {first!r} and in {second!r}: "
@@ -188,9 +188,11 @@ def describe_features(
     """
     path = ", ".join(patterns)
     try:
-        paths = [sources.fill_split(each, images.split) for each in patterns]
+        paths = [
+            split_names.fill_split(each, images.split) for each in patterns
+        ]
         path = ", ".join(paths)
-        features = feature_store.open_features(*paths)
+        features = open_features(*paths)
         features.verify()
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")
@@ -218,7 +220,7 @@ def describe_features(
         "features_per_row": features.dim,
         "images_without_features": len(missing),
         "images_failed": len(failed),
-        "rows_not_finite": feature_arrays.check_finite(features, problems),
+        "rows_not_finite": check_finite(features, problems),
     }
     return counts, problems
 

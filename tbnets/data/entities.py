@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from tbnets.data.sources import Source
-from tbnets.data.sources import shown
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
 
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")
@@ -65,25 +65,25 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
-    source = Source(path, problems)
-    root = _parse(Source(path))
+    file = CheckedFile(path, problems)
+    root = _parse(CheckedFile(path))
     if root.tag != "annotation":
-        _refuse(source, root, "expected <annotation>", f"<{root.tag}>")
-    width = _number(Source(path), root, "size/width")
-    height = _number(Source(path), root, "size/height")
+        _refuse(file, root, "expected <annotation>", f"<{root.tag}>")
+    width = _number(CheckedFile(path), root, "size/width")
+    height = _number(CheckedFile(path), root, "size/height")
     boxes, chains = [], []
     flagged = {"scene": set(), "nobndbox": set()}
     for item in root.findall("object"):
         names = tuple((one.text or "").strip() for one in item.findall("name"))
         if not all(names) or not names:
-            source.report(
+            file.report(
                 item.line,
                 "expected <name> with a chain in <object>; found "
                 f"{shown(names)}. Copy the file again.",
             )
             continue
         for box in item.findall("bndbox"):
-            found = _box(source, box, width, height)
+            found = _box(file, box, width, height)
             if found:
                 boxes.append(found)
                 chains.append(names)
@@ -111,7 +111,7 @@ def read_boxes(folder, image_id) -> np.ndarray:
     Returns:
         float64 `[n, 4]`, each box once.
     """
-    name = Source(folder).file_name(image_id, None)
+    name = CheckedFile(folder).file_name(image_id, None)
     stem = name.rsplit(".", 1)[0] if "." in name else name
     found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
     return np.unique(found.boxes, axis=0)
@@ -123,11 +123,11 @@ class _LineElement(ElementTree.Element):
     line = None
 
 
-def _parse(source):
+def _parse(file):
     """Parses a file without expanding anything; elements know their line."""
-    content = source.read_bytes()
+    content = file.read_bytes()
     if len(content) > MOST_BYTES:
-        source.report(
+        file.report(
             None,
             f"expected an XML file of at most {MOST_BYTES} bytes; found "
             f"{len(content)}. Name the annotation of one photo.",
@@ -139,7 +139,7 @@ def _parse(source):
         builder.start(tag, attributes).line = parser.CurrentLineNumber
 
     def refuse(*_):
-        source.report(
+        file.report(
             parser.CurrentLineNumber,
             "expected XML without a document type; found <!DOCTYPE>. Remove "
             "it: annotations need none.",
@@ -154,24 +154,24 @@ def _parse(source):
         return builder.close()
     except (xml.parsers.expat.ExpatError, LookupError) as error:
         raise ValueError(
-            f"{source.path}:{parser.CurrentLineNumber}: expected XML; found "
+            f"{file.path}:{parser.CurrentLineNumber}: expected XML; found "
             f"{error}. Copy the file again."
         ) from error
 
 
-def _refuse(source, element, expected, found):
+def _refuse(file, element, expected, found):
     raise ValueError(
-        f"{source.path}:{element.line}: {expected}; found {found}. Name a "
+        f"{file.path}:{element.line}: {expected}; found {found}. Name a "
         "file of the folder Annotations of Flickr30K Entities."
     )
 
 
-def _number(source, element, path):
+def _number(file, element, path):
     """Returns a whole number above 0 below an element."""
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         _refuse(
-            source,
+            file,
             element,
             f"expected a whole number of pixels in <{path}>",
             shown(text),
@@ -179,7 +179,7 @@ def _number(source, element, path):
     return int(text)
 
 
-def _box(source, element, width, height):
+def _box(file, element, width, height):
     """Returns a box in continuous coordinates, or None with a problem."""
     texts = [element.findtext(edge) for edge in EDGES]
     try:
@@ -197,7 +197,7 @@ def _box(source, element, width, height):
     ]
     if math.isfinite(sum(edges)) and box[0] < box[2] and box[1] < box[3]:
         return box
-    source.report(
+    file.report(
         element.line,
         f"expected xmin, ymin, xmax, ymax of a box in {width} x {height} "
         f"pixels, counted from 1; found {shown(texts)}. Correct the file.",

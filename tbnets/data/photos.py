@@ -35,10 +35,10 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
     if not captions_path:
         paths = list_photos(folder)
         return [(path.relative_to(folder).as_posix(), path) for path in paths]
-    source = (captions_format, captions_path)
+    where = (captions_format, captions_path)
     photos = {}
-    for split in splits or captions.list_splits(*source):
-        records = captions.read_captions(*source, split)
+    for split in splits or captions.list_splits(*where):
+        records = captions.read_captions(*where, split)
         for row, key in enumerate(records.image_ids):
             photos.setdefault(key, folder / records.file_name(row))
     return list(photos.items())

@@ -159,9 +159,7 @@ def _best_other_caption(side):
     for step in range(1, counts.max()):
         here = np.flatnonzero(counts > step)
         there = first[here] + (place[here] - first[here] + step) % counts[here]
-        scores = exact_scores.pair_scores(
-            side, side, order[here], order[there]
-        )
+        scores = exact_scores.pair_scores(side, side, order[here], order[there])
         best[order[here]] = np.maximum(best[order[here]], scores)
     return best
 

@@ -10,7 +10,7 @@ import gzip
 
 import numpy as np
 
-from tbnets.data.sources import require_file
+from tbnets.checked_files import require_file
 
 SMOOTHING = 1.5
 MOST_MODEL_BYTES = 1 << 29

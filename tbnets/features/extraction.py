@@ -10,16 +10,16 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.feature_manifest import MANIFEST
-from tbnets.data.feature_manifest import read_manifest
-from tbnets.data.feature_store import open_store
-from tbnets.data.feature_writer import FeatureWriter
-from tbnets.features.full_network import StreamingStatistics
 from tbnets.features.full_network import ternary
 from tbnets.features.full_network import ternary_bounds
 from tbnets.images import BrokenImageError
 from tbnets.images import load_image
 from tbnets.images import read_image_bytes
+from tbnets.statistics import StreamingStatistics
+from tbnets.store.manifest import MANIFEST
+from tbnets.store.manifest import read_manifest
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
 
 SHARD_IMAGES = 256
 BATCH_SIZE = 32
@@ -267,9 +267,7 @@ def _left_in_raw(train, writer):
     if not (raw_folder(writer) / MANIFEST).is_file():
         return False
     failed = read_manifest(raw_folder(writer)).failed
-    return any(
-        key not in writer.done and key not in failed for key, _ in train
-    )
+    return any(key not in writer.done and key not in failed for key, _ in train)
 
 
 def remove_raw(writer):

@@ -15,7 +15,6 @@ import tensorflow as tf
 FULL_NETWORK = "full_network"
 LOW_THRESHOLD = -0.25
 HIGH_THRESHOLD = 0.15
-NOISE = 1e-6
 
 
 def _consumers(network):
@@ -68,59 +67,7 @@ def full_network_outputs(cnn):
     ]
 
 
-class StreamingStatistics:
-    """Mean and standard deviation of features, in one pass over them.
-
-    Batches are merged by the update of Chan et al. 1983, in float64, so that
-    a mean far from 0 does not swallow the deviation.
-    """
-
-    def __init__(self):
-        self.count = 0
-        self.mean = 0.0
-        self._squares = 0.0
-
-    def update(self, features):
-        """Adds features.
-
-        Args:
-            features: `[n, dim]` numbers; `n` may be 0.
-        """
-        features = np.asarray(features, np.float64)
-        count = len(features)
-        if not count:
-            return
-        mean = features.mean(axis=0)
-        shift = mean - self.mean
-        total = self.count + count
-        self._squares = (
-            self._squares
-            + np.square(features - mean).sum(axis=0)
-            + np.square(shift) * (self.count * count / total)
-        )
-        self.mean = self.mean + shift * (count / total)
-        self.count = total
-
-    @property
-    def variance(self):
-        """The population variance, float64 `[dim]`."""
-        return self._squares / self.count
-
-    @property
-    def deviation(self):
-        """The standard deviation, float64 `[dim]`.
-
-        It is 0 where a feature never changes. Rounding leaves some noise
-        there; what is below a millionth of the mean counts as no change.
-        """
-        deviation = np.sqrt(self.variance)
-        noise = NOISE * np.abs(self.mean)
-        return np.where(deviation > noise, deviation, 0.0)
-
-
-def ternary_bounds(
-    mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD
-):
+def ternary_bounds(mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD):
     """Returns the features at which a dimension counts as low or high.
 
     `(x - mean) / deviation < low` is the same as `x < mean + low *

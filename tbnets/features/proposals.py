@@ -13,12 +13,12 @@ import dataclasses
 import numpy as np
 
 from tbnets import boxes as box_math
-from tbnets.data.feature_manifest import file_sha256
 from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES
 from tbnets.features.extraction import remaining
 from tbnets.images import BrokenImageError
 from tbnets.images import read_photo
+from tbnets.store.manifest import file_sha256
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}

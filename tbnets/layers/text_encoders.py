@@ -7,7 +7,7 @@ the same answer: padding takes part in nothing.
 import keras
 import tensorflow as tf
 
-from tbnets.layers.branch import SeededDropout
+from tbnets.layers.dropout import SeededDropout
 
 POOLINGS = ("last", "mean", "max")
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from tbnets.losses import TERMS
-from tbnets.losses import positive_masks
+from tbnets.losses.triplet import TERMS
+from tbnets.losses.triplet import positive_masks
 
 KERAS_2 = keras.__version__.startswith("2.")
 
@@ -105,6 +105,7 @@ class EmbeddingNetwork(keras.Model):
         self.triplet_loss = triplet_loss
         self.gradient_clip_norm = gradient_clip_norm
         self.hardness_steps = hardness_steps
+
     @property
     def metrics(self):
         """The means over an epoch of what `train_step` reports."""

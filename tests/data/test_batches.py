@@ -4,6 +4,9 @@ import tensorflow as tf
 
 from tbnets.data import batches
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.examples import Examples
+from tbnets.data.examples import TokenRows
+from tbnets.data.examples import equal_text_ids
 
 # Image 0 has three captions, 1 has none, 2 has one, 3 has two.
 RECORDS = CaptionedImages(
@@ -11,7 +14,7 @@ RECORDS = CaptionedImages(
     captions=("a0", "d0", "a1", "c0", "a2", "d1"),
     caption_to_image=np.array([0, 3, 0, 2, 0, 3]),
     split="train",
-    source="memory",
+    path="memory",
 )
 
 
@@ -27,10 +30,10 @@ class Array:
 
 
 def examples(text_ids=None):
-    return batches.Examples(
+    return Examples(
         RECORDS,
         Array(np.arange(8).reshape(4, 2)),
-        batches.TokenRows([[2, 3, 4], [5, 0, 0], [1, 0, 0]] * 2),
+        TokenRows([[2, 3, 4], [5, 0, 0], [1, 0, 0]] * 2),
         text_ids,
     )
 
@@ -115,13 +118,13 @@ def test_a_resumed_dataset_goes_on_where_the_straight_one_is():
 
 
 def test_tokens_are_cut_to_the_longest_of_the_batch():
-    tokens = batches.TokenRows([[2, 3, 4], [5, 0, 0], [1, 6, 0]])
+    tokens = TokenRows([[2, 3, 4], [5, 0, 0], [1, 6, 0]])
     np.testing.assert_array_equal(tokens.batch([1, 2]), [[5, 0], [1, 6]])
     np.testing.assert_array_equal(tokens.batch([1]), [[5]])
 
 
 def test_equal_texts_get_equal_ids():
-    found = batches.equal_text_ids(["A dog", "a  dog ", "a cat", "A DOG"])
+    found = equal_text_ids(["A dog", "a  dog ", "a cat", "A DOG"])
     assert list(found) == [0, 0, 1, 0]
 
 
@@ -129,7 +132,7 @@ def test_text_ids_travel_with_their_captions():
     ids = np.array([7, 7, 8, 9, 10, 11])
     dataset = batches.training_batches(examples(ids), 3, 9, seed=0)
     (batch,) = take(dataset, 1)
-    (_, caption_rows), = rows(images=3, captions=9)
+    ((_, caption_rows),) = rows(images=3, captions=9)
     np.testing.assert_array_equal(batch["text_ids"], ids[caption_rows])
 
 
@@ -146,6 +149,6 @@ def test_a_split_without_captions_is_refused():
     empty = CaptionedImages(
         ("a.jpg",), (), np.zeros(0, np.int64), "train", "memory"
     )
-    nothing = batches.Examples(empty, Array([[0.0]]), None)
+    nothing = Examples(empty, Array([[0.0]]), None)
     with pytest.raises(ValueError, match="at least one image with a caption"):
         batches.training_batches(nothing, 2, 2, seed=0)

@@ -67,7 +67,7 @@ def example():
         captions=("p", "q", "r", "s"),
         caption_to_image=np.asarray([0, 2, 2, 0]),
         split="train",
-        source="here",
+        path="here",
         file_names=("1/x.jpg", "1/y.jpg", "2/z.jpg"),
     )
 
@@ -170,7 +170,7 @@ def test_karpathy_reads_any_number_of_captions(karpathy_file):
         [0, 0],
     )
     assert images.split == "train"
-    assert images.source == str(karpathy_file)
+    assert images.path == str(karpathy_file)
     assert images.file_names == ()
 
 

@@ -27,9 +27,7 @@ def test_all_photos_of_a_folder_have_their_path_as_id(folder):
     [(None, ["b.jpg", "x.jpg"]), (["test"], ["x.jpg"])],
 )
 def test_photos_of_captions_stand_once(folder, splits, expected):
-    found = find_photos(
-        folder / "photos", "table", folder / "t.csv", splits
-    )
+    found = find_photos(folder / "photos", "table", folder / "t.csv", splits)
     assert [key for key, _ in found] == expected
     assert found[-1][1] == folder / "photos" / "x.jpg"
 

@@ -27,9 +27,7 @@ def test_table_names_ties_and_skips_what_was_not_measured():
     metrics = metrics_of(np.ones((2, 1)), np.ones((2, 1)), [0, 1])
     lines = tables.format_table(metrics).splitlines()
     assert lines[0].split() == "R@1 R@5 R@10 MedR MeanR queries".split()
-    assert lines[2].strip() == (
-        "100.0% of these tie with a wrong one (a miss)"
-    )
+    assert lines[2].strip() == ("100.0% of these tie with a wrong one (a miss)")
     assert not any("text to text" in line for line in lines)
 
 

@@ -84,9 +84,7 @@ def test_pooled_network_averages_maps_and_joins_vectors():
     pooled = pooled_network(cnn, outputs)(pixels).numpy()
     maps = cnn.network.get_layer("first")(pixels).numpy()
     assert pooled.shape == (2, 4 + 5)
-    np.testing.assert_allclose(
-        pooled[:, :4], maps.mean(axis=(1, 2)), rtol=1e-5
-    )
+    np.testing.assert_allclose(pooled[:, :4], maps.mean(axis=(1, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("top", "name"), [(True, "fc2"), (False, "pool2")])

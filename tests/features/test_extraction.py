@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tbnets import files
-from tbnets.data.feature_store import open_store
-from tbnets.data.feature_writer import FeatureWriter
 from tbnets.features import extraction
 from tbnets.features.photo_features import PhotoFeatures
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
 from tests.features.test_full_network import oracle
 from tests.features.test_photo_features import photo
 from tests.features.tiny_cnn import tiny_cnn
@@ -169,9 +169,7 @@ def test_killed_at_any_write_goes_on_to_the_same_bytes(
         assert content_of(stopped) == content_of(straight)
 
 
-def test_raw_features_are_removed_and_nothing_else(
-    tmp_path, photos, features
-):
+def test_raw_features_are_removed_and_nothing_else(tmp_path, photos, features):
     run_ternary(photos, features, tmp_path / "s")
     writer = open_writer(tmp_path / "s", features, "int8")
     raw = tmp_path / "s.raw"
@@ -202,9 +200,7 @@ def test_ternary_agrees_with_the_oracle(tmp_path, photos, features):
     floats = open_store(tmp_path / "floats")
     rows = floats.take(floats.rows(store.ids))
     train = floats.take(floats.rows([key for key, _ in photos[::2]]))
-    np.testing.assert_array_equal(
-        store.take(range(COUNT)), oracle(train, rows)
-    )
+    np.testing.assert_array_equal(store.take(range(COUNT)), oracle(train, rows))
 
 
 def test_ternary_uses_the_training_photos_alone(tmp_path, photos, features):

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from tbnets.features.cnn import build_cnn
-from tbnets.features.full_network import StreamingStatistics
 from tbnets.features.full_network import full_network_outputs
 from tbnets.features.full_network import ternary
 from tbnets.features.full_network import ternary_bounds
+from tbnets.statistics import StreamingStatistics
 from tests.features.tiny_cnn import TOP
 from tests.features.tiny_cnn import tiny_cnn
 

@@ -14,14 +14,14 @@ cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
 from tbnets import boxes as box_math  # noqa: E402
 from tbnets.data import entities  # noqa: E402
-from tbnets.data import feature_store  # noqa: E402
-from tbnets.data import scenes  # noqa: E402
-from tbnets.data.feature_writer import FeatureWriter  # noqa: E402
 from tbnets.features import edges  # noqa: E402
 from tbnets.features import proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
 from tbnets.images import BrokenImageError  # noqa: E402
 from tbnets.images import read_photo  # noqa: E402
+from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
+from tbnets.store.shards import open_features  # noqa: E402
+from tbnets.store.writer import FeatureWriter  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)
 SQUARE = [12, 8, 36, 32]
@@ -302,9 +302,7 @@ def test_read_photo_turns_it_upright(tmp_path):
     exif[0x0112] = 6  # To be turned clockwise by a quarter.
     path = tmp_path / "turned.png"
     PIL.Image.fromarray(pixels).save(path, exif=exif)
-    np.testing.assert_array_equal(
-        read_photo(path), np.rot90(pixels, -1)
-    )
+    np.testing.assert_array_equal(read_photo(path), np.rot90(pixels, -1))
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "CMYK"])
@@ -381,7 +379,7 @@ def test_propose_photos_writes_boxes_in_order_and_notes_failures(
     assert sum(done) == 7
     assert [path.name for path, _ in failures] == ["2.png", "4.png"]
     assert failures[1][1] == "is not there"
-    store = feature_store.open_features(tmp_path / "store")
+    store = open_features(tmp_path / "store")
     store.verify()
     good = [photo for photo in photos if photo[0] not in ("2.png", "4.png")]
     assert list(store.ids) == [key for key, _ in good]
@@ -431,7 +429,7 @@ def test_propose_photos_again_tries_only_the_failed(photos, tmp_path):
     done = []
     failures = propose(photos, tmp_path / "store", progress=done.append)
     assert sum(done) == 2 and [p.name for p, _ in failures] == ["2.png"]
-    store = feature_store.open_features(tmp_path / "store")
+    store = open_features(tmp_path / "store")
     assert len(store) == 6 and set(store.failed) == {"2.png"}
 
 
@@ -451,7 +449,7 @@ def test_propose_photos_leaves_opencv_its_threads(photos, tmp_path):
 
 def test_propose_photos_without_photos(tmp_path):
     assert propose([], tmp_path / "store") == []
-    assert len(feature_store.open_features(tmp_path / "store")) == 0
+    assert len(open_features(tmp_path / "store")) == 0
 
 
 # Data.
@@ -460,7 +458,7 @@ def test_propose_photos_without_photos(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_proposals_find_the_objects_of_scenes(tmp_path, method):
     folder = tmp_path / "scenes"
-    scenes.ensure_scenes(folder, num_train=6, num_dev=0, num_test=0)
+    ensure_scenes(folder, num_train=6, num_dev=0, num_test=0)
     proposer, found = Proposer(method), []
     for name in sorted(os.listdir(folder / "images")):
         truth = entities.read_boxes(folder / "Annotations", name)

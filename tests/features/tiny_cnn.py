@@ -31,6 +31,4 @@ def tiny_network(top=True):
 def tiny_cnn(top=True, seed=0):
     """Returns it as a `Cnn` whose preprocessing is `x / 127.5 - 1`."""
     keras.utils.set_random_seed(seed)
-    return Cnn(
-        "tiny", tiny_network(top), lambda x: x / 127.5 - 1.0, SIDE, top
-    )
+    return Cnn("tiny", tiny_network(top), lambda x: x / 127.5 - 1.0, SIDE, top)

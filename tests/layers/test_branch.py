@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.branch import Branch
-from tbnets.layers.branch import FeatureTransform
-from tbnets.layers.branch import SeededDropout
+from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.feature_transform import FeatureTransform
 
 
 def test_linear_branch_is_a_normalised_matrix_product():

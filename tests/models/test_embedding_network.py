@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.branch import Branch
-from tbnets.layers.branch import FeatureTransform
+from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import RecurrentEncoder
-from tbnets.losses import TripletLoss
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.embedding_network import current_learning_rate
 
@@ -188,7 +188,7 @@ def test_hardness_follows_the_steps():
 
 
 def positive_masks_of(batch):
-    from tbnets.losses import positive_masks
+    from tbnets.losses.triplet import positive_masks
 
     return positive_masks(batch["image_ids"], batch["caption_image_ids"])
 

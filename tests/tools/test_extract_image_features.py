@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from tbnets.data.feature_store import open_store
-from tbnets.data.feature_writer import FeatureWriter
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
 from tests.features.test_photo_features import photo
 
 TOOL = "tools/extract_image_features.py"
@@ -87,7 +87,7 @@ def test_ternary_features_of_captioned_photos(folder):
     )
     assert code == 0, text
     again = open_store(folder / "again")
-    assert again.source == store.source
+    assert again.made_by == store.made_by
     np.testing.assert_array_equal(
         again.take(again.rows(store.ids)), store.take([0, 1, 2])
     )

@@ -10,10 +10,10 @@ import time
 import PIL.Image
 import pytest
 
-from tbnets.data import feature_store
-from tbnets.data import scenes
-from tbnets.data.feature_writer import FeatureWriter
 from tbnets.features import proposals
+from tbnets.scenes.dataset import ensure_scenes
+from tbnets.store.shards import open_features
+from tbnets.store.writer import FeatureWriter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
@@ -23,7 +23,7 @@ pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 def folder(tmp_path_factory):
     """A few scenes."""
     path = tmp_path_factory.mktemp("tool") / "scenes"
-    scenes.ensure_scenes(path, num_train=12, num_dev=0, num_test=3)
+    ensure_scenes(path, num_train=12, num_dev=0, num_test=3)
     return path
 
 
@@ -70,7 +70,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     (_, first, _, low, _), (_, second, _, high, _) = lines
     assert (first, second) == ("1", "50")
     assert 0 <= float(low) < float(high) <= 100
-    store = feature_store.open_features(tmp_path / "store")
+    store = open_features(tmp_path / "store")
     assert len(store) == 3 and store.extraction["limit"] == 60
     with PIL.Image.open(picture) as image:
         assert image.size == (3 * 224, 224)
@@ -79,9 +79,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
 def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
-    scenes.ensure_scenes(
-        tmp_path / "scenes", num_train=8, num_dev=0, num_test=0
-    )
+    ensure_scenes(tmp_path / "scenes", num_train=8, num_dev=0, num_test=0)
     for number, path in enumerate(
         sorted((tmp_path / "scenes" / "images").iterdir())
     ):
@@ -100,7 +98,7 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     with pytest.raises(ValueError, match="complete"):
-        feature_store.open_features(killed)
+        open_features(killed)
 
     code, output, errors = run(*arguments, f"--output={killed}")
     assert code == 0, errors

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.images import decode_images
-from tbnets.serving import export_saved_model
+from tbnets.serving.export import export_saved_model
 from tbnets.text.vocabulary import Vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -5,10 +5,10 @@ import tempfile
 
 from benchmarks import timing
 from tbnets import images
-from tbnets.data.feature_writer import FeatureWriter
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import photo_features
+from tbnets.store.writer import FeatureWriter
 
 
 def run(folder, name, layers, num_images, repeats):

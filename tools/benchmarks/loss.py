@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from tbnets import losses
+from tbnets.losses import triplet
 
 
 def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
@@ -29,7 +29,7 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
     """
     for count in num_images:
         inputs = _batch(count, captions_per_image, embedding_dim)
-        loss = losses.TripletLoss(num_negatives=num_negatives)
+        loss = triplet.TripletLoss(num_negatives=num_negatives)
         candidate = tf.function(_loss_step(loss))
         milliseconds = timing.interleaved(
             {
@@ -89,7 +89,7 @@ def _loss_step(loss):
     def step(images, texts, image_ids, caption_image_ids):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
-            masks = losses.positive_masks(image_ids, caption_image_ids)
+            masks = triplet.positive_masks(image_ids, caption_image_ids)
             output = loss(images, texts, masks)
         return output, tape.gradient(output.total, [images, texts])
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from benchmarks import loss
 from benchmarks import timing
-from tbnets import losses
 from tbnets.layers.branch import Branch
+from tbnets.losses import triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
 
 IMAGE_DIM, TEXT_DIM, HIDDEN = 4096, 6000, 2048
@@ -68,7 +68,7 @@ def _network(embedding_dim, policy):
         )
     finally:
         keras.mixed_precision.set_global_policy(before)
-    network.compile(keras.optimizers.Adam(1e-4), losses.TripletLoss())
+    network.compile(keras.optimizers.Adam(1e-4), triplet.TripletLoss())
     return network
 
 

@@ -1,0 +1,204 @@
+"""Files that may be wrong: their problems, lines and JSON.
+
+Every reader of captions, lists and features goes through here, so that a bad
+row is always told the same way: file, line, what was expected, what was
+found and what to change.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import warnings
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a file, and where.
+
+    Args:
+        path: the file.
+        line: 1-based line, or None where lines say nothing (arrays, and
+            entries of a JSON file, whose message names the entry instead).
+        message: what was expected, what was found and what to change.
+    """
+
+    path: str
+    line: int | None
+    message: str
+
+    def __str__(self):
+        """Returns `path:line: message`, as compilers and editors write it."""
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.message}"
+
+
+class CheckedFile:
+    """A file that is being read, and what happens with its bad rows.
+
+    Args:
+        path: the file.
+        problems: a list that collects the problems, while reading goes on
+            with the good rows; or None to raise ValueError at the first.
+    """
+
+    def __init__(self, path, problems=None):
+        self.path = os.fspath(path)
+        self.problems = problems
+
+    def report(self, line, message):
+        """Notes a problem, or raises it where nobody collects problems."""
+        problem = Problem(self.path, line, message)
+        if self.problems is None:
+            raise ValueError(str(problem))
+        self.problems.append(problem)
+
+    def suspect(self, line, message):
+        """Notes what may be a problem; warns where nobody collects them."""
+        if self.problems is None:
+            warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
+        else:
+            self.report(line, message)
+
+    def read_bytes(self):
+        """Returns the content of the file, or says that there is none."""
+        require_file(self.path)
+        with open(self.path, "rb") as stream:
+            return stream.read()
+
+    def lines(self):
+        r"""Returns the lines and whether the last one ends with a newline.
+
+        Only "\n" and "\r\n" end a line: captions may hold other characters
+        that Python's `splitlines` takes for line ends. A line that is no
+        UTF-8 is reported and keeps its place, its bad bytes shown as U+FFFD.
+        """
+        content = self.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        rows = content.split(b"\n")
+        ends_well = not rows[-1]
+        if ends_well:
+            rows.pop()
+        return [
+            self._decode(row.removesuffix(b"\r"), line)
+            for line, row in enumerate(rows, 1)
+        ], ends_well
+
+    def _decode(self, row, line):
+        try:
+            return row.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.report(line, _undecodable(error))
+            return row.decode("utf-8", errors="replace")
+
+    def json(self):
+        """Returns the parsed file, or None once a problem was collected."""
+        content = self.read_bytes()
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            self.report(line, _undecodable(error))
+            return None
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            self.report(error.lineno, _broken_json(error, text))
+        except (ValueError, RecursionError) as error:
+            self.report(None, f"expected JSON; found {error}.")
+        return None
+
+    def caption(self, value, line, where=""):
+        """Returns a caption without outer blanks, or None if it is none."""
+        if not isinstance(value, str):
+            self.report(
+                line,
+                f"{where}expected a caption (a string); found {shown(value)}.",
+            )
+            return None
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            self.report(
+                line,
+                f"{where}expected Unicode text; found half of a surrogate "
+                f"pair in {shown(value)}. Write the file again as UTF-8.",
+            )
+            return None
+        return value.strip()
+
+    def file_name(self, value, line, where=""):
+        """Returns a file name that stays inside its folder, or None."""
+        reason = _why_not_a_file_name(value)
+        if not reason:
+            return value
+        self.report(
+            line,
+            f"{where}expected an image file name relative to the images "
+            f"folder; found {shown(value)}, which {reason}.",
+        )
+        return None
+
+
+def shown(value):
+    """Returns a value as an error message shows it: short, on one line."""
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:60]}...{text[-6:]}"
+
+
+def require_file(path):
+    """Raises FileNotFoundError or IsADirectoryError if there is no file."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(
+            f"`path` must be a file. Received: path={path}, which is a "
+            "folder. Name the file inside it."
+        )
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"`path` must be an existing file. Received: path={path}. "
+            f"{_nearest_folder(path)}"
+        )
+
+
+def _nearest_folder(path):
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        return f"There is no folder {folder} either: check the path."
+    names = sorted(os.listdir(folder))[:8]
+    return f"{folder} holds {', '.join(names) or 'nothing'}."
+
+
+def _undecodable(error):
+    byte = error.object[error.start]
+    return (
+        f"expected UTF-8 text; found the byte 0x{byte:02x}. Convert the file, "
+        "for instance with `iconv -f latin1 -t utf-8`."
+    )
+
+
+def _broken_json(error, text):
+    end = text.rstrip()
+    message = f"expected JSON; found at column {error.colno}: {error.msg}."
+    if not end:
+        return "expected JSON; found an empty file."
+    cut = error.pos >= len(end) or end[-1] not in "}]"
+    if cut and error.msg != "Extra data":
+        message += (
+            f" The file ends with {shown(end[-30:])} and looks truncated: "
+            "copy or download it again."
+        )
+    return message
+
+
+def _why_not_a_file_name(value):
+    if not isinstance(value, str):
+        return "is not a string"
+    if not value.strip():
+        return "is empty"
+    if "\0" in value:
+        return "holds a NUL character"
+    parts = re.split(r"[/\\]", value)
+    if not parts[0] or re.match(r"[A-Za-z]:$", parts[0]):
+        return "is absolute"
+    if ".." in parts:
+        return "leaves that folder"
+    return ""

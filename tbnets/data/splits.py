@@ -1,0 +1,91 @@
+"""Names of splits, in files and in paths."""
+
+import glob
+import os
+import re
+
+SPLIT_FIELD = "{split}"
+
+
+WHOLE_FILE = "all"
+
+
+SAME_SPLIT = ("val", "dev", "validation")
+
+
+SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
+
+
+def choose_split(split, names, path):
+    """Returns the name under which a source knows a split.
+
+    "val", "dev" and "validation" are three names of one split.
+
+    Args:
+        split: the name asked for.
+        names: the names the source has.
+        path: the file, for the error message.
+
+    Returns:
+        One of `names`.
+
+    Raises:
+        ValueError: the source has no such split; the message lists those it
+            has.
+    """
+    if split in names:
+        return split
+    for name in SAME_SPLIT if split in SAME_SPLIT else ():
+        if name in names:
+            return name
+    known = ", ".join(map(repr, names)) or "no split"
+    advice = "Ask for one of these."
+    if tuple(names) == (WHOLE_FILE,):
+        advice = (
+            "The file does not tell splits apart: ask for 'all', or keep one "
+            "file a split and write {split} in the path."
+        )
+    raise ValueError(
+        f"`split` must be one that {path} has: {known}. "
+        f"Received: split={split!r}. {advice}"
+    )
+
+
+def ordered_splits(names):
+    """Returns names without repeats: train, restval, val, test, others."""
+    rank = {name: place for place, name in enumerate(SPLIT_ORDER)}
+    return tuple(
+        sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name))
+    )
+
+
+def splits_in_path(pattern):
+    """Returns the values of `{split}` for which a path exists."""
+    pattern = os.fspath(pattern)
+    pieces = pattern.split(SPLIT_FIELD)
+    expression = re.escape(pieces[0]) + "(?P<split>[^/]+)"
+    expression += "(?P=split)".join(re.escape(piece) for piece in pieces[1:])
+    paths = glob.glob("*".join(glob.escape(piece) for piece in pieces))
+    matches = [re.fullmatch(expression, path) for path in paths]
+    return ordered_splits(match["split"] for match in matches if match)
+
+
+def fill_split(pattern, split):
+    """Returns a path with `{split}` replaced by a split that exists.
+
+    Args:
+        pattern: a path; without `{split}` it is returned as it is.
+        split: the name asked for; its other names are tried as well, so
+            "val" finds `dev_ims.npy`.
+
+    Returns:
+        The path of the split.
+
+    Raises:
+        ValueError: no file of that split exists; those that do are listed.
+    """
+    pattern = os.fspath(pattern)
+    if SPLIT_FIELD not in pattern:
+        return pattern
+    name = choose_split(split, splits_in_path(pattern), pattern)
+    return pattern.replace(SPLIT_FIELD, name)

@@ -1,0 +1,59 @@
+"""Dropout whose random stream is part of the model's weights."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class SeededDropout(keras.layers.Layer):
+    """Drops units by a random stream that is part of the model's weights.
+
+    The mask is a function of (`seed`, number of draws so far), and the
+    number of draws is a non-trainable weight. A restored model therefore
+    goes on with exactly the masks it would have drawn, on every Keras
+    version; the random generators of Keras itself are not saved with the
+    weights in all of them. XLA draws other masks than a plain graph does.
+
+    Args:
+        rate: fraction of units set to 0, in [0, 1); the rest is scaled by
+            `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
+        seed: integer; layers of one model need different seeds.
+    """
+
+    def __init__(self, rate, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(
+                "`rate` must be in [0, 1), the fraction of units dropped. "
+                f"Received: rate={rate}. Use 0 to switch dropout off."
+            )
+        self.rate = rate
+        self.seed = seed
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        """Creates the counter of draws."""
+        self.draws = self.add_weight(
+            name="draws",
+            shape=(),
+            dtype="int32",
+            initializer="zeros",
+            trainable=False,
+        )
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns `inputs` with units dropped when `training`."""
+        if not training or not self.rate:
+            return inputs
+        draws = tf.convert_to_tensor(self.draws)
+        self.draws.assign(draws + 1)
+        return tf.nn.experimental.stateless_dropout(
+            inputs,
+            rate=self.rate,
+            seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
+        )
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -1,0 +1,124 @@
+"""Rescaling of precomputed features, inside the network."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets.features.full_network import ternary
+from tbnets.features.full_network import ternary_bounds
+from tbnets.statistics import StreamingStatistics
+
+FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
+
+
+STATISTICS = {"center", "standardize", "ternary"}
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class FeatureTransform(keras.layers.Layer):
+    """Rescales precomputed features; part of the model, so also of serving.
+
+    The statistics of `center`, `standardize` and `ternary` are those of the
+    training features, given to `adapt`. They are weights: checkpoints and
+    SavedModels hold them.
+
+    Args:
+        steps: names from `FEATURE_STEPS`, applied in order: `signed_sqrt`,
+            `sign(x) sqrt(|x|)`, which tames the heavy tail of pooled
+            activations; `l2`, to unit length; and, as the last, `center`,
+            minus the mean of each dimension, divided by one standard
+            deviation for all, or `standardize`, by that of each dimension,
+            or `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al.
+            2017, see `features.full_network`).
+    """
+
+    def __init__(self, steps=(), **kwargs):
+        # Statistics are kept and used in float32, whatever the policy.
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(**kwargs)
+        for step in steps:
+            if step not in FEATURE_STEPS:
+                raise ValueError(
+                    f"`steps` must be among {', '.join(FEATURE_STEPS)}. "
+                    f"Received: {step}. Change --image_transform."
+                )
+        if set(steps[:-1]) & STATISTICS:
+            raise ValueError(
+                "`steps` must have `center`, `standardize` or `ternary` as the "
+                f"last. Received: {','.join(steps)}. Change --image_transform."
+            )
+        self.steps = tuple(steps)
+        self.output_dim = None
+
+    @property
+    def needs_statistics(self):
+        """Whether `adapt` must see the training features."""
+        return bool(set(self.steps) & STATISTICS)
+
+    def build(self, input_shape):
+        """Creates the statistics, as yet without effect."""
+        self.output_dim = input_shape[-1]
+        if self.needs_statistics:
+            names = ("mean", "deviation")
+            if "ternary" in self.steps:
+                names = ("lower", "upper")
+            for name, initial in zip(names, ("zeros", "ones")):
+                weight = self.add_weight(
+                    name=name,
+                    shape=(self.output_dim,),
+                    initializer=initial,
+                    trainable=False,
+                    dtype="float32",
+                )
+                setattr(self, name, weight)
+        super().build(input_shape)
+
+    def adapt(self, batches):
+        """Takes the statistics of the training features, in one pass.
+
+        Args:
+            batches: iterable of float arrays `[n, feature_dim]`.
+        """
+        statistics = StreamingStatistics()
+        for batch in batches:
+            rows = tf.cast(batch, tf.float32)
+            statistics.update(self._without_statistics(rows))
+        mean, deviation = statistics.mean, statistics.deviation
+        if "ternary" in self.steps:
+            lower, upper = ternary_bounds(mean, deviation)
+            self.lower.assign(lower)
+            self.upper.assign(upper)
+            return
+        if "center" in self.steps:
+            common = np.sqrt(np.mean(statistics.variance))
+            deviation = np.full_like(deviation, common)
+        self.mean.assign(mean.astype(np.float32))
+        # A dimension that never changes tells nothing: leave it as it is.
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        self.deviation.assign(deviation.astype(np.float32))
+
+    def _without_statistics(self, outputs):
+        for step in self.steps:
+            if step == "signed_sqrt":
+                outputs = tf.sign(outputs) * tf.sqrt(tf.abs(outputs))
+            elif step == "l2":
+                outputs = tf.math.l2_normalize(outputs, axis=-1)
+        return outputs
+
+    def call(self, inputs, training=False):
+        """Returns the rescaled features, in shape and dtype of `inputs`."""
+        outputs = self._without_statistics(tf.cast(inputs, tf.float32))
+        if "ternary" in self.steps:
+            outputs = ternary(
+                outputs,
+                tf.convert_to_tensor(self.lower),
+                tf.convert_to_tensor(self.upper),
+            )
+        elif self.needs_statistics:
+            mean = tf.convert_to_tensor(self.mean)
+            outputs = (outputs - mean) / tf.convert_to_tensor(self.deviation)
+        return tf.cast(outputs, inputs.dtype)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "steps": self.steps}

@@ -1,0 +1,132 @@
+"""Selection of triplets inside a batch, on similarities and boolean masks.
+
+All functions here return indices of a fixed shape with a mask that tells
+which of them count. They carry no gradient, hold no more than a constant
+number of `[rows, columns]` arrays, and compile under XLA.
+"""
+
+import tensorflow as tf
+
+_GROUP = 16
+_WORD = 8
+
+
+def hardest_negatives(similarities, positive_mask, num_negatives):
+    """Finds the most similar non-positive columns of every row.
+
+    The search is exact and has two stages: the maximum of every group of
+    neighbouring columns is compared first, then the members of the best
+    groups. Each of a row's k largest values lies in a group that is among
+    the row's k largest by maximum, so no other group needs a look.
+
+    Args:
+        similarities: float32 `[rows, columns]`; larger is closer.
+        positive_mask: bool `[rows, columns]`, columns that must not be
+            returned as negatives (the row's own column in a within-view
+            matrix included).
+        num_negatives: Number of negatives K a row, at least 1 (Wang 2016
+            uses 50, Wang 2018 uses 10).
+
+    Returns:
+        A pair `(indices, valid)` of shape `[rows, min(K, columns)]`: int32
+        columns with the most similar first, and bool, False where a row has
+        run out of negatives. Such an index is in range but means nothing.
+
+    Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures: the
+    choice is made once an anchor, since it is the same for each of the
+    anchor's positives.
+    """
+    similarities = tf.stop_gradient(similarities)
+    masked = tf.where(positive_mask, tf.constant(float("-inf")), similarities)
+    num_rows, num_columns = _shape(masked)
+    num_kept = _minimum(num_negatives, num_columns)
+    padding = -num_columns % _GROUP
+    num_groups = (num_columns + padding) // _GROUP
+    grouped = tf.reshape(
+        tf.pad(masked, [[0, 0], [0, padding]], constant_values=float("-inf")),
+        [num_rows, num_groups, _GROUP],
+    )
+    _, groups = tf.math.top_k(
+        tf.reduce_max(grouped, axis=2),
+        _minimum(num_negatives, num_groups),
+        sorted=False,
+    )
+    members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
+    values, places = tf.math.top_k(members, num_kept)
+    columns = _flat_rows(
+        groups[:, :, None] * _GROUP + tf.range(_GROUP, dtype=tf.int32)
+    )
+    indices = tf.gather(columns, places, batch_dims=1)
+    valid = tf.not_equal(values, float("-inf"))
+    return tf.where(valid, indices, 0), valid
+
+
+def first_positives(positive_mask, limit):
+    """Finds up to `limit` True columns of every row.
+
+    Eight columns are looked at as one word, so that a mask that is almost
+    empty costs little more than reading it.
+
+    Args:
+        positive_mask: bool `[rows, columns]`.
+        limit: Number of columns asked for, at least 1.
+
+    Returns:
+        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`:
+        int32 columns, and bool, False where a row has fewer. A row with more
+        than `limit` True columns has all its places valid, and which of them
+        are returned is not promised.
+    """
+    num_rows, num_columns = _shape(positive_mask)
+    padding = -num_columns % _WORD
+    num_words = (num_columns + padding) // _WORD
+    flags = tf.reshape(
+        tf.pad(tf.cast(positive_mask, tf.uint8), [[0, 0], [0, padding]]),
+        [num_rows, num_words, _WORD],
+    )
+    occupied = tf.not_equal(tf.bitcast(flags, tf.int64), 0)
+    _, words = tf.math.top_k(
+        tf.cast(occupied, tf.int32), _minimum(limit, num_words), sorted=False
+    )
+    members = _flat_rows(tf.gather(flags, words, batch_dims=1))
+    values, places = tf.math.top_k(
+        tf.cast(members, tf.int32), _minimum(limit, num_columns)
+    )
+    columns = _flat_rows(
+        words[:, :, None] * _WORD + tf.range(_WORD, dtype=tf.int32)
+    )
+    valid = tf.greater(values, 0)
+    return tf.where(valid, tf.gather(columns, places, batch_dims=1), 0), valid
+
+
+def first_true(mask):
+    """Finds the first True column of every row.
+
+    Args:
+        mask: bool `[rows, columns]`.
+
+    Returns:
+        int32 `[rows]`, -1 where there is none.
+    """
+    places = tf.range(tf.shape(mask)[1])
+    # Not argmax, which XLA refuses for a matrix without columns.
+    first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
+    return tf.where(first == places.dtype.max, -1, first)
+
+
+def _shape(matrix):
+    """Returns rows and columns, as Python ints where they are known."""
+    known, running = matrix.shape, tf.shape(matrix)
+    return [running[i] if known[i] is None else known[i] for i in range(2)]
+
+
+def _minimum(count, size):
+    if isinstance(size, int):
+        return min(count, size)
+    return tf.minimum(count, size)
+
+
+def _flat_rows(values):
+    """Merges the last two axes of `[rows, a, b]`."""
+    shape = tf.shape(values)
+    return tf.reshape(values, [shape[0], shape[1] * shape[2]])

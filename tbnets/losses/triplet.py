@@ -1,0 +1,358 @@
+r"""The triplet losses of two-branch networks.
+
+$$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
+
+over four terms t: images ranking texts, texts ranking images, and each view
+ranking itself. R is a reduction, and the triplets (a, p, n) are all positive
+pairs of the batch, each with the hardest of the anchor's negatives.
+
+The work is arranged so that it costs little beside the inner products: they
+are computed once and mined in both directions, distances are asked only of
+the pairs that survive, and the gradient is assembled from those alone.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tbnets.losses import distances
+from tbnets.losses import hinges
+from tbnets.losses import miners
+
+TERMS = hinges.TERMS
+REDUCTIONS = ("mean_active", "mean", "sum")
+NEGATIVES = ("top_k", "hardest", "all", "all_to_hardest")
+
+PRESETS = {
+    # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
+    # "structure" rows of Table 1. The text leaves the reduction open.
+    "wang2016": {
+        "margin": 0.1,
+        "num_negatives": 50,
+        "term_weights": {
+            "image_to_text": 1.0,
+            "text_to_image": 2.0,
+            "text_to_text": 0.2,
+        },
+    },
+    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3.
+    "wang2018": {
+        "margin": 0.05,
+        "num_negatives": 10,
+        "term_weights": {
+            "image_to_text": 1.0,
+            "text_to_image": 1.5,
+            "text_to_text": 0.05,
+        },
+    },
+    # Faghri 2018 (VSE++): the one hardest negative, summed.
+    "vse++": {
+        "margin": 0.2,
+        "distance": "cosine",
+        "reduction": "sum",
+        "negatives": "hardest",
+        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
+    },
+    # Kiros 2014: every negative of the batch, summed.
+    "kiros2014": {
+        "margin": 0.2,
+        "distance": "cosine",
+        "reduction": "sum",
+        "negatives": "all",
+        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
+    },
+    # Vilalta 2017 trains with the loss of Kiros 2014.
+    "vilalta2017": {
+        "margin": 0.2,
+        "distance": "cosine",
+        "reduction": "sum",
+        "negatives": "all",
+        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
+    },
+}
+
+
+class PositiveMasks(NamedTuple):
+    """Which pairs of a batch match: bool, True where they do.
+
+    Attributes:
+        image_to_text: `[num_images, num_captions]`.
+        text_to_text: `[num_captions, num_captions]`; its diagonal is never
+            looked at.
+        image_to_image: `[num_images, num_images]`; likewise.
+    """
+
+    image_to_text: tf.Tensor
+    text_to_text: tf.Tensor
+    image_to_image: tf.Tensor
+
+
+class LossOutput(NamedTuple):
+    """What a loss returns; every value is a float32 scalar.
+
+    Attributes:
+        total: Weighted sum of the terms, the value to minimise.
+        terms: Unweighted loss of every term whose weight is not 0.
+        active_fraction: Share of the term's triplets with a loss above 0.
+    """
+
+    total: tf.Tensor
+    terms: dict
+    active_fraction: dict
+
+
+def positive_masks(image_ids, caption_image_ids, text_ids=None):
+    """Builds the masks of a batch from integer identities.
+
+    An image drawn twice, and two captions of one image, match in every term.
+    With `text_ids`, so do equal texts: an image matches every caption that
+    reads the same as one of its own, a caption matches its copies, and two
+    images match if one text describes both.
+
+    Args:
+        image_ids: Integer `[num_images]`, any numbers that tell images
+            apart. They are compared as integers, never as floats, which
+            cannot tell large ids apart.
+        caption_image_ids: Integer `[num_captions]`, the id of each caption's
+            image. An image may have any number of captions, 0 included.
+        text_ids: Optional integer `[num_captions]`, equal for equal texts.
+
+    Returns:
+        A `PositiveMasks`.
+
+    Raises:
+        TypeError: If ids are not integers.
+
+    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
+    images and texts decides, where the papers take each row of the batch for
+    a different image.
+    """
+    image_ids = _integer_ids("image_ids", image_ids)
+    caption_ids = _integer_ids("caption_image_ids", caption_image_ids)
+    image_to_text = _equal_pairs(image_ids, caption_ids)
+    text_to_text = _equal_pairs(caption_ids, caption_ids)
+    image_to_image = _equal_pairs(image_ids, image_ids)
+    if text_ids is None:
+        return PositiveMasks(image_to_text, text_to_text, image_to_image)
+    same_text = _equal_pairs(*[_integer_ids("text_ids", text_ids)] * 2)
+    first_copy = miners.first_true(same_text)
+    # [num_captions, num_images]: is text t described by, or of, image i?
+    text_to_image = _any_of_segment(
+        tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
+    )
+    text_to_image = tf.gather(text_to_image, first_copy)
+    num_images = tf.shape(image_ids)[0]
+    owner = miners.first_true(tf.transpose(image_to_text))
+    owner = tf.where(owner < 0, num_images, owner)
+    shared = _any_of_segment(text_to_image, owner, num_images + 1)
+    shared = tf.gather(shared, miners.first_true(image_to_image))
+    return PositiveMasks(
+        tf.transpose(text_to_image),
+        tf.logical_or(text_to_text, same_text),
+        tf.logical_or(image_to_image, shared),
+    )
+
+
+class TripletLoss:
+    r"""Ranking loss over the hardest triplets of a batch.
+
+    Each term ranks candidates for anchors. For an anchor a, a positive p and
+    a negative n the hinge is
+
+    $$[m + d(a, p) - d(a, n)]_+$$
+
+    Every positive of an anchor meets the same negatives: its `num_negatives`
+    closest non-matching candidates. Within one view an anchor is neither a
+    positive nor a negative of itself. A term without triplets is 0, and so
+    are its gradients.
+
+    Shapes may be unknown, and the loss compiles under XLA. Memory stays
+    within a few arrays of `[num_anchors, num_candidates]`.
+
+    >>> loss = TripletLoss(**PRESETS["wang2018"])
+    >>> masks = positive_masks(image_ids, caption_image_ids)
+    >>> output = loss(image_embeddings, text_embeddings, masks)
+    >>> output.total, output.active_fraction["text_to_image"]
+
+    Args:
+        margin: Required gap m, in units of the distance; not negative (0.1
+            in Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
+        num_negatives: Negatives K kept for an anchor, at least 1; used by
+            `negatives="top_k"` (50 in Wang 2016, 10 in Wang 2018).
+        term_weights: Mapping of a term in `TERMS` to its weight, not
+            negative; a term left out has weight 0 and is not computed.
+            None means the weights of Wang 2018: 1, 1.5, 0.05 and 0.
+        distance: A key of `distances.DISTANCES`.
+        reduction: "mean_active", over the triplets with a loss above 0;
+            "mean", over all kept triplets; or "sum".
+        negatives: "top_k"; "hardest", one negative an anchor (VSE++);
+            "all" (Kiros 2014); or "all_to_hardest", a blend of the last two
+            that follows the `hardness` given with each call.
+
+    Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
+    matching is decided by identity, and the reduction, a plain sum in the
+    equations, is a choice, so that the weight of a term does not depend on
+    how many triplets a batch happens to violate.
+    """
+
+    def __init__(
+        self,
+        margin=0.05,
+        num_negatives=10,
+        term_weights=None,
+        distance="euclidean",
+        reduction="mean_active",
+        negatives="top_k",
+    ):
+        if term_weights is None:
+            term_weights = PRESETS["wang2018"]["term_weights"]
+        _check_at_least("margin", margin, 0)
+        _check_at_least("num_negatives", num_negatives, 1)
+        _check_known("distance", distance, distances.DISTANCES)
+        _check_known("reduction", reduction, REDUCTIONS)
+        _check_known("negatives", negatives, NEGATIVES)
+        for term, weight in term_weights.items():
+            _check_known("term_weights", term, TERMS)
+            _check_at_least(f"term_weights[{term!r}]", weight, 0)
+        self.margin = float(margin)
+        self.num_negatives = int(num_negatives)
+        self.term_weights = {
+            term: float(term_weights.get(term, 0.0)) for term in TERMS
+        }
+        self.distance = distance
+        self.reduction = reduction
+        self.negatives = negatives
+
+    def get_config(self):
+        """Returns the arguments that make an equal loss."""
+        return {
+            "margin": self.margin,
+            "num_negatives": self.num_negatives,
+            "term_weights": dict(self.term_weights),
+            "distance": self.distance,
+            "reduction": self.reduction,
+            "negatives": self.negatives,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Makes a loss from what `get_config` returned."""
+        return cls(**config)
+
+    def __call__(self, image_embeddings, text_embeddings, masks, hardness=None):
+        """Computes the loss of one batch.
+
+        Args:
+            image_embeddings: Float `[num_images, embedding_dim]`, rows of
+                unit length. Half precision is widened to float32.
+            text_embeddings: Float `[num_captions, embedding_dim]`, likewise.
+            masks: A `PositiveMasks` of the batch.
+            hardness: Scalar in `[0, 1]`, needed by "all_to_hardest" alone: 0
+                weighs all negatives, 1 the hardest, in between a blend.
+
+        Returns:
+            A `LossOutput`.
+
+        Raises:
+            ValueError: If `hardness` is missing, or given without use.
+        """
+        blended = self.negatives == "all_to_hardest"
+        if blended != (hardness is not None):
+            raise ValueError(
+                "`hardness` must be given exactly when negatives is "
+                f"'all_to_hardest'. Received: hardness={hardness}, "
+                f"negatives={self.negatives!r}. Set the one or drop the other."
+            )
+        batch = (
+            tf.cast(image_embeddings, tf.float32),
+            tf.cast(text_embeddings, tf.float32),
+            masks,
+        )
+        if not blended:
+            values = self._values(*batch, self.negatives)
+        else:
+            hardness = tf.cast(hardness, tf.float32)
+            soft = self._values(*batch, "all")
+            hard = self._values(*batch, "hardest")
+            values = {
+                term: [
+                    (1.0 - hardness) * before + hardness * after
+                    for before, after in zip(soft[term], hard[term])
+                ]
+                for term in soft
+            }
+        total = tf.zeros([])
+        for term, (loss, _) in values.items():
+            total += self.term_weights[term] * loss
+        return LossOutput(
+            total,
+            {term: loss for term, (loss, _) in values.items()},
+            {term: fraction for term, (_, fraction) in values.items()},
+        )
+
+    def _values(self, image_embeddings, text_embeddings, masks, negatives):
+        """Returns `(loss, active fraction)` for every term with a weight."""
+        views = hinges.views(
+            [term for term in TERMS if self.term_weights[term]],
+            image_embeddings,
+            text_embeddings,
+            masks,
+        )
+        count = {"hardest": 1, "all": None}.get(negatives, self.num_negatives)
+        sums = hinges.sums(
+            views, count, self.margin, distances.DISTANCES[self.distance]
+        )
+        return {term: self._reduce(row) for term, row in sums.items()}
+
+    def _reduce(self, sums):
+        """Reduces a term's `[sum, kept, active]` to its loss and fraction."""
+        total, num_kept, num_active = tf.unstack(sums, num=3)
+        divisor = {
+            "sum": 1.0,
+            "mean": tf.stop_gradient(num_kept),
+            "mean_active": tf.stop_gradient(num_active),
+        }[self.reduction]
+        return (
+            tf.math.divide_no_nan(total, divisor),
+            tf.stop_gradient(tf.math.divide_no_nan(num_active, num_kept)),
+        )
+
+
+def _integer_ids(name, ids):
+    """Returns ids as int64; refuses anything that is not an integer."""
+    ids = tf.convert_to_tensor(ids)
+    if not ids.dtype.is_integer:
+        raise TypeError(
+            f"`{name}` must be integers. Received: {name}="
+            f"{ids.dtype.name}{tuple(ids.shape)}. Number the original ids; "
+            "a float merges large ones."
+        )
+    return tf.cast(ids, tf.int64)
+
+
+def _equal_pairs(left, right):
+    return tf.equal(left[:, None], right[None, :])
+
+
+def _any_of_segment(mask, segments, num_segments):
+    """Tells for each segment of rows whether any of them is True."""
+    counts = tf.math.unsorted_segment_sum(
+        tf.cast(mask, tf.int32), segments, num_segments
+    )
+    return tf.greater(counts, 0)
+
+
+def _check_at_least(name, value, lowest):
+    if not value >= lowest:
+        raise ValueError(
+            f"`{name}` must be at least {lowest}. Received: {name}={value}."
+            " Choose a larger number."
+        )
+
+
+def _check_known(name, value, known):
+    if value not in known:
+        raise ValueError(
+            f"`{name}` must be one of {sorted(known)}. "
+            f"Received: {name}={value!r}. Choose a name from the list."
+        )

@@ -1,0 +1,1 @@
+"""The embedded data set of rendered scenes."""

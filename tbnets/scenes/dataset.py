@@ -1,0 +1,390 @@
+"""The embedded data set: scenes with captions, boxes, chains and gold trees.
+
+Scenes are drawn and written in the public formats of image-text matching, so
+the readers of those formats read them:
+
+    images/<id>.jpg         pictures
+    dataset.json            captions and splits, as Karpathy's json
+    Sentences/<id>.txt      captions with linked phrases, Flickr30K Entities
+    Annotations/<id>.xml    boxes of the linked phrases, Flickr30K Entities
+    trees/<id>.txt          one bracketed constituency tree for each caption
+    scenes.jsonl            what was drawn and what each caption claims of it
+    manifest.json           settings, counts and the hash of dataset.json
+    README.txt              the above in more words
+
+The same settings and Pillow give the same bytes. A scene depends on the seed,
+its split and its number in the split alone (and, when its objects were drawn
+before in that split, on those scenes): asking for more training scenes leaves
+the others as they are.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pathlib
+import shutil
+
+import numpy as np
+from PIL import Image
+
+from tbnets.scenes import grammar
+from tbnets.scenes import rendering
+from tbnets.scenes.files import DATASET
+from tbnets.scenes.files import FOLDERS
+from tbnets.scenes.files import README
+from tbnets.scenes.files import RECORDS
+from tbnets.scenes.files import annotation_xml
+from tbnets.scenes.files import karpathy_entry
+from tbnets.scenes.files import scene_record
+from tbnets.scenes.files import sentences_text
+from tbnets.scenes.files import trees_text
+from tbnets.scenes.layout import SPLITS
+from tbnets.scenes.layout import Scene
+from tbnets.scenes.layout import draw_objects
+from tbnets.scenes.layout import draw_scene
+from tbnets.scenes.layout import objects_key
+from tbnets.scenes.layout import split_of
+
+# Raised whenever the same settings give other bytes.
+VERSION = 1
+# Scene ids are numbers, as Flickr's are: the first digit tells the split.
+SCENES_PER_SPLIT = 1_000_000
+JPEG_QUALITY = 92
+MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class DescribedScene:
+    """A scene, its picture and its captions.
+
+    Args:
+        scene_id: Number of the scene, unique over all splits.
+        split: "train", "val" or "test".
+        scene: `scene_layout.Scene`.
+        image: uint8 `[image_size, image_size, 3]`.
+        boxes: int64 `[num_objects, 4]`, half open, in pixels.
+        captions: List of `scene_grammar.SceneCaption`.
+        groups: Dict from the object rows of a plural phrase to its chain.
+    """
+
+    scene_id: int
+    split: str
+    scene: Scene
+    image: np.ndarray
+    boxes: np.ndarray
+    captions: list
+    groups: dict
+
+
+def draw_scenes(split, num_scenes, image_size=96, seed=0, clutter=0.3):
+    """Draws the scenes of one split, one after the other.
+
+    No two scenes of a split hold the same objects, and no scene of a split
+    holds the objects of a scene of another split.
+
+    Args:
+        split: "train", "val" or "test".
+        num_scenes: Number of scenes.
+        image_size: Width and height of the images, in pixels.
+        seed: Integer from 0.
+        clutter: From 0 (the objects alone) to 1 (many lines, strong noise).
+
+    Yields:
+        `DescribedScene`.
+    """
+    split_row = SPLITS.index(split)
+    seen = set()
+    for number in range(num_scenes):
+        rng = np.random.default_rng([seed, split_row, number])
+        scene = None
+        while scene is None:
+            objects = draw_objects(rng)
+            key = objects_key(objects)
+            if split_of(objects) == split and key not in seen:
+                scene = draw_scene(rng, image_size, objects)
+        seen.add(key)
+        image, boxes = rendering.render_scene(scene, rng, clutter)
+        captions, groups = grammar.describe_scene(scene, boxes, rng)
+        scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
+        yield DescribedScene(
+            scene_id, split, scene, image, boxes, captions, groups
+        )
+
+
+def write_scenes(  # noqa: PLR0913 (the settings of a data set, by name)
+    folder,
+    num_train=2000,
+    num_dev=250,
+    num_test=250,
+    image_size=96,
+    seed=0,
+    clutter=0.3,
+    progress=None,
+):
+    """Draws scenes and writes them to a new folder.
+
+    The folder appears when it is complete: everything is written to a hidden
+    folder beside it, which is then renamed.
+
+    Args:
+        folder: Path of the new folder; an empty one may stand there.
+        num_train: Scenes of split "train".
+        num_dev: Scenes of split "val", as Karpathy's json calls it.
+        num_test: Scenes of split "test".
+        image_size: Width and height of the images, in pixels, 48 to 1024.
+        seed: Integer from 0; other seeds give other scenes.
+        clutter: From 0 (the objects alone) to 1 (many lines, strong noise).
+        progress: None, or a function called after each scene with the number
+            of scenes written and of all scenes.
+
+    Returns:
+        Dict with the manifest's entries, "folder" (str) and "reused" (False).
+
+    Raises:
+        FileExistsError: There is something in the folder.
+        ValueError: A setting is out of range.
+    """
+    folder = pathlib.Path(folder)
+    settings = _checked_settings(
+        {
+            "num_train": num_train,
+            "num_dev": num_dev,
+            "num_test": num_test,
+            "image_size": image_size,
+            "seed": seed,
+            "clutter": clutter,
+        }
+    )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(
+            "`folder` must not exist yet or be empty. "
+            f"Received: folder={str(folder)!r}. Name another folder, delete "
+            "this one, or call `ensure_scenes` to use scenes already there."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        manifest = _write_all(partial, settings, progress)
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {**manifest, "folder": str(folder), "reused": False}
+
+
+def ensure_scenes(  # noqa: PLR0913 (as `write_scenes`)
+    folder,
+    num_train=2000,
+    num_dev=250,
+    num_test=250,
+    image_size=96,
+    seed=0,
+    clutter=0.3,
+    progress=None,
+):
+    """Writes scenes as `write_scenes` does, unless they are there already.
+
+    Args:
+        folder: Path of the folder.
+        num_train: Scenes of split "train".
+        num_dev: Scenes of split "val".
+        num_test: Scenes of split "test".
+        image_size: Width and height of the images, in pixels.
+        seed: Integer from 0.
+        clutter: From 0 to 1.
+        progress: None, or a function of (number written, number of all).
+
+    Returns:
+        Dict with the manifest's entries, "folder" (str) and "reused" (bool).
+
+    Raises:
+        FileExistsError: The folder holds something else: scenes of other
+            settings, an incomplete copy, or no scenes at all.
+        ValueError: A setting is out of range.
+    """
+    settings = _checked_settings(
+        {
+            "num_train": num_train,
+            "num_dev": num_dev,
+            "num_test": num_test,
+            "image_size": image_size,
+            "seed": seed,
+            "clutter": clutter,
+        }
+    )
+    if not (pathlib.Path(folder) / MANIFEST).exists():
+        return write_scenes(folder, **settings, progress=progress)
+    manifest = read_manifest(folder)
+    wanted = {"version": VERSION, **settings}
+    differences = [
+        f"{name} is {manifest.get(name)!r}, asked for {value!r}"
+        for name, value in wanted.items()
+        if manifest.get(name) != value
+    ]
+    if differences:
+        raise FileExistsError(
+            "`folder` must hold scenes of the settings asked for. Received: "
+            f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
+            "another folder, delete this one, or ask for what it holds."
+        )
+    check_complete(folder, manifest)
+    return {**manifest, "folder": str(folder), "reused": True}
+
+
+def read_manifest(folder):
+    """Reads the manifest of a folder of scenes.
+
+    Args:
+        folder: Path of the folder.
+
+    Returns:
+        Dict with the settings, "version", "num_captions" and
+        "dataset_sha256".
+
+    Raises:
+        FileExistsError: The manifest is no JSON object.
+    """
+    path = pathlib.Path(folder) / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileExistsError(
+            f"{path}: expected a JSON object, found {error}. Delete the "
+            "folder and write the scenes again."
+        ) from error
+    if not isinstance(manifest, dict):
+        raise FileExistsError(
+            f"{path}: expected a JSON object, found "
+            f"{type(manifest).__name__}. Delete the folder and write the "
+            "scenes again."
+        )
+    return manifest
+
+
+def check_complete(folder, manifest):
+    """Checks that a folder still holds all that its manifest says.
+
+    Args:
+        folder: Path of the folder.
+        manifest: Dict as `read_manifest` returns it.
+
+    Raises:
+        FileExistsError: `dataset.json` changed, or files are missing.
+    """
+    folder = pathlib.Path(folder)
+    path = folder / DATASET
+    found = _sha256(path.read_bytes()) if path.exists() else "no file"
+    if found != manifest.get("dataset_sha256"):
+        raise FileExistsError(
+            f"{path}: expected sha256 {manifest.get('dataset_sha256')}, "
+            f"found {found}. Delete the folder and write the scenes again."
+        )
+    expected = sum(manifest[f"num_{name}"] for name in ("train", "dev", "test"))
+    for name, ending in FOLDERS.items():
+        found = len(list((folder / name).glob(f"*{ending}")))
+        if found != expected:
+            raise FileExistsError(
+                f"{folder / name}: expected {expected} files {ending}, found "
+                f"{found}. Delete the folder and write the scenes again."
+            )
+
+
+def _checked_settings(settings):
+    """Returns the settings when they are all in range."""
+    ranges = {
+        "num_train": (0, SCENES_PER_SPLIT),
+        "num_dev": (0, SCENES_PER_SPLIT),
+        "num_test": (0, SCENES_PER_SPLIT),
+        "image_size": (48, 1024),
+        "seed": (0, 2**63 - 1),
+    }
+    for name, (low, high) in ranges.items():
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(
+                f"`{name}` must be an integer. Received: {name}={value!r}. "
+                f"Give a whole number from {low} to {high}."
+            )
+        if not low <= value <= high:
+            raise ValueError(
+                f"`{name}` must lie from {low} to {high}. "
+                f"Received: {name}={value}. Change {name}."
+            )
+    clutter = settings["clutter"]
+    if not isinstance(clutter, (int, float)) or not 0 <= clutter <= 1:
+        raise ValueError(
+            "`clutter` must lie from 0 to 1. "
+            f"Received: clutter={clutter!r}. 0 draws the objects alone, 0.3 "
+            "is the usual value."
+        )
+    if not settings["num_train"] + settings["num_dev"] + settings["num_test"]:
+        raise ValueError(
+            "`num_train`, `num_dev` and `num_test` must ask for one scene at "
+            "least. Received: num_train=0, num_dev=0, num_test=0. Raise one."
+        )
+    return {**settings, "clutter": float(clutter)}
+
+
+def _write_all(folder, settings, progress):
+    """Writes every file of the data set and returns the manifest."""
+    counts = [settings[f"num_{name}"] for name in ("train", "dev", "test")]
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True)
+    entries, records, num_captions = [], [], 0
+    for split, count in zip(SPLITS, counts):
+        for described in draw_scenes(
+            split,
+            count,
+            settings["image_size"],
+            settings["seed"],
+            settings["clutter"],
+        ):
+            _write_scene(folder, described)
+            entries.append(
+                karpathy_entry(described, len(entries), num_captions)
+            )
+            records.append(scene_record(described))
+            num_captions += len(described.captions)
+            if progress is not None:
+                progress(len(entries), sum(counts))
+    dataset = {"images": entries, "dataset": "tbnets_scenes"}
+    dataset = json.dumps(dataset).encode()
+    manifest = {
+        "version": VERSION,
+        **settings,
+        "num_captions": num_captions,
+        "dataset_sha256": _sha256(dataset),
+    }
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    manifest_text = json.dumps(manifest, indent=2) + "\n"
+    (folder / DATASET).write_bytes(dataset)
+    (folder / RECORDS).write_bytes(lines.encode())
+    (folder / "README.txt").write_bytes(README.encode())
+    (folder / MANIFEST).write_bytes(manifest_text.encode())
+    return manifest
+
+
+def _write_scene(folder, described):
+    """Writes the four files of one scene."""
+    picture = io.BytesIO()
+    Image.fromarray(described.image).save(
+        picture, "JPEG", quality=JPEG_QUALITY, subsampling=0
+    )
+    contents = {
+        "images": picture.getvalue(),
+        "Sentences": sentences_text(described).encode(),
+        "Annotations": annotation_xml(described).encode(),
+        "trees": trees_text(described).encode(),
+    }
+    for name, content in contents.items():
+        ending = FOLDERS[name]
+        path = folder / name / f"{described.scene_id}{ending}"
+        path.write_bytes(content)
+
+
+def _sha256(content):
+    return hashlib.sha256(content).hexdigest()

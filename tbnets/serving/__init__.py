@@ -1,0 +1,1 @@
+"""A network -> a SavedModel -> its endpoints called."""

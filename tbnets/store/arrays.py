@@ -1,0 +1,359 @@
+"""Features whose rows are found by id, never by position.
+
+`Features` is what every kind of feature file looks like to its users. Here
+is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
+(`feats.npy` beside `feats_ids.txt`); `feature_store` has the sharded one.
+`side_by_side` joins several of either kind.
+Arrays are memory-mapped: only the rows that are taken are read.
+"""
+
+import functools
+import os
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import require_file
+from tbnets.checked_files import shown
+
+CHUNK_BYTES = 16 * 2**20
+MOST_LISTED = 5
+
+
+class Features:
+    """Features of images, one row for each id.
+
+    Args:
+        ids: n strings. One that stands on several rows means the first.
+        dim: the number of features in a row.
+        path: the file or folder, for messages.
+        has_ids: False if the ids are only row numbers.
+    """
+
+    failed = {}
+    """id -> reason, for images whose features could not be made."""
+
+    made_by = {}
+    """What the features were made with; {} where nobody wrote it down."""
+
+    def __init__(self, ids, dim, path="", has_ids=True):
+        self.ids = tuple(ids)
+        self.dim = dim
+        self.path = os.fspath(path)
+        self.has_ids = has_ids
+
+    @property
+    def parts(self) -> tuple:
+        """The features on disk that these are made of."""
+        return (self,)
+
+    def __len__(self):
+        return len(self.ids)
+
+    @functools.cached_property
+    def _row_of_id(self):
+        rows = range(len(self.ids) - 1, -1, -1)
+        return dict(zip(reversed(self.ids), rows))
+
+    def missing(self, image_ids) -> list[str]:
+        """Returns those of some ids that have no row."""
+        return [key for key in image_ids if key not in self._row_of_id]
+
+    def rows(self, image_ids) -> np.ndarray:
+        """Returns the rows of images.
+
+        Args:
+            image_ids: n strings.
+
+        Returns:
+            `[n]` int64.
+
+        Raises:
+            ValueError: ids without features; the first ones are listed.
+        """
+        missing = self.missing(image_ids)
+        if missing:
+            raise ValueError(
+                f"`image_ids` must all have features in {self.path}. "
+                f"Received: image_ids with {len(missing)} of "
+                f"{len(image_ids)} missing there, first "
+                f"{', '.join(map(repr, missing[:MOST_LISTED]))}; "
+                f"{self.looks()}. {self._advice(missing)}"
+            )
+        lookup = self._row_of_id
+        return np.asarray([lookup[key] for key in image_ids], dtype=np.int64)
+
+    def looks(self) -> str:
+        """Returns what ids there are, for messages about missing ones."""
+        if not self.ids:
+            return "it has no features of any image"
+        return f"the ids of the file look like {self.ids[0]!r}"
+
+    def _advice(self, missing):
+        """Returns what to do about missing ids."""
+        if not self.has_ids:
+            return (
+                "The file has no ids but row numbers: write one id a line to "
+                f"{ids_file(self.path)}."
+            )
+        failed = [key for key in missing if key in self.failed]
+        if failed:
+            return (
+                f"Of these, {len(failed)} failed when features were "
+                f"extracted, first {failed[0]!r}: {self.failed[failed[0]]}. "
+                "Mend these photos and extract again, or take them out of "
+                "the captions."
+            )
+        return (
+            "Extract features for these images too, or write the ids alike "
+            "in both files."
+        )
+
+    def take(self, rows) -> np.ndarray:
+        """Returns rows as float32, in the order asked for.
+
+        Args:
+            rows: `[n]` int, each in [0, number of rows).
+
+        Returns:
+            `[n, dim]` float32 in memory.
+
+        Raises:
+            IndexError: a row is not in the array.
+        """
+        return self._read(check_rows(rows, len(self)))
+
+    def _read(self, rows):
+        """Returns float32 `[n, dim]` of rows that exist."""
+        raise NotImplementedError
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
+
+        The arrays are as stored, in their own type.
+        """
+        raise NotImplementedError
+
+    def row_name(self, row) -> str:
+        """Returns how messages call a row that `chunks` yields."""
+        return f"row {row} (id {shown(self.ids[row])})"
+
+    def verify(self):
+        """Compares what is on disk with its checksums, if it has any."""
+
+
+def check_rows(rows, count):
+    """Returns rows as int64; raises IndexError where one does not exist."""
+    rows = np.asarray(rows, dtype=np.int64)
+    if rows.size and not 0 <= rows.min() <= rows.max() < count:
+        raise IndexError(
+            f"`rows` must lie in [0, {count}). Received: rows from "
+            f"{rows.min()} to {rows.max()}. Look rows up by id."
+        )
+    return rows
+
+
+class FeatureArray(Features):
+    """Features of images in one memory-mapped array.
+
+    An id may stand on several rows, as in arrays that repeat an image for
+    each of its captions; the rows are then equal and the first one is used.
+
+    Args:
+        ids: n strings.
+        array: `[n, dim]` real numbers, usually a `numpy.memmap`.
+        path: the file, for messages.
+        has_ids: False if the ids are only row numbers.
+    """
+
+    def __init__(self, ids, array, path="", has_ids=True):
+        super().__init__(ids, array.shape[1], path, has_ids)
+        self._array = array
+
+    def _read(self, rows):
+        return np.asarray(self._array[rows], dtype=np.float32)
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, as stored."""
+        for rows in slices(self._array):
+            yield rows, self._array[rows]
+
+    def check_repeated_rows(self):
+        """Raises ValueError if rows of one id differ."""
+        if len(set(self.ids)) == len(self.ids):
+            return
+        first = self.rows(self.ids)
+        for rows in slices(self._array):
+            twice = np.arange(rows.start, rows.stop)
+            twice = twice[first[rows] != twice]
+            same = self._array[twice] == self._array[first[twice]]
+            if not same.all():
+                row = twice[~same.all(axis=1)][0]
+                raise ValueError(
+                    f"{self.path}: expected equal rows where "
+                    f"{ids_file(self.path)} repeats an id; found rows "
+                    f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
+                    "Give each image an id of its own."
+                )
+
+
+def ids_file(path) -> str:
+    """Returns where the ids of a feature file lie, if it has any."""
+    base = os.fspath(path).removesuffix(".npy")
+    return base.removesuffix("_ims") + "_ids.txt"
+
+
+def open_array(path, ids_path=None) -> FeatureArray:
+    """Opens a `.npy` file of features without reading it.
+
+    Args:
+        path: a `.npy` file of shape `[n, dim]`.
+        ids_path: a text file with one id a line; None for `X_ids.txt` beside
+            `X_ims.npy` or `X.npy`. Where that does not exist, the ids are
+            the row numbers "0", "1", ...
+
+    Returns:
+        The memory-mapped array with its ids.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no array of numbers with two dimensions, it is
+            truncated, or its ids do not fit.
+
+    Example:
+        >>> features = open_array("train_ims.npy")
+        >>> features.take(features.rows(["1000268201.jpg"])).shape
+    """
+    path = os.fspath(path)
+    array = _map_array(path)
+    if ids_path is None:
+        ids_path = ids_file(path)
+        if not os.path.exists(ids_path):
+            ids = tuple(map(str, range(len(array))))
+            return FeatureArray(ids, array, path, has_ids=False)
+    ids = _read_ids(CheckedFile(ids_path), array, path)
+    features = FeatureArray(ids, array, path)
+    features.check_repeated_rows()
+    return features
+
+
+def _map_array(path):
+    """Returns a memory-mapped `[n, dim]` array of real numbers."""
+    require_file(path)
+    expected = f"{path}: expected an array [n, dim] of numbers (.npy); "
+    advice = "Save it with numpy.save as float32."
+    try:
+        with open(path, "rb") as stream:
+            shape, dtype, offset = read_header(stream)
+    except (ValueError, EOFError, OverflowError, TypeError) as error:
+        raise ValueError(f"{expected}found {error}. {advice}") from error
+    found = f"found shape {shape} and dtype {dtype}"
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise ValueError(f"{expected}{found}. {advice}")
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(
+            f"{expected}{found}. Pool or reshape each image to one row."
+        )
+    needed = offset + shape[0] * shape[1] * dtype.itemsize
+    size = os.path.getsize(path)
+    if size < needed:
+        raise ValueError(
+            f"{expected}{found}, which takes {needed} bytes, in a file of "
+            f"{size}. The file is truncated: copy or extract it again."
+        )
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def read_header(stream):
+    """Returns shape, dtype and the offset of the data of an open `.npy` file.
+
+    Raises:
+        ValueError, EOFError, OverflowError, TypeError: it is no such file.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    else:
+        read = np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype, stream.tell()
+
+
+def _read_ids(file, array, path):
+    ids = [row.strip() for row in file.lines()[0]]
+    for line, key in enumerate(ids, 1):
+        if not key:
+            file.report(line, "expected an id; found an empty line.")
+    if len(ids) != len(array):
+        file.report(
+            len(ids),
+            f"expected one id for each of the {len(array)} rows of {path}; "
+            f"found {len(ids)}. Write both files in one go.",
+        )
+    return tuple(ids)
+
+
+def slices(array):
+    """Yields slices of rows that hold about CHUNK_BYTES each."""
+    step = max(1, CHUNK_BYTES // max(1, array.shape[1] * array.itemsize))
+    for start in range(0, len(array), step):
+        yield slice(start, min(start + step, len(array)))
+
+
+def first_equal_rows(features: Features) -> np.ndarray:
+    """Returns for each row the first of the run of equal rows it is in.
+
+    Args:
+        features: n rows, compared bit for bit, so NaN equals NaN.
+
+    Returns:
+        `[n]` int64, for instance [0, 0, 0, 3, 3] for two runs.
+    """
+    starts = np.zeros(len(features), dtype=np.int64)
+    last = None
+    for rows, array in features.chunks():
+        now = np.ascontiguousarray(array).view(np.uint8)
+        then = np.concatenate([now[:1] if last is None else last, now[:-1]])
+        new = (now != then).any(axis=1)
+        starts[rows] = np.where(new, np.arange(rows.start, rows.stop), 0)
+        last = now[-1:]
+    return np.maximum.accumulate(starts)
+
+
+def check_finite(features: Features, problems: list | None = None) -> int:
+    """Refuses features that are not finite numbers as float32.
+
+    They are read once, in chunks of 16 MiB.
+
+    Args:
+        features: the features.
+        problems: None to raise at the first bad row; or a list that gets a
+            `Problem` for each.
+
+    Returns:
+        The number of bad rows.
+
+    Raises:
+        ValueError: a row holds NaN or infinity, and `problems` is None.
+    """
+    return sum(_check_finite(part, problems) for part in features.parts)
+
+
+def _check_finite(features, problems):
+    file = CheckedFile(features.path, problems)
+    count = 0
+    for rows, array in features.chunks():
+        if array.dtype.kind in "iu":
+            return 0
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
+        for offset in np.flatnonzero(bad.any(axis=1)):
+            column = int(np.argmax(bad[offset]))
+            file.report(
+                None,
+                f"{features.row_name(rows.start + int(offset))}: expected "
+                f"finite features; found {array[offset, column]} in column "
+                f"{column}. Extract the features of this image again.",
+            )
+            count += 1
+    return count

@@ -1,0 +1,337 @@
+"""The manifest of a feature store: what it holds and what made it.
+
+::
+
+    STORE/manifest.json
+          00000.npy  00000.ids.txt                       a shard of images
+          00000.boxes.npy  00000.counts.npy              and for regions
+          00000.scores.npy                               and for proposals
+          statistics.npz                                 where there are any
+
+Keys are sorted and nothing tells the time, so the same extraction gives the
+same bytes. docs/data_formats.md shows an example.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+
+from tbnets import files
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+
+FORMAT = "tbnets-features-1"
+MANIFEST = "manifest.json"
+STATISTICS = "statistics.npz"
+KINDS = ("images", "regions")
+DTYPES = ("float32", "float16", "int8")
+_HASH_CHUNK = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One group of files of a store.
+
+    Args:
+        name: what its files begin with.
+        images: how many images it holds.
+        rows: how many rows of features, or boxes.
+        sha256: file name -> checksum.
+    """
+
+    name: str
+    images: int
+    rows: int
+    sha256: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class StatisticsFile:
+    """The statistics that features were standardised with.
+
+    Args:
+        file: name of the `.npz`.
+        sha256: its checksum.
+        images: how many images they were measured on.
+        of: which images, as the name of a split.
+    """
+
+    file: str
+    sha256: str
+    images: int
+    of: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What `manifest.json` says, checked.
+
+    Args:
+        kind: one of KINDS: a row an image, or any number of regions.
+        extraction: JSON value of all that made the features.
+        dim: features in a row; 0 for boxes alone.
+        dtype: one of DTYPES.
+        complete: whether the extraction came to its end.
+        shards: tuple of `Shard`.
+        failed: id -> reason.
+        statistics: `StatisticsFile` or None.
+    """
+
+    kind: str
+    extraction: dict
+    dim: int
+    dtype: str
+    complete: bool = False
+    shards: tuple = ()
+    failed: dict = dataclasses.field(default_factory=dict)
+    statistics: StatisticsFile | None = None
+
+    @property
+    def made_by(self):
+        """What the features were made with, as a dict to compare."""
+        statistics = self.statistics.sha256 if self.statistics else None
+        store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
+        store["statistics_sha256"] = statistics
+        return {**self.extraction, "store": store}
+
+
+def shard_files(kind, dim, name):
+    """Returns the files of a shard: part -> file name.
+
+    Parts are `ids`, `features` unless `dim` is 0, and for regions `boxes`
+    and `counts`, with `scores` where there are boxes alone.
+    """
+    parts = {"ids": f"{name}.ids.txt"}
+    if dim:
+        parts["features"] = f"{name}.npy"
+    if kind == "regions":
+        parts["boxes"] = f"{name}.boxes.npy"
+        parts["counts"] = f"{name}.counts.npy"
+        if not dim:
+            parts["scores"] = f"{name}.scores.npy"
+    return parts
+
+
+def write_manifest(folder, manifest):
+    """Writes `manifest.json` atomically."""
+    value = dataclasses.asdict(manifest)
+    value["format"] = FORMAT
+    value["failed"] = [
+        {"id": key, "reason": reason}
+        for key, reason in sorted(manifest.failed.items())
+    ]
+    files.write_json(pathlib.Path(folder) / MANIFEST, value)
+
+
+def read_manifest(folder) -> Manifest:
+    """Reads and checks `manifest.json`.
+
+    Args:
+        folder: a feature store.
+
+    Raises:
+        FileNotFoundError: the folder has none.
+        ValueError: it is not what `write_manifest` writes; the message names
+            the place in it.
+    """
+    path = os.path.join(folder, MANIFEST)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"`path` must be a feature store or a .npy file. Received: "
+            f"path={folder}, a folder without {MANIFEST}. Name the folder "
+            "that the extraction wrote."
+        )
+    file = CheckedFile(path)
+    value = file.json()
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        found = value.get("format") if isinstance(value, dict) else value
+        file.report(
+            None, f"expected 'format' {FORMAT!r}; found {shown(found)}."
+        )
+    _check_fields(file, "", value, Manifest, {"format"})
+    _require(file, "kind", value["kind"], KINDS)
+    _require(file, "dtype", value["dtype"], DTYPES)
+    if value["kind"] == "images" and not value["dim"]:
+        file.report(None, "'dim': expected at least 1; found 0.")
+    statistics = value["statistics"]
+    if statistics is not None:
+        _check_fields(file, "statistics", statistics, StatisticsFile)
+        _require(file, "statistics.file", statistics["file"], (STATISTICS,))
+        statistics = StatisticsFile(**statistics)
+    return Manifest(
+        kind=value["kind"],
+        extraction=value["extraction"],
+        dim=value["dim"],
+        dtype=value["dtype"],
+        complete=value["complete"],
+        shards=_read_shards(file, value),
+        failed=_read_failed(file, value["failed"]),
+        statistics=statistics,
+    )
+
+
+_TYPES = {
+    "complete": bool,
+    "dim": int,
+    "extraction": dict,
+    "failed": list,
+    "images": int,
+    "rows": int,
+    "sha256": (str, dict),
+    "shards": list,
+    "statistics": (dict, type(None)),
+}
+
+
+def _check_fields(file, where, value, record, more=frozenset()):
+    """Reports keys of a record that are missing, too many or of other type."""
+    prefix = f"{where}." if where else ""
+    if not isinstance(value, dict):
+        file.report(
+            None, f"{where!r}: expected an object; found {shown(value)}."
+        )
+    names = {field.name for field in dataclasses.fields(record)} | more
+    if set(value) != names:
+        file.report(
+            None,
+            f"{where or 'the manifest'!r}: expected the keys "
+            f"{', '.join(sorted(names))}; found {shown(sorted(value))}.",
+        )
+    for name in sorted(names):
+        kind, found = _TYPES.get(name, str), value[name]
+        right = isinstance(found, kind) and not (
+            kind is int and (isinstance(found, bool) or found < 0)
+        )
+        if not right:
+            file.report(
+                None,
+                f"'{prefix}{name}': expected {_kind_name(kind)}; found "
+                f"{shown(found)}.",
+            )
+
+
+def _kind_name(kind):
+    names = {
+        bool: "true or false",
+        int: "a whole number from 0",
+        list: "a list",
+        str: "a string",
+    }
+    return names.get(kind, "an object")
+
+
+def _require(file, where, value, known):
+    if value not in known:
+        file.report(
+            None,
+            f"'{where}': expected {' or '.join(map(repr, known))}; found "
+            f"{shown(value)}.",
+        )
+
+
+def _read_shards(file, value):
+    shards = []
+    for place, entry in enumerate(value["shards"]):
+        where = f"shards[{place}]"
+        _check_fields(file, where, entry, Shard)
+        shard = Shard(**entry)
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", shard.name):
+            file.report(
+                None,
+                f"'{where}.name': expected a plain name inside the folder; "
+                f"found {shown(shard.name)}.",
+            )
+        expected = shard_files(value["kind"], value["dim"], shard.name)
+        if not isinstance(shard.sha256, dict) or set(shard.sha256) != set(
+            expected.values()
+        ):
+            file.report(
+                None,
+                f"'{where}.sha256': expected checksums of "
+                f"{', '.join(sorted(expected.values()))}; found "
+                f"{shown(shard.sha256)}.",
+            )
+        if value["kind"] == "images" and shard.rows != shard.images:
+            file.report(
+                None,
+                f"'{where}.rows': expected {shard.images}, a row an image; "
+                f"found {shard.rows}.",
+            )
+        shards.append(shard)
+    if len({shard.name for shard in shards}) < len(shards):
+        file.report(None, "'shards': expected each name once.")
+    return tuple(shards)
+
+
+def _read_failed(file, entries):
+    failed = {}
+    for place, entry in enumerate(entries):
+        right = isinstance(entry, dict) and set(entry) == {"id", "reason"}
+        if not right or not all(isinstance(v, str) for v in entry.values()):
+            file.report(
+                None,
+                f"'failed[{place}]': expected 'id' and 'reason', strings; "
+                f"found {shown(entry)}.",
+            )
+        failed[entry["id"]] = entry["reason"]
+    return failed
+
+
+def file_sha256(path) -> str:
+    """Returns the SHA-256 of a file as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while chunk := stream.read(_HASH_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def extraction_differences(a, b, name_a, name_b) -> list[str]:
+    """Returns what differs between two descriptions of an extraction.
+
+    Args:
+        a: JSON value, for instance `Features.made_by`.
+        b: another.
+        name_a: what to call `a`, for instance its path.
+        name_b: what to call `b`.
+
+    Returns:
+        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if they
+        are equal.
+    """
+    return [
+        f"{where}: {one} in {name_a}, {other} in {name_b}"
+        for where, one, other in _differences(a, b, "")
+    ]
+
+
+_ABSENT = object()
+
+
+def _differences(a, b, where):
+    """Yields (place, shown value, shown value) of what differs."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in sorted(set(a) | set(b)):
+            place = f"{where}.{key}" if where else str(key)
+            yield from _differences(
+                a.get(key, _ABSENT), b.get(key, _ABSENT), place
+            )
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for place, (one, other) in enumerate(zip(a, b)):
+            yield from _differences(one, other, f"{where}[{place}]")
+    elif a != b or isinstance(a, bool) != isinstance(b, bool):
+        yield where or "all", _shown(a), _shown(b)
+
+
+def _shown(value):
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        inner = ", ".join(map(_shown, value[:8]))
+        return f"[{inner}{', ...' * (len(value) > 8)}] ({len(value)})"
+    return json.dumps(value, sort_keys=True)

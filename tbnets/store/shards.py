@@ -1,0 +1,383 @@
+"""A folder of features that are found by id: sharded, checked, mapped.
+
+A store holds one vector an image, or any number of regions an image with
+their boxes. Its manifest tells what made the features, which images failed
+and the checksum of each file; see `feature_manifest`. It is written by
+`feature_writer.FeatureWriter`.
+"""
+
+import functools
+import os
+import zipfile
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import require_file
+from tbnets.checked_files import shown
+from tbnets.store.arrays import Features
+from tbnets.store.arrays import check_rows
+from tbnets.store.arrays import open_array
+from tbnets.store.arrays import read_header
+from tbnets.store.arrays import slices
+from tbnets.store.manifest import MANIFEST
+from tbnets.store.manifest import file_sha256
+from tbnets.store.manifest import read_manifest
+from tbnets.store.manifest import shard_files
+from tbnets.store.side_by_side import SideBySide
+from tbnets.store.side_by_side import joined_made_by
+
+MOST_MAPPED = 256
+"""Files kept open at once: systems allow a process about 1000."""
+
+
+def open_features(path, *more) -> Features:
+    """Opens features without reading them, whichever way they are stored.
+
+    Args:
+        path: the folder of a feature store, or a `.npy` file with its ids
+            beside it (see `feature_arrays.open_array`).
+        *more: others, whose rows are put to the right of the first by id.
+
+    Returns:
+        A `FeatureStore`, a `FeatureArray` or, of several, a `SideBySide`:
+        all are `Features`.
+
+    Raises:
+        FileNotFoundError: there is nothing, or a folder without manifest.
+        ValueError: it is damaged, the store is not complete, or several
+            have no id in common.
+
+    Example:
+        >>> features = open_features("features/vgg19")
+        >>> features.take(features.rows(["1000268201.jpg"])).shape
+    """
+    if more:
+        return SideBySide([open_features(each) for each in (path, *more)])
+    if os.path.isdir(path):
+        return open_store(path)
+    return open_array(path)
+
+
+def read_made_by(*paths) -> dict:
+    """Returns `Features.made_by` of what `open_features` would open.
+
+    Of a store, the manifest alone is read.
+    """
+    return joined_made_by(
+        [
+            read_manifest(path).made_by if os.path.isdir(path) else {}
+            for path in paths
+        ]
+    )
+
+
+def open_store(path, incomplete=False) -> "FeatureStore":
+    """Opens a feature store; reads its manifest, ids and headers alone.
+
+    Args:
+        path: the folder.
+        incomplete: whether a store whose extraction has not come to its end
+            is opened as well.
+
+    Raises:
+        FileNotFoundError: it is no store, or a file of it is missing.
+        ValueError: it is damaged; or it is not complete.
+    """
+    manifest = read_manifest(path)
+    if not (manifest.complete or incomplete):
+        count = sum(shard.images for shard in manifest.shards)
+        raise ValueError(
+            "`path` must be a complete feature store. Received: "
+            f"path={os.fspath(path)}, whose extraction stopped after {count} "
+            "images. Run the extraction again with the same flags: it goes on "
+            "where it stopped."
+        )
+    return FeatureStore(path, manifest)
+
+
+class FeatureStore(Features):
+    """Features of images in the shards of a folder; use `open_store`.
+
+    Args:
+        path: the folder.
+        manifest: its `feature_manifest.Manifest`.
+    """
+
+    def __init__(self, path, manifest):
+        path = os.fspath(path)
+        ids, counts = [], []
+        for shard in manifest.shards:
+            names = shard_files(manifest.kind, manifest.dim, shard.name)
+            ids += _read_ids(os.path.join(path, names.pop("ids")), shard)
+            for part, name in names.items():
+                _check_array(os.path.join(path, name), part, shard, manifest)
+            if manifest.kind == "regions":
+                counts.append(
+                    _read_counts(os.path.join(path, names["counts"]), shard)
+                )
+        super().__init__(ids, manifest.dim, path)
+        self.manifest = manifest
+        self.kind = manifest.kind
+        self.extraction = manifest.extraction
+        self.complete = manifest.complete
+        self.failed = manifest.failed
+        self.made_by = manifest.made_by
+        _check_ids(self)
+        self.counts = np.ones(len(ids), np.int64)
+        """`[n]` int64: the regions of each image."""
+        if self.kind == "regions":
+            self.counts = np.concatenate([np.zeros(0, np.int64), *counts])
+        images = [shard.images for shard in manifest.shards]
+        rows = [shard.rows for shard in manifest.shards]
+        self._image_starts = np.cumsum([0, *images])
+        self._row_starts = np.cumsum([0, *rows])
+        self._image_rows = np.cumsum(np.concatenate([[0], self.counts]))
+        self._map = functools.lru_cache(MOST_MAPPED)(self._map_file)
+
+    def _map_file(self, place, part):
+        """Returns one array of a shard, memory-mapped."""
+        name = self.manifest.shards[place].name
+        names = shard_files(self.kind, self.dim, name)
+        path = os.path.join(self.path, names[part])
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def take(self, rows) -> np.ndarray:
+        """Returns features of images as float32, in the order asked for.
+
+        Args:
+            rows: `[n]` int, each in [0, number of images).
+
+        Returns:
+            `[n, dim]` float32 in memory.
+
+        Raises:
+            IndexError: a row is not in the store.
+            ValueError: the store holds regions.
+        """
+        if self.kind == "regions":
+            raise ValueError(
+                "`path` must be a feature store with one vector an image. "
+                f"Received: path={self.path}, which holds regions. Extract "
+                "features of whole images, or ask for `regions(row)`."
+            )
+        return super().take(rows)
+
+    def _read(self, rows):
+        found = np.empty((len(rows), self.dim), np.float32)
+        places = np.searchsorted(self._row_starts, rows, side="right") - 1
+        for place in np.unique(places):
+            wanted = np.flatnonzero(places == place)
+            array = self._map(int(place), "features")
+            found[wanted] = array[rows[wanted] - self._row_starts[place]]
+        return found
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, as stored.
+
+        For a store of regions, the rows are those of all regions.
+        """
+        starts = self._row_starts[:-1] if self.dim else ()
+        for place, start in enumerate(starts):
+            array = self._map(place, "features")
+            for rows in slices(array):
+                shifted = slice(int(rows.start + start), int(rows.stop + start))
+                yield shifted, array[rows]
+
+    def row_name(self, row) -> str:
+        """Returns how messages call a row that `chunks` yields."""
+        if self.kind == "images":
+            return super().row_name(row)
+        image = int(np.searchsorted(self._image_rows, row, side="right")) - 1
+        region = row - int(self._image_rows[image])
+        return f"region {region} of id {shown(self.ids[image])}"
+
+    def regions(self, row):
+        """Returns the regions of an image.
+
+        Args:
+            row: int in [0, number of images).
+
+        Returns:
+            (features, boxes): float32 `[k, dim]` and float32 `[k, 4]`,
+            `k = counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in
+            pixels of the photo as it was.
+        """
+        features, boxes = self._of_image(row, "features", "boxes")
+        return features, boxes
+
+    def boxes(self, row):
+        """Returns the boxes of an image and what they score.
+
+        Args:
+            row: int in [0, number of images).
+
+        Returns:
+            (boxes, scores): float32 `[k, 4]` as `regions` has them, and
+            float32 `[k]`, or None where boxes come with features.
+        """
+        if self.dim:
+            return self._of_image(row, "boxes")[0], None
+        boxes, scores = self._of_image(row, "boxes", "scores")
+        return boxes, scores
+
+    def _of_image(self, row, *parts):
+        """Returns the rows of an image in some arrays of its shard."""
+        if self.kind != "regions" or ("features" in parts and not self.dim):
+            holds = "boxes alone" if self.kind == "regions" else "whole images"
+            raise ValueError(
+                "`path` must be a feature store of regions. Received: "
+                f"path={self.path}, which holds {holds}. Extract features of "
+                "regions."
+            )
+        row = int(check_rows(row, len(self)))
+        place = int(np.searchsorted(self._image_starts, row, "right")) - 1
+        start = self._image_rows[row] - self._row_starts[place]
+        rows = slice(int(start), int(start + self.counts[row]))
+        return [
+            np.array(self._map(place, part)[rows], np.float32) for part in parts
+        ]
+
+    @functools.cached_property
+    def statistics(self) -> dict | None:
+        """Arrays by name that the features were standardised with."""
+        return read_statistics(self.path, self.manifest)
+
+    def verify(self):
+        """Compares each file with its checksum; reads all of them once.
+
+        Raises:
+            ValueError: a file was changed; it and its shard are named.
+        """
+        for shard in self.manifest.shards:
+            for name, expected in sorted(shard.sha256.items()):
+                self._verify_file(name, expected, f"shard {shard.name}")
+        statistics = self.manifest.statistics
+        if statistics is not None:
+            self._verify_file(statistics.file, statistics.sha256, "statistics")
+
+    def _verify_file(self, name, expected, owner):
+        path = os.path.join(self.path, name)
+        found = file_sha256(path)
+        if found != expected:
+            CheckedFile(path).report(
+                None,
+                f"expected the sha256 {expected} of {owner}; found {found}. "
+                "The file was changed: copy the store again, or extract it "
+                "into a new folder.",
+            )
+
+
+def _read_ids(path, shard):
+    """Returns the ids of a shard, one a line."""
+    file = CheckedFile(path)
+    ids, ends_well = file.lines()
+    if not ends_well and ids:
+        file.report(
+            len(ids),
+            "expected a newline at the end of the file; "
+            "found none: it is truncated. Copy the store again.",
+        )
+    if len(ids) != shard.images:
+        file.report(
+            len(ids),
+            f"expected {shard.images} ids, one for each image of the shard; "
+            f"found {len(ids)}. Copy the store again.",
+        )
+    return ids
+
+
+def _check_ids(store):
+    """Raises ValueError if an id stands twice, or in vain."""
+    file = CheckedFile(os.path.join(store.path, MANIFEST))
+    if len(set(store.ids)) < len(store.ids):
+        seen = set()
+        twice = next(k for k in store.ids if k in seen or seen.add(k))
+        file.report(
+            None, f"expected each id in one shard once; found {twice!r} again."
+        )
+    both = [key for key in store.failed if not store.missing([key])]
+    if both:
+        file.report(
+            None,
+            f"'failed': expected ids without features; found {both[0]!r}, "
+            "which has some.",
+        )
+
+
+def _check_array(path, part, shard, manifest):
+    """Raises ValueError unless an array is just as the manifest says."""
+    shape, dtype = {
+        "features": ((shard.rows, manifest.dim), manifest.dtype),
+        "boxes": ((shard.rows, 4), "float32"),
+        "counts": ((shard.images,), "int64"),
+        "scores": ((shard.rows,), "float32"),
+    }[part]
+    dtype = np.dtype(dtype).newbyteorder("<")
+    require_file(path)
+    expected = f"{path}: expected shape {shape} and dtype {dtype}"
+    advice = "Copy the store again, or extract it into a new folder."
+    try:
+        with open(path, "rb") as stream:
+            found_shape, found_dtype, offset = read_header(stream)
+    except (ValueError, EOFError, OverflowError, TypeError) as error:
+        raise ValueError(f"{expected}; found {error}. {advice}") from error
+    if found_shape != shape or found_dtype != dtype:
+        raise ValueError(
+            f"{expected}; found shape {found_shape} and dtype {found_dtype}. "
+            f"{advice}"
+        )
+    needed = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    size = os.path.getsize(path)
+    if size != needed:
+        raise ValueError(
+            f"{expected}, which takes {needed} bytes; found {size}. {advice}"
+        )
+
+
+def _read_counts(path, shard):
+    counts = np.load(path, allow_pickle=False).astype(np.int64)
+    total = sum(counts.tolist())  # Python's integers do not overflow.
+    if counts.min(initial=0) < 0 or total != shard.rows:
+        CheckedFile(path).report(
+            None,
+            f"expected counts from 0 that sum up to {shard.rows}; found a "
+            f"smallest of {counts.min(initial=0)} and a sum of {total}. Copy "
+            "the store again.",
+        )
+    return counts
+
+
+def read_statistics(folder, manifest) -> dict | None:
+    """Returns the statistics of a store: arrays by name, None without any.
+
+    Raises:
+        FileNotFoundError: the file is missing.
+        ValueError: it holds anything else but whole arrays of floats.
+    """
+    if manifest.statistics is None:
+        return None
+    path = os.path.join(folder, manifest.statistics.file)
+    file = CheckedFile(path)
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            for entry in archive.infolist():
+                with archive.open(entry) as stream:
+                    shape, dtype, offset = read_header(stream)
+                needed = offset + int(np.prod(shape, dtype=object)) * (
+                    dtype.itemsize
+                )
+                if dtype.kind != "f" or needed != entry.file_size:
+                    raise ValueError(f"{entry.filename}: {dtype} {shape}")
+        if size > os.path.getsize(path):
+            raise ValueError("a compressed file")
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        file.report(
+            None,
+            "expected float arrays as numpy.savez writes them; found "
+            f"{error}. Copy the store again.",
+        )

@@ -1,0 +1,81 @@
+"""Features of several sources put side by side, joined by id."""
+
+import numpy as np
+
+from tbnets.store import arrays
+from tbnets.store.arrays import Features
+
+
+class SideBySide(Features):
+    """Features of several sources in one row, joined by id.
+
+    It has the ids that all sources have, in the order of the first.
+
+    Args:
+        parts: `Features`, whose rows are put side by side in this order.
+
+    Raises:
+        ValueError: no id is in all of them.
+    """
+
+    def __init__(self, parts):
+        common = [
+            key
+            for key in dict.fromkeys(parts[0].ids)
+            if not any(part.missing([key]) for part in parts)
+        ]
+        if not common:
+            looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
+            raise ValueError(
+                "`parts` must be features with ids in common. Received: "
+                f"{looks}. Write the ids alike."
+            )
+        path = ", ".join(part.path for part in parts)
+        super().__init__(common, sum(part.dim for part in parts), path)
+        self._parts = tuple(parts)
+        self._part_rows = [part.rows(self.ids) for part in parts]
+        self.failed = {k: v for part in parts for k, v in part.failed.items()}
+        self.made_by = joined_made_by([part.made_by for part in parts])
+
+    @property
+    def parts(self) -> tuple:
+        """The features on disk that these are made of."""
+        return self._parts
+
+    def rows(self, image_ids) -> np.ndarray:
+        """Returns the rows of images; the error names the part without."""
+        for part in self.parts:
+            part.rows(image_ids)
+        return super().rows(image_ids)
+
+    def _read(self, rows):
+        return np.concatenate(
+            [
+                part.take(part_rows[rows])
+                for part, part_rows in zip(self.parts, self._part_rows)
+            ],
+            axis=1,
+        )
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, as float32."""
+        step = max(1, arrays.CHUNK_BYTES // (4 * self.dim))
+        for start in range(0, len(self), step):
+            rows = slice(start, min(start + step, len(self)))
+            yield rows, self._read(np.arange(rows.start, rows.stop))
+
+    def verify(self):
+        """Compares what is on disk with its checksums, where it has any."""
+        for part in self.parts:
+            part.verify()
+
+
+def joined_made_by(parts) -> dict:
+    """Returns the `made_by` of features put side by side.
+
+    Args:
+        parts: `Features.made_by` of each.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return {"side_by_side": list(parts)} if any(parts) else {}

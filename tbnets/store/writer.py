@@ -1,0 +1,398 @@
+"""Writing a feature store, a shard at a time, so that a kill loses little.
+
+A shard's files are written before the manifest names them, and each file
+atomically: whenever the process dies, the folder is a valid store of the
+shards so far, and the next writer goes on after them.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from tbnets import files
+from tbnets.checked_files import shown
+from tbnets.store.manifest import DTYPES
+from tbnets.store.manifest import KINDS
+from tbnets.store.manifest import MANIFEST
+from tbnets.store.manifest import STATISTICS
+from tbnets.store.manifest import Manifest
+from tbnets.store.manifest import Shard
+from tbnets.store.manifest import StatisticsFile
+from tbnets.store.manifest import extraction_differences
+from tbnets.store.manifest import shard_files
+from tbnets.store.manifest import write_manifest
+from tbnets.store.shards import open_store
+from tbnets.store.shards import read_statistics
+
+_OURS = re.compile(
+    r"(\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores)?\.npy)"
+    r"|statistics\.npz|manifest\.json)(\.partial)?"
+)
+
+
+class FeatureWriter:
+    """Writes a new feature store, or goes on with one.
+
+    Args:
+        path: the folder; made if it is not there.
+        extraction: dict of JSON values: everything that decides what the
+            features of a photo are (model, sha256 of its weights, layers,
+            crops, image size, preprocessing, thresholds, ...).
+        dim: features in a row; 0 for a store of boxes and scores alone.
+        dtype: "float32", "float16" or "int8".
+        kind: "images" (a row an image) or "regions" (any number).
+
+    Raises:
+        ValueError: the folder holds something else, or a store that was made
+            otherwise; the differences are listed.
+
+    Example:
+        >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
+        >>> writer.add_shard(["a.jpg"], np.ones((1, 4096)))
+        >>> writer.finish()
+    """
+
+    def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
+        self.path = pathlib.Path(path)
+        wanted = _new_manifest(extraction, dim, dtype, kind)
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(
+                "`path` must be a folder for the store. Received: "
+                f"path={self.path}, which is a file. Choose another name."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.done = set()
+        """Ids whose features are stored."""
+        if (self.path / MANIFEST).exists():
+            store = open_store(self.path, incomplete=True)
+            _check_same(store.manifest, wanted, self.path)
+            self.done.update(store.ids)
+            self._manifest = store.manifest
+            self._written = (self.path / MANIFEST).read_bytes()
+        else:
+            _check_empty(self.path)
+            self._written = None
+            self._write(wanted)
+
+    @property
+    def failed(self) -> dict:
+        """Id -> reason, for images whose features could not be made."""
+        return dict(self._manifest.failed)
+
+    @property
+    def statistics(self) -> dict | None:
+        """The arrays stored with `finish` or `add_statistics`, or None."""
+        return read_statistics(self.path, self._manifest)
+
+    def add_shard(
+        self, ids, features, boxes=None, counts=None, scores=None, failed=()
+    ):
+        """Stores some images, and notes which ones failed.
+
+        An id that failed before and is stored now is no longer noted. With
+        no ids at all, only the failures are noted.
+
+        Args:
+            ids: n strings, none of them stored before.
+            features: `[n, dim]` numbers, or `[rows, dim]` for regions; None
+                where `dim` is 0. For dtype int8 they must be int8.
+            boxes: for regions, `[rows, 4]`: x_min, y_min, x_max, y_max in
+                pixels of the photo.
+            counts: for regions, `[n]` int: how many of the rows belong to
+                each image, in order; their sum is `rows`.
+            scores: where `dim` is 0, `[rows]`: what the boxes score.
+            failed: pairs of id and reason, or a dict.
+
+        Raises:
+            ValueError: ids or arrays do not fit; nothing is stored.
+            OSError: the disk is full; the earlier shards stay as they are.
+        """
+        ids, failed = list(ids), dict(failed)
+        self._check_ids(ids, failed)
+        noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
+        manifest = dataclasses.replace(
+            self._manifest, complete=False, failed={**noted, **failed}
+        )
+        if ids:
+            given = {
+                "features": features,
+                "boxes": boxes,
+                "counts": counts,
+                "scores": scores,
+            }
+            arrays = _check_arrays(manifest, ids, given)
+            shard = self._write_shard(ids, arrays)
+            manifest = dataclasses.replace(
+                manifest, shards=(*manifest.shards, shard)
+            )
+        self._write(manifest)
+        self.done.update(ids)
+
+    def add_statistics(self, statistics, of, images):
+        """Stores what the features are standardised with.
+
+        Args:
+            statistics: name -> float32 or float64 array.
+            of: the images they were measured on, as the name of a split.
+            images: how many images those are.
+        """
+        self._check_alone()
+        arrays = {k: np.asarray(v) for k, v in sorted(statistics.items())}
+        bad = [k for k, v in arrays.items() if v.dtype.kind != "f"]
+        if bad or not arrays or not of or images < 1:
+            raise ValueError(
+                "`statistics` must be float arrays by name, `of` the name of "
+                "a split and `images` its number of images. Received: "
+                f"statistics with {sorted(arrays)}, of={of!r}, "
+                f"images={images}. Measure them on the training split."
+            )
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        content = buffer.getvalue()
+        checksum = hashlib.sha256(content).hexdigest()
+        old = self._manifest.statistics
+        if old and old.sha256 != checksum:
+            self._write(
+                dataclasses.replace(
+                    self._manifest, statistics=None, complete=False
+                )
+            )
+        self._write_file(STATISTICS, content)
+        new = StatisticsFile(STATISTICS, checksum, int(images), of)
+        self._write(dataclasses.replace(self._manifest, statistics=new))
+
+    def finish(self, statistics=None, of="", images=0):
+        """Marks the store complete and removes what a kill left behind.
+
+        Args:
+            statistics: as in `add_statistics`; None keeps those the store
+                has, if any.
+            of: as in `add_statistics`.
+            images: as in `add_statistics`.
+        """
+        if statistics is not None:
+            self.add_statistics(statistics, of, images)
+        self._check_alone()
+        named = {MANIFEST}
+        for shard in self._manifest.shards:
+            named.update(shard.sha256)
+        if self._manifest.statistics:
+            named.add(self._manifest.statistics.file)
+        for name in os.listdir(self.path):
+            if _OURS.fullmatch(name) and name not in named:
+                (self.path / name).unlink()
+        self._write(dataclasses.replace(self._manifest, complete=True))
+
+    def _check_ids(self, ids, failed):
+        """Raises ValueError for ids that can not be stored."""
+        seen = set()
+        for key in [*ids, *failed]:
+            reason = _why_not_an_id(key)
+            if not reason and key in seen:
+                reason = "stands twice among them"
+            if not reason and key in self.done:
+                reason = f"is in {self.path} already"
+            if reason:
+                raise ValueError(
+                    "`ids` and `failed` must be new ids of one line. "
+                    f"Received: {shown(key)}, which {reason}. Leave it out, "
+                    "or rename the image."
+                )
+            seen.add(key)
+
+    def _check_alone(self):
+        """Raises ValueError if another process wrote the manifest."""
+        path = self.path / MANIFEST
+        if self._written is None:
+            return
+        if not path.exists() or path.read_bytes() != self._written:
+            raise ValueError(
+                "`path` must be written by one process at a time. Received: "
+                f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
+                "End the other extraction, then run this one again: it goes "
+                "on where they stopped."
+            )
+
+    def _write(self, manifest):
+        self._check_alone()
+        write_manifest(self.path, manifest)
+        self._written = (self.path / MANIFEST).read_bytes()
+        self._manifest = manifest
+
+    def _write_file(self, name, content):
+        """Writes bytes; returns their checksum."""
+        files.write_atomically(
+            self.path / name, lambda file: file.write(content)
+        )
+        return hashlib.sha256(content).hexdigest()
+
+    def _write_shard(self, ids, arrays):
+        """Writes the files of the next shard; returns what they are."""
+        self._check_alone()
+        manifest = self._manifest
+        name = f"{len(manifest.shards):05d}"
+        parts = shard_files(manifest.kind, manifest.dim, name)
+        text = "".join(f"{key}\n" for key in ids).encode()
+        checksums = {parts["ids"]: self._write_file(parts["ids"], text)}
+        for part, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            content = buffer.getbuffer()
+            checksums[parts[part]] = self._write_file(parts[part], content)
+        rows = len(arrays["features" if manifest.dim else "boxes"])
+        return Shard(name, len(ids), rows, checksums)
+
+
+def _new_manifest(extraction, dim, dtype, kind):
+    """Returns the manifest of an empty store, its arguments checked."""
+    if kind not in KINDS:
+        raise ValueError(
+            f"`kind` must be one of {', '.join(KINDS)}. "
+            f"Received: kind={kind!r}. Choose one of these."
+        )
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"`dtype` must be one of {', '.join(DTYPES)}. "
+            f"Received: dtype={dtype!r}. Choose one of these."
+        )
+    if dim < (kind == "images"):
+        raise ValueError(
+            "`dim` must be at least 1, or 0 for a store of boxes alone. "
+            f"Received: dim={dim}, kind={kind!r}. Give the size of a row."
+        )
+    try:
+        value = json.loads(json.dumps(extraction, allow_nan=False))
+        if not isinstance(value, dict):
+            raise TypeError(f"type {type(value).__name__}")
+        return Manifest(kind, value, int(dim), dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "`extraction` must be a dict of JSON values. Received: one with "
+            f"{error}. Use strings, finite numbers, lists and dicts."
+        ) from error
+
+
+def _check_same(stored, wanted, path):
+    stored = dataclasses.replace(stored, statistics=None).made_by
+    wanted = wanted.made_by
+    lines = extraction_differences(stored, wanted, path, "this extraction")
+    if lines:
+        raise ValueError(
+            "`path` must be a new folder, or a store that was extracted the "
+            f"same way. Received: path={path}, which differs: "
+            f"{'; '.join(lines)}. Use the settings it was made with, or "
+            "another folder."
+        )
+
+
+def _check_empty(path):
+    found = [n for n in os.listdir(path) if n != f"{MANIFEST}.partial"]
+    if found:
+        raise ValueError(
+            "`path` must be a new folder, an empty one or a feature store. "
+            f"Received: path={path}, which holds {', '.join(sorted(found)[:5])}"
+            f" but no {MANIFEST}. Choose another folder."
+        )
+
+
+def _why_not_an_id(key):
+    if not isinstance(key, str):
+        return "is not a string"
+    if not key:
+        return "is empty"
+    if re.search(r"[\r\n]", key):
+        return "holds a line break"
+    if key.startswith("\ufeff"):
+        return "begins with a byte order mark"
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return "is no Unicode text"
+    return ""
+
+
+def _check_arrays(manifest, ids, given):
+    """Returns the arrays of a shard in the types of the store.
+
+    Args:
+        manifest: of the store.
+        ids: of the images.
+        given: part -> array or None.
+    """
+    parts = shard_files(manifest.kind, manifest.dim, "")
+    for part, array in given.items():
+        if (array is not None) != (part in parts):
+            state = "given" if part in parts else "None"
+            raise ValueError(
+                f"`{part}` must be {state} for a store of {manifest.kind} "
+                f"with dim {manifest.dim}. Received: {part}={shown(array)}. "
+                "Change the kind of the store, or what is added."
+            )
+    counts = np.ones(len(ids), np.int64)
+    if "counts" in parts:
+        counts = _check_counts(given["counts"], len(ids))
+    owners = np.repeat(np.arange(len(ids)), counts)
+    shapes = {
+        "features": (len(owners), manifest.dim),
+        "boxes": (len(owners), 4),
+        "scores": (len(owners),),
+    }
+    arrays = {}
+    for part, shape in shapes.items():
+        if part in parts:
+            array = np.asarray(given[part])
+            if array.shape != shape:
+                raise ValueError(
+                    f"`{part}` must have the shape {shape} for {len(ids)} "
+                    f"ids. Received: shape {array.shape}. Give a row for "
+                    "each image, or for each region that `counts` tells."
+                )
+            dtype = manifest.dtype if part == "features" else "float32"
+            arrays[part] = _convert(part, array, dtype, ids, owners)
+    if "counts" in parts:
+        arrays["counts"] = counts.astype("<i8")
+    return arrays
+
+
+def _check_counts(counts, images):
+    counts = np.asarray(counts)
+    if (
+        counts.shape != (images,)
+        or counts.dtype.kind not in "iu"
+        or (counts.min(initial=0) < 0)
+    ):
+        raise ValueError(
+            f"`counts` must be {images} integers from 0, one for each id. "
+            f"Received: counts={shown(counts)}. Count the rows of each image."
+        )
+    return counts.astype(np.int64)
+
+
+def _convert(part, array, dtype, ids, owners):
+    """Returns an array in the type of the store; refuses what does not fit."""
+    fits = array.dtype.kind in "fiu"
+    if dtype == "int8":
+        fits = array.dtype == np.int8
+    if not fits:
+        raise ValueError(
+            f"`{part}` must be {'int8' if dtype == 'int8' else 'numbers'} in "
+            f"a store of {dtype}. Received: dtype {array.dtype}. Convert them "
+            "where their meaning is known."
+        )
+    with np.errstate(over="ignore"):
+        stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
+    bad = ~np.isfinite(stored)
+    if bad.any():
+        place = tuple(np.argwhere(bad)[0])
+        raise ValueError(
+            f"`{part}` must be finite numbers as {dtype}. Received: "
+            f"{array[place]} for the image {ids[owners[place[0]]]!r}. Look at "
+            "this image, note it as failed, or store float32."
+        )
+    return stored

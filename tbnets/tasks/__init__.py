@@ -1,0 +1,1 @@
+"""What a run is about: its data, network, measures and endpoints."""

@@ -1,0 +1,1 @@
+"""Training: epochs, optimizers, checkpoints."""

@@ -1,0 +1,176 @@
+"""A checkpoint is everything: one file from which a run goes on exactly.
+
+The file is an ordinary `.npz`: the model's weights, the optimizer's
+variables, and a JSON text with the state of the run (epoch, best metric,
+words of the vocabulary, flags). It is read without pickle, so a file from a
+stranger can hold wrong numbers but no code.
+"""
+
+import dataclasses
+import json
+import pathlib
+import zipfile
+import zlib
+
+import numpy as np
+
+from tbnets.files import write_atomically
+
+FORMAT = "tbnets-checkpoint-1"
+
+
+@dataclasses.dataclass
+class RunState:
+    """Where a run stands, besides its weights.
+
+    Args:
+        epoch: number of finished epochs.
+        best_metric: best dev recall sum so far (0 to 600), None before the
+            first evaluation.
+        best_epoch: the epoch (from 1) of `best_metric`.
+        history: one dict of logged scalars for each finished epoch.
+        settings: the run's flags, name -> value.
+        words: the vocabulary, in order of id; empty with text features.
+        dims: sizes of precomputed features, `image_dim` and `text_dim`.
+        image_source: what the image features were made with (see
+            `data.feature_arrays.Features`); {} where that is unknown.
+    """
+
+    epoch: int = 0
+    best_metric: float | None = None
+    best_epoch: int = 0
+    history: list = dataclasses.field(default_factory=list)
+    settings: dict = dataclasses.field(default_factory=dict)
+    words: tuple = ()
+    dims: dict = dataclasses.field(default_factory=dict)
+    image_source: dict = dataclasses.field(default_factory=dict)
+
+
+def optimizer_variables(optimizer):
+    """Returns the list of an optimizer's variables, on every Keras version."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def _name(variable):
+    return getattr(variable, "path", None) or variable.name
+
+
+def _to_numpy(variable):
+    value = np.asarray(variable.numpy())
+    # npz knows no bfloat16; float32 holds each of its values exactly.
+    return value.astype(np.float32) if value.dtype.kind == "V" else value
+
+
+def save_checkpoint(path, model, optimizer, state):
+    """Saves model, optimizer and run state in one file, atomically.
+
+    Args:
+        path: file name, by custom `last.npz` or `best.npz`.
+        model: a built Keras model.
+        optimizer: its built optimizer, or None.
+        state: a `RunState`.
+
+    Raises:
+        OSError: the disk is full or read-only; an older file at `path`
+            survives.
+    """
+    arrays = {
+        f"model/{i:04d}": _to_numpy(variable)
+        for i, variable in enumerate(model.weights)
+    }
+    names = {
+        f"model/{i:04d}": _name(variable)
+        for i, variable in enumerate(model.weights)
+    }
+    if optimizer is not None:
+        for i, variable in enumerate(optimizer_variables(optimizer)):
+            arrays[f"optimizer/{i:04d}"] = _to_numpy(variable)
+            names[f"optimizer/{i:04d}"] = _name(variable)
+    header = {
+        "format": FORMAT,
+        "names": names,
+        "state": dataclasses.asdict(state),
+    }
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
+
+
+def read_checkpoint(path):
+    """Reads a file written by `save_checkpoint`.
+
+    Returns:
+        (arrays, names, state): dicts of key -> array and key -> variable
+        name, and the `RunState`.
+
+    Raises:
+        ValueError: the file is no checkpoint, or damaged.
+    """
+    path = pathlib.Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
+        state = RunState(**header["state"])
+        state.words = tuple(state.words)
+        return arrays, header["names"], state
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ValueError(
+            f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
+            f"a file of {path.stat().st_size} bytes that can not be read as "
+            f"one ({error}). Use the run's other checkpoint, best.npz or "
+            "last.npz."
+        ) from error
+
+
+def _assign(path, kind, variables, arrays, names):
+    stored = sorted(key for key in arrays if key.startswith(kind + "/"))
+    if len(stored) != len(variables):
+        raise ValueError(
+            f"{path} must fit the {kind}: expected {len(variables)} "
+            f"variables. Received: {len(stored)}. Use the flags the run was "
+            "started with."
+        )
+    for key, variable in zip(stored, variables):
+        if tuple(variable.shape) != arrays[key].shape:
+            raise ValueError(
+                f"{path}: {names[key]} must fit {_name(variable)} of shape "
+                f"{tuple(variable.shape)}. Received: shape "
+                f"{arrays[key].shape}. Use the flags and the vocabulary the "
+                "run was started with."
+            )
+    for key, variable in zip(stored, variables):
+        variable.assign(arrays[key])
+
+
+def restore_checkpoint(path, model, optimizer=None):
+    """Puts a checkpoint's values into a model and its optimizer.
+
+    Args:
+        path: file written by `save_checkpoint`.
+        model: a built model of the same construction.
+        optimizer: its built optimizer; None leaves it out (inference).
+
+    Returns:
+        The `RunState`.
+
+    Raises:
+        ValueError: a variable does not fit; the model is then unchanged
+            as far as that kind of variable goes.
+    """
+    arrays, names, state = read_checkpoint(path)
+    _assign(path, "model", model.weights, arrays, names)
+    if optimizer is not None:
+        _assign(
+            path, "optimizer", optimizer_variables(optimizer), arrays, names
+        )
+    return state

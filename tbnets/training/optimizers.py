@@ -1,0 +1,103 @@
+"""Optimizers and learning rates by name."""
+
+import inspect
+
+import keras
+import tensorflow as tf
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+
+
+NOT_DECAYED = ["bias", "gamma", "beta"]
+
+
+def build_schedule(settings, steps_per_epoch):
+    """Returns the learning rate: a number, or a Keras schedule over steps.
+
+    `constant`; `step` (falls by `decay_rate` every `decay_epochs` epochs, in
+    Wang et al. 2016 by 0.1 every 10); `exponential` (the same, smoothly);
+    `cosine` (to 0 over all `epochs`).
+    """
+    rate = settings.learning_rate
+    if settings.schedule == "constant":
+        return rate
+    if settings.schedule == "cosine":
+        return keras.optimizers.schedules.CosineDecay(
+            rate, settings.epochs * steps_per_epoch
+        )
+    return keras.optimizers.schedules.ExponentialDecay(
+        rate,
+        max(1, round(settings.decay_epochs * steps_per_epoch)),
+        settings.decay_rate,
+        staircase=settings.schedule == "step",
+    )
+
+
+def _addons_optimizer(name, rate, weight_decay):
+    """Returns an optimizer of tensorflow-addons by its name."""
+    try:
+        import tensorflow_addons as tfa
+    except ImportError as error:
+        raise ValueError(
+            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or one of "
+            "tensorflow-addons when that is installed. Received: "
+            f"--optimizer={name}. Install it on Python <= 3.11 with: "
+            'pip install -e ".[addons]"'
+        ) from error
+    known = {
+        key: value
+        for key, value in vars(tfa.optimizers).items()
+        if inspect.isclass(value)
+        and issubclass(value, keras.optimizers.legacy.Optimizer)
+        and "learning_rate" in inspect.signature(value).parameters
+    }
+    if name not in known:
+        raise ValueError(
+            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)} or, from "
+            f"tensorflow-addons, {', '.join(sorted(known))}. Received: "
+            f"--optimizer={name}. Choose one of these."
+        )
+    arguments = {"learning_rate": rate}
+    if "weight_decay" in inspect.signature(known[name]).parameters:
+        arguments["weight_decay"] = weight_decay
+    return known[name](**arguments)
+
+
+def build_optimizer(settings, steps_per_epoch):
+    """Returns the optimizer of the settings, with its schedule.
+
+    Weight decay is decoupled from the gradient (as in AdamW), scaled by the
+    learning rate, and leaves biases and batch normalisation alone.
+
+    Raises:
+        ValueError: an unknown name; the known ones are listed.
+    """
+    rate = build_schedule(settings, steps_per_epoch)
+    decay = settings.weight_decay or None
+    if settings.optimizer == "sgd":
+        optimizer = keras.optimizers.SGD(
+            rate, momentum=settings.momentum, weight_decay=decay
+        )
+    elif settings.optimizer == "adam":
+        optimizer = keras.optimizers.Adam(rate)
+    elif settings.optimizer == "adamw":
+        optimizer = keras.optimizers.AdamW(
+            rate, weight_decay=settings.weight_decay
+        )
+    else:
+        return _addons_optimizer(
+            settings.optimizer, rate, settings.weight_decay
+        )
+    if settings.optimizer != "adam" and decay:
+        optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
+    return optimizer
+
+
+def create_optimizer_variables(optimizer, network):
+    """Makes an optimizer create its variables before they are restored."""
+    if hasattr(optimizer, "build"):
+        optimizer.build(network.trainable_variables)
+        return
+    # Optimizers of tensorflow-addons make theirs at the first step.
+    zeros = [(tf.zeros_like(v), v) for v in network.trainable_variables]
+    optimizer.apply_gradients(zeros)

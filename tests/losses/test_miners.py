@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import miners
+
+
+def test_hardest_negatives_are_the_most_similar_non_positives(compiled):
+    similarities = tf.constant([[0.9, 0.1, 0.5, 0.7], [0.2, 0.8, 0.3, 0.4]])
+    positive = tf.cast([[1, 0, 0, 0], [0, 1, 0, 1]], tf.bool)
+    run = compiled(lambda s, p: miners.hardest_negatives(s, p, 2))
+    indices, valid = run(similarities, positive)
+    assert indices.dtype == tf.int32
+    # Row 0 drops column 0: 0.7 at 3, 0.5 at 2. Row 1 drops 1 and 3.
+    np.testing.assert_array_equal(indices, [[3, 2], [2, 0]])
+    np.testing.assert_array_equal(valid, [[True, True], [True, True]])
+
+
+def test_rows_that_run_out_of_negatives_say_so():
+    similarities = tf.constant([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
+    positive = tf.cast([[1, 1, 0], [1, 1, 1]], tf.bool)
+    indices, valid = miners.hardest_negatives(similarities, positive, 5)
+    # k = min(5, 3 columns).
+    np.testing.assert_array_equal(valid, [[1, 0, 0], [0, 0, 0]])
+    assert indices[0, 0] == 2
+    assert np.all((indices.numpy() >= 0) & (indices.numpy() < 3))
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 17, 100])
+@pytest.mark.parametrize("num_negatives", [1, 3, 40])
+def test_two_stages_find_what_a_full_sort_finds(columns, num_negatives):
+    rng = np.random.default_rng(columns)
+    similarities = rng.normal(size=(7, columns)).astype(np.float32)
+    positive = rng.random((7, columns)) < 0.3
+    indices, valid = miners.hardest_negatives(
+        tf.constant(similarities), tf.constant(positive), num_negatives
+    )
+    assert indices.shape == (7, min(num_negatives, columns))
+    for row in range(7):
+        others = np.flatnonzero(~positive[row])
+        wanted = others[np.argsort(-similarities[row, others])]
+        found = indices[row].numpy()[valid[row].numpy()]
+        np.testing.assert_array_equal(found, wanted[:num_negatives])
+
+
+def test_hardest_crowded_into_one_group_are_all_found():
+    # The 5 largest values share a group of neighbouring columns.
+    similarities = np.zeros((1, 64), np.float32)
+    similarities[0, 32:37] = [1, 2, 3, 4, 5]
+    indices, _ = miners.hardest_negatives(
+        tf.constant(similarities), tf.zeros([1, 64], tf.bool), 5
+    )
+    np.testing.assert_array_equal(indices, [[36, 35, 34, 33, 32]])
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_empty_batches_have_empty_answers(shape):
+    for indices, valid in (
+        miners.hardest_negatives(tf.zeros(shape), tf.zeros(shape, tf.bool), 4),
+        miners.first_positives(tf.zeros(shape, tf.bool), 4),
+    ):
+        assert indices.shape == valid.shape == (shape[0], min(4, shape[1]))
+
+
+def test_miners_carry_no_gradient():
+    similarities = tf.constant([[0.1, 0.2], [0.3, 0.4]])
+    with tf.GradientTape() as tape:
+        tape.watch(similarities)
+        indices, _ = miners.hardest_negatives(
+            similarities, tf.zeros([2, 2], tf.bool), 1
+        )
+        value = tf.reduce_sum(tf.cast(indices, tf.float32))
+    assert tape.gradient(value, similarities) is None
+
+
+def test_one_trace_serves_every_batch_size():
+    traces = []
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None]),
+            tf.TensorSpec([None, None], tf.bool),
+        ]
+    )
+    def mine(similarities, positive):
+        traces.append(1)
+        return (
+            *miners.hardest_negatives(similarities, positive, 3),
+            *miners.first_positives(positive, 3),
+        )
+
+    for rows, columns in [(2, 40), (5, 2), (1, 1), (0, 0)]:
+        found = mine(
+            tf.random.normal([rows, columns]),
+            tf.zeros([rows, columns], tf.bool),
+        )
+        assert all(part.shape == (rows, min(3, columns)) for part in found)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 30])
+def test_first_positives_finds_every_one_of_a_sparse_row(compiled, columns):
+    rng = np.random.default_rng(columns)
+    mask = rng.random((6, columns)) < 0.1
+    mask[0] = False
+    limit = min(max(1, int(mask.sum(axis=1).max())), columns)
+    indices, valid = compiled(lambda m: miners.first_positives(m, limit))(
+        tf.constant(mask)
+    )
+    for row in range(6):
+        found = indices[row].numpy()[valid[row].numpy()]
+        assert sorted(found) == list(np.flatnonzero(mask[row]))
+
+
+def test_first_positives_fills_all_places_of_a_full_row():
+    mask = tf.constant([[True] * 20, [True] * 3 + [False] * 17])
+    indices, valid = miners.first_positives(mask, 4)
+    np.testing.assert_array_equal(valid, [[1, 1, 1, 1], [1, 1, 1, 0]])
+    assert len(set(indices[0].numpy())) == 4
+
+
+def test_first_true_marks_rows_without_any(compiled):
+    mask = tf.constant([[False, True, True], [False, False, False]])
+    np.testing.assert_array_equal(compiled(miners.first_true)(mask), [1, -1])
+    assert compiled(miners.first_true)(tf.zeros([2, 0], tf.bool))[0] == -1

@@ -1,0 +1,364 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import hinges
+from tbnets.losses import triplet
+from tests import reference
+
+ALL_TERMS = dict(zip(triplet.TERMS, (1.0, 1.5, 0.3, 0.2)))
+KEPT = {"top_k": 3, "all": None, "hardest": 1}
+
+# Ids of images, of the captions' images, and of the captions' texts.
+BATCHES = {
+    "ragged": ([4, 9, 2, 7], [4, 4, 9, 7, 7, 7, 2], None),
+    "image_without_caption": ([1, 2, 3], [1, 1, 3, 3, 3], None),
+    "image_drawn_twice": ([5, 6, 5], [5, 6, 6, 5, 6], None),
+    "one_text_on_two_images": ([1, 2, 3, 1], [1, 2, 3, 1], [8, 8, 9, 7]),
+    "more_images": ([1, 2, 3, 4, 5], [2, 4], None),
+    "one_image": ([1], [1, 1, 1], None),
+    "one_pair": ([1], [1], None),
+    "no_positive": ([1, 2], [3, 4, 5], None),
+    "no_caption": ([1, 2], [], None),
+    "empty": ([], [], None),
+    "crowded": ([1, 2], [1] * 11 + [2], None),
+}
+
+
+def unit_rows(count, seed, dim=6):
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
+
+
+def batch(name):
+    image_ids, caption_ids, text_ids = BATCHES[name]
+    return (
+        unit_rows(len(image_ids), 1),
+        unit_rows(len(caption_ids), 2),
+        reference.positive_masks(image_ids, caption_ids, text_ids),
+    )
+
+
+def with_gradients(loss):
+    def run(images, texts, *masks):
+        with tf.GradientTape() as tape:
+            tape.watch([images, texts])
+            output = loss(images, texts, triplet.PositiveMasks(*masks))
+        gradients = tape.gradient(
+            output.total, [images, texts], unconnected_gradients="zero"
+        )
+        return output, gradients
+
+    return run
+
+
+def check(found, wanted):
+    output, gradients = found
+    total, terms, fractions, *wanted_gradients = wanted
+    assert output.total.dtype == tf.float32
+    np.testing.assert_allclose(output.total, total, rtol=1e-4, atol=1e-5)
+    assert list(output.terms) == list(terms)
+    for term in terms:
+        np.testing.assert_allclose(
+            output.terms[term], terms[term], rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            output.active_fraction[term], fractions[term], rtol=1e-6
+        )
+    for gradient, values in zip(gradients, wanted_gradients):
+        np.testing.assert_allclose(gradient, values, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("negatives", KEPT)
+@pytest.mark.parametrize("name", BATCHES)
+def test_values_and_gradients_are_those_of_the_loops(name, negatives):
+    images, texts, masks = batch(name)
+    for distance, reduction, margin in [
+        ("euclidean", "mean_active", 0.05),
+        ("euclidean", "mean", 0.5),
+        ("cosine", "sum", 0.2),
+    ]:
+        loss = triplet.TripletLoss(
+            margin, 3, ALL_TERMS, distance, reduction, negatives
+        )
+        found = with_gradients(loss)(
+            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
+        )
+        wanted = reference.triplet_loss(
+            images,
+            texts,
+            masks,
+            ALL_TERMS,
+            margin,
+            KEPT[negatives],
+            distance,
+            reduction,
+        )
+        check(found, wanted)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 2, 10])
+def test_num_negatives_is_that_of_the_loops(num_negatives):
+    images, texts, masks = batch("ragged")
+    loss = triplet.TripletLoss(0.4, num_negatives, ALL_TERMS)
+    wanted = reference.triplet_loss(
+        images, texts, masks, ALL_TERMS, 0.4, num_negatives
+    )
+    found = with_gradients(loss)(
+        tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
+    )
+    check(found, wanted)
+
+
+@pytest.mark.parametrize("negatives", ["top_k", "all"])
+def test_compiled_values_and_gradients_are_those_of_the_loops(
+    compiled, negatives
+):
+    weights = {**ALL_TERMS, "image_to_image": 0.0}
+    loss = triplet.TripletLoss(0.3, 3, weights, negatives=negatives)
+    run = compiled(with_gradients(loss))
+    # One compiled function sees a common and a crowded batch.
+    for caption_ids in [[1, 2, 3] * 4, [1] * 10 + [2, 3]]:
+        images, texts = unit_rows(3, 5), unit_rows(12, 6)
+        masks = reference.positive_masks([1, 2, 3], caption_ids)
+        found = run(
+            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
+        )
+        wanted = reference.triplet_loss(
+            images, texts, masks, weights, 0.3, KEPT[negatives]
+        )
+        check(found, wanted)
+
+
+def test_the_way_by_rank_and_the_way_by_survivors_agree(monkeypatch):
+    images, texts, masks = batch("ragged")
+    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS)
+    outputs = []
+    for limit in (1, 100):
+        monkeypatch.setattr(hinges, "_POSITIVES", limit)
+        output, gradients = with_gradients(loss)(
+            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
+        )
+        outputs.append([output.total, *gradients])
+    for left, right in zip(*outputs):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+
+
+def test_one_trace_serves_every_batch_size():
+    traces = []
+    loss = triplet.TripletLoss(0.3, 3, {"text_to_image": 1.0})
+    run = with_gradients(loss)
+    rows = tf.TensorSpec([None, None])
+    mask = tf.TensorSpec([None, None], tf.bool)
+
+    @tf.function(input_signature=[rows, rows, mask, mask, mask])
+    def traced(*inputs):
+        traces.append(1)
+        return run(*inputs)
+
+    for name in BATCHES:
+        images, texts, masks = batch(name)
+        wanted = reference.triplet_loss(
+            images, texts, masks, {"text_to_image": 1.0}, 0.3, 3
+        )
+        check(traced(images, texts, *masks), wanted)
+    assert len(traces) == 1
+
+
+def test_loss_of_a_batch_worked_by_hand():
+    # Images (1, 0) and (0, 1); captions (0.6, 0.8) of the first, (1, 0) of
+    # the second. Cosine distances: first image 0.4 to its own, 0 to the
+    # other; second image 1 to its own, 0.2 to the other.
+    images = tf.constant([[1.0, 0.0], [0.0, 1.0]])
+    texts = tf.constant([[0.6, 0.8], [1.0, 0.0]])
+    masks = triplet.positive_masks([1, 2], [1, 2])
+    loss = triplet.TripletLoss(
+        margin=0.1,
+        term_weights={"image_to_text": 2.0},
+        distance="cosine",
+        reduction="sum",
+    )
+    output = loss(images, texts, masks)
+    # 0.1 + 0.4 - 0 = 0.5 and 0.1 + 1 - 0.2 = 0.9: 1.4, weighted 2.8.
+    np.testing.assert_allclose(output.terms["image_to_text"], 1.4, rtol=1e-6)
+    np.testing.assert_allclose(output.total, 2.8, rtol=1e-6)
+    assert output.active_fraction["image_to_text"] == 1.0
+
+
+def test_mean_active_is_not_diluted_by_satisfied_triplets():
+    # One anchor (1, 0), its caption at cosine distance 0, negatives at 0.2
+    # and 1: hinges 0.5 - 0.2 = 0.3 and 0, so 0.3 over one, 0.15 over two.
+    images = tf.constant([[1.0, 0.0]])
+    texts = tf.constant([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    masks = triplet.positive_masks([1], [1, 2, 3])
+    for reduction, wanted in [("mean_active", 0.3), ("mean", 0.15)]:
+        loss = triplet.TripletLoss(
+            0.5, 10, {"image_to_text": 1.0}, "cosine", reduction
+        )
+        output = loss(images, texts, masks)
+        np.testing.assert_allclose(output.total, wanted, rtol=1e-6)
+        assert output.active_fraction["image_to_text"] == 0.5
+
+
+def test_identical_embeddings_sit_at_the_margin_with_finite_gradients():
+    images = tf.tile([[1.0, 0.0]], [3, 1])
+    masks = triplet.positive_masks([1, 2, 3], [1, 2, 3])
+    output, gradients = with_gradients(triplet.TripletLoss(0.05))(
+        images, images, *masks
+    )
+    np.testing.assert_allclose(output.terms["image_to_text"], 0.05, rtol=1e-6)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_an_image_drawn_twice_is_not_its_own_negative():
+    images = tf.constant([[1.0, 0.0], [1.0, 0.0]])
+    texts = tf.constant([[1.0, 0.0], [0.0, 1.0]])
+    output = triplet.TripletLoss(1.0)(
+        images, texts, triplet.positive_masks([7, 7], [7, 7])
+    )
+    assert output.total == 0.0
+
+
+@pytest.mark.parametrize("negatives", ["top_k", "all"])
+def test_the_diagonal_of_a_view_with_itself_is_never_looked_at(negatives):
+    images, texts, (cross, within, others) = batch("ragged")
+    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
+    wanted = loss(images, texts, triplet.PositiveMasks(cross, within, others))
+    bare = [mask & ~np.eye(len(mask), dtype=bool) for mask in (within, others)]
+    found = loss(images, texts, triplet.PositiveMasks(cross, *bare))
+    assert found.total == wanted.total
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_half_precision_embeddings_give_a_float32_loss(dtype):
+    images, texts, masks = batch("ragged")
+    images, texts = tf.cast(images, dtype), tf.cast(texts, dtype)
+    output, gradients = with_gradients(triplet.TripletLoss(0.3, 3, ALL_TERMS))(
+        images, texts, *map(tf.constant, masks)
+    )
+    assert output.total.dtype == tf.float32
+    wanted = triplet.TripletLoss(0.3, 3, ALL_TERMS)(
+        tf.cast(images, tf.float32), tf.cast(texts, tf.float32), masks
+    )
+    assert output.total == wanted.total
+    assert all(gradient.dtype == dtype for gradient in gradients)
+    assert all(np.all(np.isfinite(g.numpy().astype("f4"))) for g in gradients)
+
+
+def test_a_nan_embedding_is_not_hidden():
+    images, texts, masks = batch("ragged")
+    texts[2] = np.nan
+    output = triplet.TripletLoss(0.3, 3)(images, texts, masks)
+    assert np.isnan(output.total)
+
+
+def test_warm_up_blends_all_negatives_into_the_hardest():
+    images, texts, masks = batch("ragged")
+    plain = {"margin": 0.2, "distance": "cosine", "reduction": "sum"}
+    soft, hard, blend = (
+        triplet.TripletLoss(negatives=negatives, **plain)
+        for negatives in ("all", "hardest", "all_to_hardest")
+    )
+    before = soft(images, texts, masks).total.numpy()
+    after = hard(images, texts, masks).total.numpy()
+    assert before > after
+    for hardness in (0.0, 0.25, 1.0):
+        found = blend(images, texts, masks, tf.constant(hardness)).total
+        wanted = (1 - hardness) * before + hardness * after
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_masks_are_those_of_the_loops(name):
+    image_ids, caption_ids, text_ids = BATCHES[name]
+    for texts in (text_ids, [1] * len(caption_ids)):
+        found = triplet.positive_masks(
+            np.array(image_ids, np.int64),
+            np.array(caption_ids, np.int32),
+            None if texts is None else np.array(texts, np.int64),
+        )
+        wanted = reference.positive_masks(image_ids, caption_ids, texts)
+        for mask, values in zip(found, wanted):
+            assert mask.dtype == tf.bool
+            np.testing.assert_array_equal(mask, values)
+
+
+def test_masks_compile(compiled):
+    # Texts 8 join image 1 with image 2, whose other caption reads 9.
+    found = compiled(triplet.positive_masks)(
+        tf.constant([1, 2]), tf.constant([1, 2, 2]), tf.constant([8, 8, 9])
+    )
+    np.testing.assert_array_equal(found.image_to_text, [[1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(found.image_to_image, [[1, 1], [1, 1]])
+
+
+def test_ids_that_a_float_would_merge_stay_apart():
+    ids = np.array([1000092795, 1000092796])
+    masks = triplet.positive_masks(ids, ids)
+    np.testing.assert_array_equal(masks.image_to_text, np.eye(2, dtype=bool))
+
+
+def test_float_ids_are_refused():
+    with pytest.raises(TypeError, match="`image_ids` must be integers"):
+        triplet.positive_masks(tf.constant([1.0]), tf.constant([1]))
+
+
+@pytest.mark.parametrize("preset", triplet.PRESETS)
+def test_presets_survive_a_round_trip(preset):
+    loss = triplet.TripletLoss(**triplet.PRESETS[preset])
+    again = triplet.TripletLoss.from_config(loss.get_config())
+    assert again.get_config() == loss.get_config()
+
+
+def test_preset_of_wang_2018_has_the_numbers_of_the_paper():
+    config = triplet.TripletLoss(**triplet.PRESETS["wang2018"]).get_config()
+    assert config["margin"] == 0.05
+    assert config["num_negatives"] == 10
+    assert list(config["term_weights"].values()) == [1.0, 1.5, 0.05, 0.0]
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ({"margin": -0.1}, "margin=-0.1"),
+        ({"margin": math.nan}, "margin=nan"),
+        ({"num_negatives": 0}, "num_negatives=0"),
+        ({"distance": "l1"}, "cosine.*euclidean"),
+        ({"reduction": "max"}, "mean_active"),
+        ({"negatives": "semi"}, "all_to_hardest"),
+        ({"term_weights": {"i2t": 1.0}}, "image_to_text.*'i2t'"),
+        ({"term_weights": {"text_to_text": -1.0}}, "text_to_text"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        triplet.TripletLoss(**arguments)
+
+
+def test_hardness_goes_with_the_warm_up_alone():
+    images, texts, masks = batch("one_pair")
+    with pytest.raises(ValueError, match="`hardness` must"):
+        triplet.TripletLoss()(images, texts, masks, 0.5)
+    with pytest.raises(ValueError, match="`hardness` must"):
+        triplet.TripletLoss(negatives="all_to_hardest")(images, texts, masks)
+
+
+def test_hardest_hinge_agrees_with_tensorflow_addons():
+    addons = pytest.importorskip(
+        "tensorflow_addons", reason="needs the addons stack", exc_type=Exception
+    )
+    # Its hardest triplet of an anchor takes the farthest positive too; with
+    # two captions an image an anchor has one positive, and both coincide.
+    texts = unit_rows(8, 3)
+    labels = tf.constant([1, 2, 3, 4, 1, 2, 3, 4])
+    wanted = addons.losses.triplet_hard_loss(labels, texts, margin=0.3)
+    loss = triplet.TripletLoss(
+        0.3,
+        term_weights={"text_to_text": 1.0},
+        reduction="mean",
+        negatives="hardest",
+    )
+    found = loss(texts[:4], texts, triplet.positive_masks(labels[:4], labels))
+    np.testing.assert_allclose(found.total, wanted, rtol=1e-4)

@@ -1,0 +1,60 @@
+import PIL.Image
+import pytest
+
+from tbnets.pictures import curves
+
+ROW = {
+    "train/total_loss": 0.4,
+    "train/image_to_text_loss": 0.2,
+    "train/image_to_text_active": 0.7,
+    "dev/image_to_text/recall_at_1": 0.1,
+    "dev/recall_sum": 300.0,
+    "health/images/mean_cosine": -0.05,
+    "seconds": 1.0,
+}
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 3])
+def test_history_becomes_a_picture(tmp_path, epochs):
+    path = tmp_path / "curves.png"
+    curves.draw_history([ROW] * epochs, path)
+    with PIL.Image.open(path) as image:
+        assert image.format == "PNG"
+        assert image.width > 3 * image.height  # four panels side by side
+        pixels = {color for _, color in image.convert("L").getcolors()}
+    assert len(pixels) > 2
+    assert [found.name for found in tmp_path.iterdir()] == ["curves.png"]
+
+
+def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(
+        curves.pyplot,
+        "close",
+        lambda figure: drawn.update(
+            {
+                axis.get_title(): [
+                    (line.get_label(), list(line.get_ydata()))
+                    for line in axis.lines
+                ]
+                for axis in figure.axes
+            }
+        ),
+    )
+    later = {key: value + 1 for key, value in ROW.items()}
+    curves.draw_history([ROW, later], tmp_path / "curves.png")
+    assert drawn == {
+        "loss": [("image to text", [0.2, 1.2]), ("total", [0.4, 1.4])],
+        "share of triplets with a loss": [("image to text", [0.7, 1.7])],
+        "dev recall@1": [("image to text", [0.1, 1.1])],
+        "mean pairwise cosine": [("images", [-0.05, 0.95])],
+    }
+
+
+def test_a_full_disk_leaves_the_old_picture(tmp_path):
+    path = tmp_path / "curves.png"
+    curves.draw_history([ROW], path)
+    good = path.read_bytes()
+    with pytest.raises(OSError, match="could not be written"):
+        curves.draw_history([ROW], tmp_path / "absent" / "curves.png")
+    assert path.read_bytes() == good

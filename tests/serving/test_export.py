@@ -1,0 +1,432 @@
+"""Tests of the SavedModel: same numbers, raw input, no need for tbnets."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from tbnets.images import decode_images
+from tbnets.layers.branch import Branch
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.serving import served_model
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.export import next_version
+from tbnets.serving.ops import TF_TEXT_SERVING_OPS
+from tbnets.serving.ops import check_ops
+from tbnets.serving.served_model import load_saved_model
+from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
+CAPTIONS = ["A dog in the snow!", "", "zebra", "\u00c9te\u0301 DOG", "?!"]
+SIZE = 6
+
+# What a process without tbnets does with the SavedModel.
+CLIENT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "tbnets":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+
+model = tf.saved_model.load(sys.argv[1])
+given = np.load(sys.argv[2])
+
+def tensor(array):
+    return tf.constant(array.tolist() if array.dtype.kind == "S" else array)
+
+inputs = {name: tensor(given[name]) for name in given.files}
+image = {k: v for k, v in inputs.items() if k.startswith("image")}
+text = {k: v for k, v in inputs.items() if k not in image}
+call = model.signatures
+np.savez(
+    sys.argv[3],
+    text=call["embed_text"](**text)["embeddings"],
+    default=call["serving_default"](**text)["embeddings"],
+    image=call["embed_image"](**image)["embeddings"],
+    score=call["score"](**image, **text)["similarities"],
+    attribute=model.embed_text(*text.values())["embeddings"],
+)
+assert "tbnets" not in sys.modules
+"""
+
+
+class TinyNetwork(keras.Model):
+    """Has the two methods that the exporter needs."""
+
+    def __init__(self, from_captions=True):
+        super().__init__()
+        self.words = keras.layers.Embedding(VOCABULARY.size, 8)
+        self.normalize = keras.layers.BatchNormalization()
+        self.image_layer = keras.layers.Dense(4)
+        self.text_layer = keras.layers.Dense(4)
+        self.from_captions = from_captions
+        self.unused = self.add_weight(name="unused", shape=(3,))
+
+    def embed_images(self, images, training=False):
+        flat = tf.reshape(images, [tf.shape(images)[0], self.image_dim])
+        outputs = self.normalize(self.image_layer(flat), training=training)
+        return tf.math.l2_normalize(outputs, axis=-1)
+
+    def embed_text(self, texts, training=False):
+        if self.from_captions:
+            counted = tf.cast(texts != 0, tf.float32)[..., tf.newaxis]
+            total = tf.reduce_sum(self.words(texts) * counted, axis=1)
+            texts = total / tf.reduce_sum(counted, axis=1)
+        return tf.math.l2_normalize(self.text_layer(texts), axis=-1)
+
+
+def make_network(image_shape, from_captions=True):
+    keras.utils.set_random_seed(3)
+    network = TinyNetwork(from_captions)
+    network.image_dim = int(np.prod(image_shape))
+    network.embed_images(tf.ones([2, *image_shape]), training=True)
+    text = tf.ones([2, 3], tf.int32) if from_captions else tf.ones([2, 5])
+    network.embed_text(text)
+    return network
+
+
+def photo(color, mode="RGB", format="PNG"):
+    image = PIL.Image.new("RGB", (9, 7), color)
+    image.putpixel((2, 3), (255, 255, 255))
+    buffer = io.BytesIO()
+    image.convert(mode).save(buffer, format)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def features_model(tmp_path_factory):
+    """Network on features and captions, and its SavedModel."""
+    network = make_network((5,))
+    path = tmp_path_factory.mktemp("features") / "1"
+    export_saved_model(
+        network,
+        VOCABULARY,
+        path,
+        image_shape=(5,),
+        metadata={"split": "train"},
+    )
+    return network, path
+
+
+@pytest.fixture(scope="module")
+def bytes_model(tmp_path_factory):
+    """Network on pixels and text features, and its SavedModel."""
+    shape = (SIZE, SIZE, 3)
+    network = make_network(shape, from_captions=False)
+    path = tmp_path_factory.mktemp("bytes") / "1"
+    export_saved_model(
+        network,
+        None,
+        path,
+        image_shape=shape,
+        read_photos=lambda photos: decode_images(photos, SIZE),
+        text_dim=5,
+    )
+    return network, path
+
+
+@pytest.fixture(scope="module")
+def served_features(features_model):
+    return load_saved_model(features_model[1])
+
+
+@pytest.fixture(scope="module")
+def served_bytes(bytes_model):
+    return load_saved_model(bytes_model[1])
+
+
+def run_client(folder, path, **inputs):
+    """Calls the SavedModel at `path` in a fresh process without tbnets."""
+    np.savez(folder / "inputs.npz", **inputs)
+    outputs = folder / "outputs.npz"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    subprocess.run(
+        [sys.executable, "-c", CLIENT, path, folder / "inputs.npz", outputs],
+        cwd=folder,
+        env=environment,
+        check=True,
+    )
+    return np.load(outputs)
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+
+
+def test_fresh_process_features_and_captions(features_model, tmp_path):
+    network, path = features_model
+    features = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
+    images = network.embed_images(features).numpy()
+    captions = np.array([caption.encode() for caption in CAPTIONS])
+    served = run_client(
+        tmp_path, path, captions=captions, image_features=features
+    )
+    for name in ("text", "default", "attribute"):
+        close(served[name], texts)
+    close(served["image"], images)
+    close(served["score"], images @ texts.T)
+    assert served["score"].shape == (3, 5)
+    # "", "zebra" and "?!" are each one unknown word.
+    close(served["text"][1], served["text"][2])
+    close(served["text"][1], served["text"][4])
+
+
+def test_fresh_process_photos_and_text_features(bytes_model, tmp_path):
+    network, path = bytes_model
+    photos = [
+        photo("red"),
+        photo("navy", "L", "JPEG"),
+        photo("lime", "RGBA"),
+        photo("teal", "P"),
+    ]
+    images = network.embed_images(decode_images(photos, SIZE)).numpy()
+    features = np.eye(5, dtype=np.float32)[:2]
+    texts = network.embed_text(features).numpy()
+    served = run_client(
+        tmp_path, path, image_bytes=np.array(photos), text_features=features
+    )
+    close(served["image"], images)
+    close(served["default"], texts)
+    close(served["score"], images @ texts.T)
+
+
+def test_fresh_process_embedding_network(tmp_path):
+    network = EmbeddingNetwork(
+        Branch((6, 4), batch_normalization="last", dropout=0.5),
+        Branch((5, 4), batch_normalization="last", dropout=0.5),
+        text_encoder=RecurrentEncoder(
+            VOCABULARY.size, "lstm", 3, 2, bidirectional=True
+        ),
+    )
+    network.build({"images": (None, 5), "captions": (None, None)})
+    path = tmp_path / "1"
+    export_saved_model(network, VOCABULARY, path, image_shape=(5,))
+    features = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
+    images = network.embed_images(features).numpy()
+    captions = np.array([caption.encode() for caption in CAPTIONS])
+    served = run_client(
+        tmp_path, path, captions=captions, image_features=features
+    )
+    close(served["text"], texts)
+    close(served["image"], images)
+    close(served["score"], images @ texts.T)
+
+
+def test_served_model_takes_lists_and_arrays(features_model, served_features):
+    network, served = features_model[0], served_features
+    assert served.takes_captions and not served.takes_image_bytes
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS))
+    close(served.embed_text(CAPTIONS), texts)
+    images = network.embed_images(np.eye(5, dtype=np.float32))
+    close(served.embed_images(np.eye(5)), images)
+    close(
+        served.score(np.eye(5), CAPTIONS),
+        tf.matmul(images, texts, transpose_b=True),
+    )
+
+
+def test_served_model_takes_photos_and_text_features(served_bytes):
+    served = served_bytes
+    assert served.takes_image_bytes and not served.takes_captions
+    assert served.embed_images([photo("red")]).shape == (1, 4)
+    assert served.embed_text(np.ones([2, 5])).shape == (2, 4)
+    assert served.embed_images([]).shape == (0, 4)
+
+
+def test_served_model_batch_of_none(served_features):
+    assert served_features.embed_text([]).shape == (0, 4)
+    assert served_features.embed_images(np.ones([0, 5])).shape == (0, 4)
+    assert served_features.score(np.ones([2, 5]), []).shape == (2, 0)
+
+
+def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(
+    served_features,
+):
+    alone = served_features.embed_text(["a dog"])
+    beside = served_features.embed_text(["a dog", "a dog in more snow"])
+    close(beside[:1], alone)
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("embed_text", "a dog", "`texts` must be a list"),
+        (
+            "embed_images",
+            np.ones([2, 6]),
+            r"`images` must be of shape \(None, 5",
+        ),
+    ],
+)
+def test_served_model_refuses(served_features, method, values, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(served_features, method)(values)
+
+
+def test_undecodable_photo_is_an_error_not_noise(served_bytes):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        served_bytes.embed_images([photo("red")[:-40]])
+
+
+def test_metadata_describes_the_model(features_model, served_features):
+    _, path = features_model
+    content = json.loads((path / served_model.METADATA_FILE).read_text())
+    assert content == served_features.metadata
+    assert content["metadata"] == {"split": "train"}
+    assert content["vocabulary_size"] == 6
+    assert served_features.vocabulary == VOCABULARY
+    assert content["signatures"]["score"] == {
+        "inputs": {
+            "captions": {"dtype": "string", "shape": [None]},
+            "image_features": {"dtype": "float32", "shape": [None, 5]},
+        },
+        "outputs": {
+            "similarities": {"dtype": "float32", "shape": [None, None]}
+        },
+    }
+
+
+def test_export_keeps_only_the_variables_in_use(features_model):
+    network, path = features_model
+    loaded = tf.saved_model.load(str(path))
+    names = {variable.name for variable in loaded.used_variables}
+    assert len(names) == len(network.weights) - 1
+    assert not any("unused" in name for name in names)
+
+
+def test_export_cuts_captions_at_the_tokenizers_max_tokens(tmp_path):
+    network = make_network((5,))
+    tokenizer = Tokenizer(VOCABULARY, max_tokens=2)
+    path = tmp_path / "1"
+    export_saved_model(network, tokenizer, path, image_shape=(5,))
+    served = load_saved_model(path)
+    close(*served.embed_text(["a dog", "a dog snow"]))
+    assert served.metadata["max_tokens"] == 2
+
+
+def test_export_leaves_nothing_but_the_folder(features_model):
+    _, path = features_model
+    assert os.listdir(path.parent) == ["1"]
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+def test_export_refuses_an_existing_folder(features_model, tmp_path):
+    network, path = features_model
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "kept.txt").write_text("precious")
+    with pytest.raises(FileExistsError, match=r"`path` must not.*version, 2"):
+        export_saved_model(
+            network, VOCABULARY, tmp_path / "1", image_shape=(5,)
+        )
+    assert os.listdir(tmp_path / "1") == ["kept.txt"]
+    assert os.listdir(tmp_path) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "No space left on device"),
+    ],
+)
+def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
+    def save(module, folder, signatures):
+        pathlib.Path(folder, "saved_model.pb").write_text("half")
+        raise error
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(OSError, match="`path` must be .*No space left"):
+        export_saved_model(
+            make_network((5,)), VOCABULARY, tmp_path / "1", image_shape=(5,)
+        )
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_dim": 5}, "`text_dim` must be"),
+        ({"vocabulary": None}, "`text_dim` must be"),
+    ],
+)
+def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, message):
+    arguments = {"vocabulary": VOCABULARY, "image_shape": (5,), **changes}
+    with pytest.raises(ValueError, match=message):
+        export_saved_model(None, path=tmp_path / "1", **arguments)
+    assert os.listdir(tmp_path) == []
+
+
+def test_export_refuses_an_op_that_serving_does_not_know(tmp_path):
+    network = make_network((5,))
+    embed_text = network.embed_text
+
+    def embed_trimmed(texts, training=False):
+        trimmer = tf_text.RoundRobinTrimmer(2)
+        # In a branch, so that the op is only in the function library.
+        texts = tf.cond(
+            tf.shape(texts)[0] > 3,
+            lambda: trimmer.trim([tf.RaggedTensor.from_tensor(texts)])[
+                0
+            ].to_tensor(),
+            lambda: texts,
+        )
+        return embed_text(texts, training)
+
+    network.embed_text = embed_trimmed
+    with pytest.raises(ValueError, match="TFText>RoundRobin"):
+        export_saved_model(
+            network, VOCABULARY, tmp_path / "1", image_shape=(5,)
+        )
+    assert os.listdir(tmp_path) == []
+
+
+def test_check_ops_names_the_op():
+    graph = tf.Graph().as_graph_def()
+    graph.node.add(name="a", op="MatMul")
+    graph.node.add(name="b", op="TFText>WhitespaceTokenizeWithOffsetsV2")
+    check_ops("graph", graph)
+    graph.node.add(name="c", op="Addons>Nothing")
+    with pytest.raises(ValueError, match="`graph` .*Addons>Nothing"):
+        check_ops("graph", graph)
+
+
+def test_serving_ops_are_all_there():
+    assert len(TF_TEXT_SERVING_OPS) == 35
+    assert "NormalizeUTF8" in TF_TEXT_SERVING_OPS
+
+
+def test_next_version(tmp_path):
+    assert next_version(tmp_path / "absent") == 1
+    for name in ("2", "10", ".11.tmp", "12a", "\u00b2"):
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == 11
+
+
+def test_load_saved_model_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="saved_model.pb"):
+        load_saved_model(tmp_path)
+
+
+def test_load_saved_model_of_another_kind(tmp_path):
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
+    with pytest.raises(ValueError, match="exported by tbnets.*embed_image"):
+        load_saved_model(tmp_path / "1")

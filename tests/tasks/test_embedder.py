@@ -1,0 +1,172 @@
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets.data.captions import CaptionedImages
+from tbnets.data.examples import Examples
+from tbnets.data.examples import FileNames
+from tbnets.data.examples import TokenRows
+from tbnets.tasks import embedder
+from tbnets.tasks.embedder import Embedder
+from tbnets.training import loop
+from tests import tiny
+
+SIZE = 8
+COLORS = [(200, 0, 0), (0, 150, 0), (0, 0, 100), (30, 60, 90), (9, 9, 9)]
+
+
+class Network:
+    """Answers with numbers that tell which row was asked."""
+
+    def __init__(self):
+        self.widths = []
+        self.traces = 0
+
+    def embed_images(self, images, training):
+        assert training is False
+        if images.shape.rank == 4:
+            return tf.reduce_mean(images, axis=[1, 2])
+        return images
+
+    def embed_text(self, captions, training):
+        assert training is False
+        self.traces += 1
+        tf.py_function(
+            lambda width: self.widths.append(int(width)),
+            [tf.shape(captions)[1]],
+            [],
+        )
+        total = tf.reduce_sum(captions, axis=1)
+        return tf.cast(tf.stack([total, captions[:, 0]], axis=1), tf.float32)
+
+
+def write_photos(folder, names, form="JPEG"):
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in names]
+    for i, path in enumerate(paths):
+        color = COLORS[i % len(COLORS)]
+        PIL.Image.new("RGB", (9, 7), color).save(path, form)
+    return paths
+
+
+def cut(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) - len(content) // 4])
+
+
+def examples(images, token_ids=((2, 0),)):
+    token_ids = np.array(token_ids, np.int32)
+    count = len(getattr(images, "paths", getattr(images, "rows", ())))
+    return Examples(
+        records=CaptionedImages(
+            image_ids=tuple(str(i) for i in range(count)),
+            captions=("some words",) * len(token_ids),
+            caption_to_image=np.zeros(len(token_ids), np.int64),
+            split="test",
+            path="memory",
+        ),
+        images=images,
+        texts=TokenRows(token_ids),
+    )
+
+
+def test_texts_come_back_in_their_own_order(monkeypatch):
+    monkeypatch.setattr(embedder, "CAPTION_CHUNK", 2)
+    token_ids = [
+        [7, 1, 1, 1],
+        [5, 0, 0, 0],
+        [6, 2, 2, 0],
+        [3, 0, 0, 0],
+        [4, 9, 0, 0],
+    ]
+    network = Network()
+    images = FileNames(["unused"])
+    found = Embedder(network).texts(examples(images, token_ids))
+    # Sum of the row's ids and its first id.
+    wanted = [[10, 7], [5, 5], [10, 6], [3, 3], [13, 4]]
+    np.testing.assert_array_equal(found, wanted)
+    assert found.dtype == np.float32
+    # Sorted lengths are 1 1 | 2 3 | 4: little padding is read.
+    assert network.widths == [1, 3, 4]
+
+
+def test_chunks_of_any_size_share_a_few_traces(monkeypatch):
+    monkeypatch.setattr(embedder, "CAPTION_CHUNK", 3)
+    token_ids = np.tril(np.ones((11, 11), np.int32))
+    network = Network()
+    made = Embedder(network)
+    source = examples(FileNames(["unused"]), token_ids)
+    made.texts(source)
+    # One for 3 captions of 3 words, one of any words, one of any number.
+    assert network.traces <= 3
+    before = network.traces
+    made.texts(source)
+    assert network.traces == before
+
+
+@pytest.mark.parametrize("chunk", [2, 5, 256])
+def test_photos_are_decoded_and_keep_their_order(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(embedder, "IMAGE_CHUNK", chunk)
+    names = [f"{i}.png" for i in range(5)]
+    paths = write_photos(tmp_path, names, "PNG")
+    source = examples(FileNames(paths))
+    found = Embedder(Network(), image_size=SIZE).images(source)
+    np.testing.assert_allclose(found, COLORS, atol=1e-3)
+
+
+def test_nothing_to_embed_gives_no_rows():
+    source = examples(FileNames([]), np.zeros((0, 1)))
+    assert Embedder(Network(), SIZE).images(source).shape[0] == 0
+    assert Embedder(Network(), SIZE).texts(source).shape[0] == 0
+
+
+@pytest.mark.parametrize("harm", [cut, lambda path: path.write_text("text")])
+def test_a_broken_photo_is_named(tmp_path, harm):
+    paths = write_photos(tmp_path, [f"{i}.jpg" for i in range(5)])
+    harm(paths[3])
+    source = examples(FileNames(paths))
+    with pytest.raises(ValueError, match=r"3\.jpg', which does not decode"):
+        Embedder(Network(), image_size=SIZE).images(source)
+
+
+def test_a_photo_that_is_gone_is_named(tmp_path):
+    paths = write_photos(tmp_path, ["0.jpg", "1.jpg"])
+    paths[1].unlink()
+    source = examples(FileNames(paths))
+    with pytest.raises(FileNotFoundError, match=r"1\.jpg"):
+        Embedder(Network(), image_size=SIZE).images(source)
+
+
+def test_another_failure_stays_what_it_is(tmp_path):
+    class Failing(Network):
+        def embed_images(self, images, training):
+            return images + tf.ones((2, 2))
+
+    source = examples(FileNames(write_photos(tmp_path, ["0.jpg"])))
+    with pytest.raises((tf.errors.OpError, ValueError)) as caught:
+        Embedder(Failing(), image_size=SIZE).images(source)
+    assert "0.jpg" not in str(caught.value)
+
+
+def test_a_broken_photo_stops_training_by_its_name(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    for split, size in tiny.SPLITS.items():
+        names = [f"{split}{i}.jpg" for i in range(size)]
+        write_photos(tmp_path / "photos", names)
+    settings = tiny.settings(
+        folder,
+        tmp_path / "run",
+        epochs=1,
+        image_encoder="small",
+        images=tmp_path / "photos",
+        image_size=SIZE,
+        text_encoder="mean",
+        negatives="all",
+    )
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    cut(tmp_path / "photos" / "train7.jpg")
+    with pytest.raises(ValueError, match=r"train7\.jpg', which does not dec"):
+        loop.fit(session, train)
+    assert session.state.epoch == 0

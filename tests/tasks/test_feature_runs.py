@@ -1,0 +1,377 @@
+"""Feature stores where they are used: training, evaluation, description."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tbnets import runs
+from tbnets.data import description
+from tbnets.store.shards import open_features
+from tbnets.store.writer import FeatureWriter
+from tbnets.tasks import inputs
+from tbnets.tasks import parts
+from tbnets.training import checkpoints
+from tests import tiny
+
+EXTRACTION = {"model": "Tiny", "layers": "conv1"}
+
+
+def write_store(path, folder, splits, extraction=EXTRACTION, **options):
+    """Copies the features of `tiny.write_precomputed` into a store."""
+    writer = FeatureWriter(path, extraction, 8)
+    for split in splits:
+        array = np.load(folder / f"{split}_ims.npy")
+        ids = (folder / f"{split}_ids.txt").read_text().split()
+        writer.add_shard(ids[::-1], array[::-1])
+    writer.finish(**options)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One store for each split, and one of all splits."""
+    folder = tiny.write_precomputed(tmp_path / "data")
+    for split in tiny.SPLITS:
+        write_store(folder / "stores" / split, folder, [split])
+    write_store(folder / "all", folder, tiny.SPLITS)
+    return folder
+
+
+def prepare(folder, run_dir, resume=False, **changes):
+    changes = {"image_features": "all", "epochs": 1, **changes}
+    settings = tiny.settings(folder, run_dir, **changes)
+    return runs.prepare(settings, runs.start(settings, resume))
+
+
+def save(session, name="last"):
+    network = session.network
+    network.optimizer.build(network.trainable_variables)
+    checkpoints.save_checkpoint(
+        session.checkpoint(name), network, network.optimizer, session.state
+    )
+
+
+def replace(folder, name, splits, extraction=EXTRACTION, **options):
+    """Puts another store in the place of one."""
+    shutil.rmtree(folder / name)
+    write_store(folder / name, folder, splits, extraction, **options)
+
+
+@pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
+def test_stores_give_what_arrays_give(folder, tmp_path, pattern):
+    settings = tiny.settings(folder, tmp_path / "run")
+    for split in tiny.SPLITS:
+        records = inputs.load_records(settings, split)
+        settings.image_features = "{split}_ims.npy"
+        expected = inputs.load_images(settings, records)
+        settings.image_features = pattern
+        found = inputs.load_images(settings, records)
+        assert found.shape == expected.shape == (8,)
+        np.testing.assert_array_equal(
+            np.concatenate(list(found.chunks())),
+            np.concatenate(list(expected.chunks())),
+        )
+
+
+def test_splits_must_be_extracted_alike(folder, tmp_path):
+    prepare(folder, tmp_path / "one", image_features="stores/{split}")
+    replace(folder, "stores/dev", ["dev"], {**EXTRACTION, "layers": "fc7"})
+    with pytest.raises(ValueError) as error:
+        prepare(folder, tmp_path / "two", image_features="stores/{split}")
+    stores = folder / "stores"
+    assert (
+        f"--image_features={stores / 'dev'}, which differ from those of "
+        f"{stores / 'train'}: layers: conv1 in {stores / 'train'}, fc7 in "
+        f"{stores / 'dev'}. Extract" in str(error.value)
+    )
+
+
+def test_splits_must_share_their_statistics(folder, tmp_path):
+    for split, mean in (("train", 1.0), ("dev", 2.0)):
+        statistics = {"mean": np.asarray([mean])}
+        replace(
+            folder,
+            f"stores/{split}",
+            [split],
+            statistics=statistics,
+            of="train",
+            images=12,
+        )
+    with pytest.raises(ValueError, match="store.statistics_sha256: "):
+        prepare(folder, tmp_path / "run", image_features="stores/{split}")
+
+
+def test_a_changed_byte_stops_the_training(folder, tmp_path):
+    path = folder / "all" / "00001.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="00001.npy: .*sha256.*shard 00001"):
+        prepare(folder, tmp_path / "run")
+
+
+def test_stores_of_regions_are_no_image_features(folder, tmp_path):
+    ids = (folder / "train_ids.txt").read_text().split()
+    writer = FeatureWriter(folder / "boxes", EXTRACTION, 8, kind="regions")
+    count = len(ids)
+    writer.add_shard(ids, np.ones((count, 8)), np.ones((count, 4)), [1] * count)
+    writer.finish()
+    with pytest.raises(ValueError, match="which holds regions"):
+        prepare(folder, tmp_path / "run", image_features="boxes")
+
+
+def test_images_that_failed_are_told_at_training(folder, tmp_path):
+    writer = FeatureWriter(folder / "part", EXTRACTION, 8)
+    ids = (folder / "train_ids.txt").read_text().split()
+    writer.add_shard(ids[1:], np.ones((11, 8)), failed={ids[0]: "is cut"})
+    writer.finish()
+    with pytest.raises(ValueError, match="1 of 12 missing.*1 failed.*is cut"):
+        prepare(folder, tmp_path / "run", image_features="part")
+
+
+def test_a_run_remembers_what_made_its_features(folder, tmp_path):
+    session, _ = prepare(folder, tmp_path / "run")
+    expected = open_features(folder / "all").made_by
+    assert session.state.image_source == expected
+    assert expected["layers"] == "conv1"
+    save(session, "best")
+    *_, state = parts.open_run(tmp_path / "run")
+    assert state.image_source == expected
+
+
+def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
+    save(prepare(folder, tmp_path / "run")[0])
+    session, _ = prepare(folder, tmp_path / "run", resume=True)
+    assert session.state.image_source["layers"] == "conv1"
+    # The same features in another partition are the same features.
+    replace(folder, "all", [*tiny.SPLITS][::-1])
+    prepare(folder, tmp_path / "run", resume=True)
+    replace(folder, "all", tiny.SPLITS, {**EXTRACTION, "layers": "fc7"})
+    with pytest.raises(ValueError) as error:
+        prepare(folder, tmp_path / "run", resume=True)
+    path = tmp_path / "run" / "checkpoints" / "last.npz"
+    assert f"layers: conv1 in {path}, fc7 in " in str(error.value)
+
+
+@pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
+def test_a_run_opens_without_its_features(folder, tmp_path, pattern):
+    session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
+    save(session, "best")
+    for name in ("all", "stores"):
+        shutil.rmtree(folder / name)
+    *_, state = parts.open_run(tmp_path / "run")
+    assert state.image_source["layers"] == "conv1"
+
+
+def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
+    pattern = "stores/{split}"
+    session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
+    save(session, "best")
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
+        parts.open_run(tmp_path / "run")
+
+
+def test_checkpoints_of_before_still_load(folder, tmp_path, monkeypatch):
+    session, _ = prepare(folder, tmp_path / "run")
+    as_dict = dataclasses.asdict
+
+    def old(state):
+        value = as_dict(state)
+        del value["image_source"]
+        return value
+
+    monkeypatch.setattr(checkpoints.dataclasses, "asdict", old)
+    save(session)
+    save(session, "best")
+    monkeypatch.undo()
+    *_, state = parts.open_run(tmp_path / "run")
+    assert state.image_source == {}
+    session, _ = prepare(folder, tmp_path / "run", resume=True)
+    assert session.state.dims["image_dim"] == 8
+
+
+def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
+    session, _ = prepare(
+        folder, tmp_path / "run", image_features="{split}_ims.npy"
+    )
+    assert session.state.image_source == {}
+
+
+def test_description_tells_what_failed(folder, tmp_path):
+    writer = FeatureWriter(folder / "part", EXTRACTION, 8)
+    ids = (folder / "dev_ids.txt").read_text().split()
+    failed = {ids[0]: "is cut", "elsewhere.jpg": "is cut"}
+    writer.add_shard(ids[2:], np.ones((4, 8)), failed=failed)
+    writer.finish()
+    settings = tiny.settings(folder, tmp_path / "run")
+    images = inputs.load_records(settings, "dev")
+    path = str(folder / "part")
+    counts, problems = description.describe_features(images, path)
+    assert counts == {
+        "feature_rows": 4,
+        "features_per_row": 8,
+        "images_without_features": 2,
+        "images_failed": 1,
+        "rows_not_finite": 0,
+    }
+    assert len(problems) == 2
+    assert str(problems[0]) == (
+        f"{path}: expected features of 'dev0.jpg' in 'dev'; found that their "
+        "extraction failed: is cut"
+    )
+    assert "found none for 2: 'dev0.jpg', 'dev1.jpg'" in problems[1].message
+    array = folder / "part" / "00000.npy"
+    content = array.read_bytes()
+    array.write_bytes(content[:-1] + b"@")  # A 1 is now a 4.
+    counts, problems = description.describe_features(images, path)
+    assert counts == {} and "sha256" in problems[0].message
+    array.write_bytes(b"")
+    counts, problems = description.describe_features(images, path)
+    assert counts == {} and "00000.npy: expected shape" in problems[0].message
+
+
+def test_description_of_each_splits_store(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run")
+    images = inputs.load_records(settings, "dev")
+    counts, problems = description.describe_features(
+        images, str(folder / "stores" / "{split}")
+    )
+    assert problems == [] and counts["feature_rows"] == 6
+
+
+# In a process of its own, as the tool's flags are not those of training.
+QUERY = """
+import sys
+from absl import flags
+from tools import query
+
+class Model:
+    takes_image_bytes = False
+
+    @staticmethod
+    def embed_images(rows):
+        return rows
+
+flags.FLAGS(["query.py", *sys.argv[1:]])
+ids, embeddings = query.embed_images(Model)
+one = query.embed_query_image(Model)
+print(ids[3], embeddings.shape, (embeddings[3:4] == one).all())
+"""
+
+
+def test_query_tool_reads_stores(folder):
+    root = pathlib.Path(__file__).resolve().parents[2]
+    store = open_features(folder / "all")
+    result = subprocess.run(
+        [
+            *(sys.executable, "-c", QUERY, f"--image_features={store.path}"),
+            *(f"--image={store.ids[3]}", "--batch_size=5"),
+        ],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expected = f"{store.ids[3]} ({len(store)}, 8) True\n"
+    assert result.stdout == expected, result.stderr
+
+
+@pytest.mark.real_data
+def test_flickr8k_features_as_a_store(data_root, tmp_path):
+    folder = data_root / "flickr8k" / "precomp_squeezenet"
+    ids, arrays = [], []
+    for split in ("dev", "test"):
+        ids.append((folder / f"{split}_ids.txt").read_text().split())
+        arrays.append(np.load(folder / f"{split}_ims.npy"))
+    writer = FeatureWriter(tmp_path / "s", {"model": "SqueezeNet"}, 512)
+    for names, array in zip(ids, arrays):
+        for start in range(0, len(names), 300):
+            rows = slice(start, start + 300)
+            writer.add_shard(names[rows], array[rows])
+    writer.finish()
+    store = open_features(tmp_path / "s")
+    store.verify()
+    assert store.ids == (*ids[0], *ids[1])
+    np.testing.assert_array_equal(store.take(store.rows(ids[1])), arrays[1])
+    manifest = json.loads(pathlib.Path(store.path, "manifest.json").read_text())
+    assert [shard["rows"] for shard in manifest["shards"]] == [
+        *(300, 300, 300, 100),
+        *(300, 300, 300, 100),
+    ]
+
+
+def test_several_features_side_by_side(folder, tmp_path):
+    pattern = "{split}_ims.npy, stores/{split},all"
+    session, train = prepare(folder, tmp_path / "run", image_features=pattern)
+    assert session.state.dims["image_dim"] == 24
+    one = np.load(folder / "train_ims.npy")
+    found = np.concatenate(list(train.images.chunks()))
+    np.testing.assert_array_equal(found, np.concatenate([one] * 3, axis=1))
+    joined = session.state.image_source["side_by_side"]
+    assert [part.get("layers") for part in joined] == [None, "conv1", "conv1"]
+    save(session)
+    save(session, "best")
+    parts.open_run(tmp_path / "run")
+    prepare(folder, tmp_path / "run", resume=True, image_features=pattern)
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    with pytest.raises(ValueError, match=r"side_by_side\[1\].crops: nothing"):
+        parts.open_run(tmp_path / "run")
+
+
+def test_side_by_side_a_changed_byte_stops_the_training(folder, tmp_path):
+    path = folder / "all" / "00001.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    pattern = "{split}_ims.npy,all"
+    with pytest.raises(ValueError, match="00001.npy: .*sha256.*shard 00001"):
+        prepare(folder, tmp_path / "run", image_features=pattern)
+
+
+def test_side_by_side_features_are_described(folder):
+    settings = tiny.settings(folder, "unused")
+    records = inputs.load_records(settings, "dev")
+    counts, problems = description.describe_features(
+        records, f"{folder}/{{split}}_ims.npy", f"{folder}/all"
+    )
+    assert not problems
+    assert counts["features_per_row"] == 16
+    assert counts["images_without_features"] == 0
+
+
+def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
+    session, _ = prepare(
+        folder,
+        tmp_path / "run",
+        image_features="stores/{split}",
+        test_split="dev",
+    )
+    save(session, "best")
+    shutil.rmtree(folder / "stores" / "train")
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    parts.open_run(tmp_path / "run")
+    with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
+        parts.open_run(tmp_path / "run", more_splits=["test"])
+
+
+def test_side_by_side_images_that_failed_are_described(folder):
+    writer = FeatureWriter(folder / "part", EXTRACTION, 8)
+    ids = (folder / "dev_ids.txt").read_text().split()
+    rest = np.ones((len(ids) - 1, 8))
+    writer.add_shard(ids[1:], rest, failed={ids[0]: "is cut"})
+    writer.finish()
+    records = inputs.load_records(tiny.settings(folder, "unused"), "dev")
+    counts, problems = description.describe_features(
+        records, f"{folder}/all", f"{folder}/part"
+    )
+    assert counts["images_failed"] == 1
+    assert "extraction failed: is cut" in problems[0].message

@@ -1,0 +1,134 @@
+import errno
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from tbnets import files
+from tbnets.training import checkpoints
+
+
+def make():
+    model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+    model.build((None, 4))
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def step(model, optimizer):
+    values = [v * 0 + 0.5 for v in model.trainable_variables]
+    optimizer.apply_gradients(zip(values, model.trainable_variables))
+
+
+STATE = checkpoints.RunState(
+    epoch=3, best_metric=210.5, best_epoch=2, words=("", "[UNK]", "a")
+)
+
+
+def values(model, optimizer):
+    variables = model.weights + checkpoints.optimizer_variables(optimizer)
+    return [np.array(v.numpy()) for v in variables]
+
+
+def test_round_trip_restores_everything(tmp_path):
+    path = tmp_path / "last.npz"
+    model, optimizer = make()
+    step(model, optimizer)
+    checkpoints.save_checkpoint(path, model, optimizer, STATE)
+    other, other_optimizer = make()
+    state = checkpoints.restore_checkpoint(path, other, other_optimizer)
+    assert state == STATE
+    for one, two in zip(
+        values(model, optimizer), values(other, other_optimizer)
+    ):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_optimizer_goes_on_as_if_nothing_happened(tmp_path):
+    path = tmp_path / "last.npz"
+    model, optimizer = make()
+    step(model, optimizer)
+    checkpoints.save_checkpoint(path, model, optimizer, STATE)
+    step(model, optimizer)
+    other, other_optimizer = make()
+    checkpoints.restore_checkpoint(path, other, other_optimizer)
+    step(other, other_optimizer)
+    for one, two in zip(model.get_weights(), other.get_weights()):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "last.npz"
+    model, optimizer = make()
+    checkpoints.save_checkpoint(path, model, optimizer, STATE)
+    good = path.read_bytes()
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="last.npz could not be written: No sp"):
+        checkpoints.save_checkpoint(path, model, optimizer, STATE)
+    assert path.read_bytes() == good
+    assert os.listdir(tmp_path) == ["last.npz"]
+
+
+def test_a_really_full_disk(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this system")
+    path = tmp_path / "note.json"
+    files.write_json(path, {"a": 1})
+
+    def write(file):
+        with open("/dev/full", "wb", buffering=0) as full:
+            full.write(b"x")
+
+    with pytest.raises(OSError, match="what it held before is unharmed"):
+        files.write_atomically(path, write)
+    assert path.read_text() == '{\n  "a": 1\n}\n'
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
+def test_a_file_cut_short_is_named(tmp_path, keep):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    content = path.read_bytes()
+    size = keep if isinstance(keep, int) else int(len(content) * keep)
+    path.write_bytes(content[:size])
+    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
+        checkpoints.read_checkpoint(path)
+
+
+def test_a_flipped_byte_is_noticed(tmp_path):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="best.npz must be a whole"):
+        checkpoints.read_checkpoint(path)
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    path = tmp_path / "best.npz"
+    np.savez(path, header=np.array([{"format": "x"}], dtype=object))
+    with pytest.raises(ValueError, match="best.npz must be a whole"):
+        checkpoints.read_checkpoint(path)
+
+
+def test_another_network_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    other = keras.Sequential([keras.layers.Dense(5), keras.layers.Dense(2)])
+    other.build((None, 4))
+    before = other.get_weights()
+    with pytest.raises(ValueError, match=r"shape \(4, 5\).*Received"):
+        checkpoints.restore_checkpoint(path, other)
+    for one, two in zip(before, other.get_weights()):
+        np.testing.assert_array_equal(one, two)
+    smaller = keras.Sequential([keras.layers.Dense(2)])
+    smaller.build((None, 4))
+    with pytest.raises(ValueError, match="expected 2 variables. Received: 4"):
+        checkpoints.restore_checkpoint(path, smaller)

@@ -1,0 +1,424 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets.tasks import inputs
+from tbnets.tasks import parts
+from tbnets.training import checkpoints
+from tbnets.training import loop
+from tbnets.training import optimizers
+from tests import tiny
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "train.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def eagerly():
+    """Runs steps without tracing: seconds less where no graph is at stake."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def train(settings, resume=False):
+    run = runs.start(settings, resume)
+    session, examples = runs.prepare(settings, run)
+    loop.fit(session, examples)
+    return session
+
+
+def stored(run_dir, name="last"):
+    path = pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
+    arrays, _, state = checkpoints.read_checkpoint(path)
+    return arrays, state
+
+
+def assert_same_run(one, two):
+    for name in ("last", "best"):
+        (arrays, state), (others, other) = stored(one, name), stored(two, name)
+        assert state.epoch == other.epoch
+        assert state.best_metric == other.best_metric
+        assert arrays.keys() == others.keys()
+        for key in arrays:
+            np.testing.assert_array_equal(arrays[key], others[key])
+        for row, row_of_other in zip(state.history, other.history):
+            row.pop("seconds")
+            row_of_other.pop("seconds")
+            assert row == row_of_other
+
+
+@pytest.mark.parametrize(
+    "optimizer, text_encoder, weight, mode",
+    [
+        ("adam", "gru", 0.1, "graph"),
+        ("sgd", "mean", 0, "eagerly"),
+        ("adamw", "mean", 0, "eagerly"),
+    ],
+)
+def test_resumed_run_equals_the_straight_one(
+    folder, tmp_path, request, optimizer, text_encoder, weight, mode
+):
+    if mode == "eagerly":
+        request.getfixturevalue("eagerly")
+    changes = {
+        "optimizer": optimizer,
+        "text_encoder": text_encoder,
+        "text_to_text_weight": weight,
+        "schedule": "step",
+        "decay_epochs": 1,
+        "decay_rate": 0.5,
+        "weight_decay": 0.01,
+        "input_dropout": 0.1,
+        "word_dropout": 0.1,
+    }
+    train(tiny.settings(folder, tmp_path / "straight", **changes))
+    train(tiny.settings(folder, tmp_path / "two", epochs=2, **changes))
+    train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "two")
+
+
+def test_killed_run_resumes_to_the_straight_one(folder, tmp_path):
+    def command(run_dir, *more):
+        line = tiny.arguments(folder, run_dir, epochs=12).items()
+        flags = [f"--{name}={value}" for name, value in line]
+        return [sys.executable, str(TOOL), *flags, *more]
+
+    subprocess.run(command(tmp_path / "straight"), check=True)
+    process = subprocess.Popen(command(tmp_path / "killed"))
+    last = tmp_path / "killed" / "checkpoints" / "last.npz"
+    while not last.exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert stored(tmp_path / "killed")[1].epoch < 12
+    subprocess.run(command(tmp_path / "killed", "--resume"), check=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+    one, two = (
+        json.loads((tmp_path / name / "metrics.json").read_text())
+        for name in ("straight", "killed")
+    )
+    assert one["test"] == two["test"]
+
+
+def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run", export=True)
+    session = train(settings)
+    report = runs.finish(session)
+    saved_model = runs.export(session)
+    text = runs.answer_examples(session, saved_model, ["dog cat"], top=2)
+    title, _, *answers = text.splitlines()
+    assert title == '"dog cat" among 6 images'
+    assert [line.split()[0] for line in answers] == ["1", "2"]
+    # Each answer names an image of the test split and its first caption.
+    records = inputs.load_records(settings, "test")
+    for line in answers:
+        row = records.image_ids.index(line.split()[2])
+        first = records.captions[records.caption_rows()[row][0]]
+        assert line.endswith(first)
+    found = set(os.listdir(tmp_path / "run"))
+    assert found == {
+        "settings.json",
+        "run.flags",
+        "vocabulary.txt",
+        "checkpoints",
+        "tensorboard",
+        "curves.png",
+        "metrics.json",
+        "saved_model",
+    }
+    written = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert written["test"] == report["test"]
+    assert written["test_split"] == {
+        "name": "test",
+        "images": 6,
+        "captions": 12,
+    }
+    best = session.state.history[report["best_epoch"] - 1]
+    assert written["dev"]["recall_sum"] == best["dev/recall_sum"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_best_epoch_is_kept_and_a_worse_one_is_not(folder, tmp_path):
+    session = train(tiny.settings(folder, tmp_path / "run", epochs=6))
+    sums = [row["dev/recall_sum"] for row in session.state.history]
+    _, best = stored(tmp_path / "run", "best")
+    assert best.best_metric == max(sums)
+    assert best.epoch == sums.index(max(sums)) + 1
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
+    settings = tiny.settings(
+        folder, tmp_path / "run", epochs=20, learning_rate=0.0, patience=2
+    )
+    session = train(settings)
+    # Batch normalisation still moves, so the best may come a little later.
+    stopped = session.state.epoch
+    assert stopped == session.state.best_epoch + 2 < 20
+    # Going on after the stop is what the straight run would have done.
+    assert train(settings, resume=True).state.epoch == stopped
+
+
+def test_open_run_embeds_as_the_trained_network(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run", epochs=1)
+    session = train(settings)
+    network, vocabulary, found, state = parts.open_run(tmp_path / "run")
+    assert vars(found) == vars(settings)
+    assert vocabulary.words == session.state.words
+    assert state.epoch == 1
+    images = tf.constant(session.dev.images.batch([0, 1]))
+    np.testing.assert_array_equal(
+        network.embed_images(images), session.network.embed_images(images)
+    )
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_tensorboard_shows_every_scalar(folder, tmp_path):
+    session = train(
+        tiny.settings(
+            folder, tmp_path / "run", epochs=2, text_to_text_weight=0.1
+        )
+    )
+    (path,) = (tmp_path / "run" / "tensorboard").iterdir()
+    tags, steps = set(), set()
+    for record in tf.data.TFRecordDataset(str(path)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        for value in event.summary.value:
+            tags.add(value.tag)
+            steps.add(event.step)
+    assert tags == set(session.state.history[0])
+    assert steps == {1, 2}
+    assert {
+        "train/total_loss",
+        "train/text_to_text_active",
+        "train/learning_rate",
+        "train/gradient_norm",
+        "dev/image_to_text/recall_at_1",
+        "dev/text_to_text/median_rank",
+        "health/images/mean_cosine",
+        "health/texts/dimension_spread",
+    } <= tags
+
+
+@pytest.mark.parametrize("text_encoder", ["lstm"])
+def test_every_text_encoder_trains(folder, tmp_path, eagerly, text_encoder):
+    settings = tiny.settings(
+        folder,
+        tmp_path / "run",
+        epochs=1,
+        text_encoder=text_encoder,
+        equal_texts_match=True,
+        bidirectional=True,
+        pooling="max",
+    )
+    assert train(settings).state.epoch == 1
+
+
+def test_text_features_train_and_export(folder, tmp_path):
+    for split, size in tiny.SPLITS.items():
+        features = np.random.default_rng(0).normal(size=(2 * size, 7))
+        np.save(folder / f"{split}_text.npy", features.astype("float32"))
+    settings = tiny.settings(
+        folder,
+        tmp_path / "run",
+        epochs=1,
+        text_encoder="features",
+        text_features="{split}_text.npy",
+    )
+    session = train(settings)
+    assert session.state.dims == {"image_dim": 8, "text_dim": 7}
+    runs.finish(session)
+    model = tf.saved_model.load(str(runs.export(session)))
+    found = model.embed_text(tf.zeros((2, 7)))["embeddings"]
+    assert found.shape == (2, 4)
+
+
+def test_schedules_fall_as_named(folder, tmp_path):
+    def rates(schedule):
+        settings = tiny.settings(
+            folder,
+            tmp_path,
+            schedule=schedule,
+            decay_rate=0.1,
+            decay_epochs=2,
+            learning_rate=1.0,
+            epochs=4,
+        )
+        made = optimizers.build_schedule(settings, steps_per_epoch=5)
+        if schedule == "constant":
+            return made
+        return [float(made(step)) for step in (0, 5, 10, 20)]
+
+    assert rates("constant") == 1.0
+    # Epochs 0, 1, 2 and 4; a factor of 0.1 every 2.
+    np.testing.assert_allclose(rates("step"), [1, 1, 0.1, 0.01], rtol=1e-5)
+    np.testing.assert_allclose(
+        rates("exponential"), [1, 0.1**0.5, 0.1, 0.01], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        rates("cosine"), [1, 0.5 + 0.125**0.5, 0.5, 0], atol=1e-6
+    )
+
+
+def test_weight_decay_leaves_biases_alone(folder, tmp_path):
+    settings = tiny.settings(
+        folder, tmp_path, optimizer="sgd", weight_decay=0.1, learning_rate=1.0
+    )
+    optimizer = optimizers.build_optimizer(settings, 5)
+    layer = keras.layers.Dense(2, bias_initializer="ones")
+    layer.build((None, 2))
+    kernel, bias = layer.trainable_variables
+    before = kernel.numpy()
+    optimizer.apply_gradients(
+        [(tf.zeros((2, 2)), kernel), (tf.zeros((2,)), bias)]
+    )
+    np.testing.assert_allclose(kernel.numpy(), 0.9 * before, rtol=1e-5)
+    np.testing.assert_array_equal(bias.numpy(), [1, 1])
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_addons_optimizers_train_and_resume(folder, tmp_path):
+    pytest.importorskip(
+        "tensorflow_addons", reason="the addons extra is not installed"
+    )
+    changes = {"optimizer": "LAMB", "schedule": "exponential"}
+    train(tiny.settings(folder, tmp_path / "straight", **changes))
+    train(tiny.settings(folder, tmp_path / "two", epochs=2, **changes))
+    train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "two")
+    with pytest.raises(ValueError, match="LazyAdam.*--optimizer=Lambda"):
+        optimizers.build_optimizer(
+            tiny.settings(folder, tmp_path, optimizer="Lambda"), 5
+        )
+
+
+def test_unknown_optimizer_names_the_extra(folder, tmp_path):
+    try:
+        import tensorflow_addons  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("tensorflow-addons is installed")
+    with pytest.raises(ValueError, match=r'LAMB.*pip install -e "\.\[addons'):
+        optimizers.build_optimizer(
+            tiny.settings(folder, tmp_path, optimizer="LAMB"), 5
+        )
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"run_dir": ""}, "`--run_dir` must name a folder"),
+        ({"image_features": ""}, "`--image_features` must name"),
+        ({"captions": ""}, "`--captions` must name the captions"),
+        ({"train_split": "trian"}, "'dev', 'test'. Received: split='trian'"),
+        ({"image_encoder": "small", "images": "nowhere"}, "12 of 12 are miss"),
+    ],
+)
+def test_bad_flags_say_what_to_change(folder, tmp_path, changes, message):
+    changes = {"run_dir": tmp_path / "run", **changes}
+    settings = tiny.settings(folder, **changes)
+    with pytest.raises((ValueError, OSError), match=message):
+        runs.prepare(settings, runs.start(settings, False))
+
+
+def test_image_without_features_is_named(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    table = tmp_path / "data" / "own.csv"
+    table.write_text("image,caption\ntrain0.jpg,a dog\nlost.jpg,a cat\n")
+    settings = tiny.settings(
+        folder, tmp_path / "run", captions_format="table", captions="own.csv"
+    )
+    settings.train_split = "all"
+    settings.image_features = "train_ims.npy"
+    with pytest.raises(ValueError, match="lost.jpg"):
+        runs.prepare(settings, runs.start(settings, False))
+
+
+def test_nan_features_are_named(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    array = np.load(folder / "train_ims.npy")
+    array[3, 1] = np.nan
+    np.save(folder / "train_ims.npy", array)
+    settings = tiny.settings(folder, tmp_path / "run")
+    with pytest.raises(ValueError, match="train_ims.npy.*train3.jpg"):
+        runs.prepare(settings, runs.start(settings, False))
+
+
+def test_existing_run_is_not_overwritten(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run")
+    run = runs.start(settings, False)
+    # As long as no epoch is finished there is nothing to lose.
+    assert runs.start(settings, False) == run
+    (run / "checkpoints" / "last.npz").touch()
+    with pytest.raises(ValueError, match="Add --resume to continue"):
+        runs.start(settings, False)
+
+
+def test_resume_refuses_other_flags(folder, tmp_path):
+    run = runs.start(tiny.settings(folder, tmp_path / "run"), False)
+    (run / "checkpoints" / "last.npz").touch()
+    other = tiny.settings(folder, tmp_path / "run", margin=0.3, epochs=9)
+    with pytest.raises(ValueError, match=r"--margin=0.05 \(now 0.3\)\. Rest"):
+        runs.start(other, True)
+
+
+def test_resume_keeps_the_length_of_a_cosine(folder, tmp_path):
+    changes = {"schedule": "cosine"}
+    run = runs.start(tiny.settings(folder, tmp_path / "run", **changes), False)
+    (run / "checkpoints" / "last.npz").touch()
+    longer = tiny.settings(folder, tmp_path / "run", epochs=9, **changes)
+    with pytest.raises(ValueError, match=r"--epochs=4 \(now 9\)"):
+        runs.start(longer, True)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_resume_refuses_another_vocabulary(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    train(tiny.settings(folder, tmp_path / "run", epochs=1))
+    captions = folder / "train_caps.txt"
+    captions.write_text(captions.read_text().replace("dog", "wolf"))
+    settings = tiny.settings(folder, tmp_path / "run", epochs=2)
+    with pytest.raises(ValueError, match="vocabulary the run was started"):
+        runs.prepare(settings, runs.start(settings, True))
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
+    folder, tmp_path, monkeypatch
+):
+    train(tiny.settings(folder, tmp_path / "run", epochs=1))
+    good = (tmp_path / "run" / "checkpoints" / "last.npz").read_bytes()
+
+    def full(file, **_):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    settings = tiny.settings(folder, tmp_path / "run", epochs=2)
+    with pytest.raises(OSError, match="could not be written: No space left"):
+        train(settings, resume=True)
+    monkeypatch.undo()
+    last = tmp_path / "run" / "checkpoints" / "last.npz"
+    assert last.read_bytes() == good
+    assert train(settings, resume=True).state.epoch == 2
+
+
+def test_seconds_read_as_minutes():
+    assert loop.format_seconds(59.6) == "1:00"
+    assert loop.format_seconds(3725) == "1:02:05"
