@@ -1,10 +1,10 @@
 """A data set and flags so small that a run takes seconds."""
 
-import types
-
 import numpy as np
 
-from tbnets import flags
+from tbnets.data.examples import TokenRows
+from tbnets.flags import command_line
+from tbnets.flags.table import ALL
 
 WORDS = ("dog", "cat", "red", "blue", "runs", "sits")
 SPLITS = {"train": 12, "dev": 6, "test": 6}
@@ -40,7 +40,6 @@ def arguments(folder, run_dir, **changes):
         "text_encoder": "mean",
         "text_to_text_weight": 0,
         "word_dim": 6,
-        "rnn_units": 5,
         "image_units": "8,4",
         "text_units": "8,4",
         "images_per_batch": 5,
@@ -54,19 +53,22 @@ def arguments(folder, run_dir, **changes):
 
 def settings(folder, run_dir, **changes):
     """Returns the same flags parsed, as the tools do."""
-    if "captions_format" not in flags.FLAGS:
-        flags.define_run_flags()
-    flags.FLAGS.unparse_flags()
-    line = [
-        f"--{name}={value}"
-        for name, value in arguments(folder, run_dir, **changes).items()
-    ]
-    defaults = [f"--{name}={default(name)}" for name in flags.run_flags()]
-    flags.FLAGS(["test", *defaults, *line])
-    return types.SimpleNamespace(**vars(flags.settings()))
+    line = arguments(folder, run_dir, **changes).items()
+    return parse(*[f"--{name}={value}" for name, value in line])
 
 
-def default(name):
-    """Returns the text of a flag's default."""
-    value = flags.FLAGS[name].default
-    return ",".join(value) if isinstance(value, list) else value
+def parse(*line):
+    """Parses flags as a tool does; those not given have their defaults."""
+    known = command_line.FLAGS
+    if "captions_format" not in known:
+        command_line.define_run_flags()
+    for name in ALL:
+        known[name].unparse()
+    known(["test", *line])
+    return command_line.settings()
+
+
+def token_rows(padded):
+    """Returns the `TokenRows` of a matrix of ids, padded with 0."""
+    padded = np.asarray(padded, np.int32)
+    return TokenRows(padded[padded != 0], (padded != 0).sum(axis=1))

@@ -41,11 +41,17 @@ _SPLIT = flags.DEFINE_string("split", "test", "Split to evaluate of a run.")
 _CHECKPOINT = flags.DEFINE_enum(
     "checkpoint", "best", ["best", "last"], "Epoch to evaluate of a run."
 )
+_DATA_ROOT = flags.DEFINE_string(
+    "data_root",
+    None,
+    "Folder that a run's relative data paths start from now; by default as "
+    "TBNETS_DATA or the run says.",
+)
 _SAVE = flags.DEFINE_string(
     "save_embeddings",
     None,
-    "Folder to write a run's image_embeddings.npy, text_embeddings.npy and "
-    "caption_to_image.npy to.",
+    "Folder to write the arrays to that a run is measured by: "
+    "image_embeddings.npy, text_embeddings.npy and caption_to_image.npy.",
 )
 _IMAGES = flags.DEFINE_string(
     "image_embeddings",
@@ -81,29 +87,62 @@ _MEMORY = flags.DEFINE_float(
 _JSON = flags.DEFINE_string("json", None, "File to write the metrics to.")
 
 
-def embed_run():
-    """Returns the three arrays of a split, embedded by a run's network."""
+def evaluate_run():
+    """Returns the metrics of a split by a run's network, and their table."""
     with startup.quiet_tensorflow():
-        from tbnets.tasks import inputs
-        from tbnets.tasks import parts
-        from tbnets.tasks.embedder import Embedder
-    network, vocabulary, settings, _ = parts.open_run(
-        _RUN.value, _CHECKPOINT.value, more_splits=[_SPLIT.value]
+        from tbnets import runs
+    session = runs.open_run(
+        _RUN.value,
+        _CHECKPOINT.value,
+        data_root=_DATA_ROOT.value,
+        more_splits=[_SPLIT.value],
     )
-    examples = inputs.load_examples(settings, _SPLIT.value, vocabulary)
-    embedder = Embedder(network, settings.image_size)
-    found = {
-        "image_embeddings": embedder.images(examples),
-        "text_embeddings": embedder.texts(examples),
-        "caption_to_image": examples.records.caption_to_image,
-    }
+    task = session.task
+    task.settings.evaluate_memory = _MEMORY.value
+    scores = task.scores(
+        session.network, task.load(_SPLIT.value, session.state.fitted)
+    )
     if _SAVE.value:
-        folder = pathlib.Path(_SAVE.value)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, array in found.items():
+        save_arrays(scores, pathlib.Path(_SAVE.value))
+    metrics = task.measure(scores, **measure_options(task))
+    title = f"{_RUN.value}, {_SPLIT.value}, protocol: {_PROTOCOL.value}"
+    return metrics, task.table(metrics, title)
+
+
+def measure_options(task):
+    """Returns the flags given that a task measures by."""
+    options = {}
+    for flag in (_PROTOCOL, _TEXT_TO_TEXT):
+        if flag.name in task.measure_options:
+            options[flag.name] = flag.value
+        elif flag.present:
+            raise ValueError(
+                f"`--{flag.name}` must be a flag that the task measures by. "
+                f"Received: --{flag.name}={flag.value} for a run of "
+                f"--task={task.settings.task}. Leave it out."
+            )
+    return options
+
+
+def save_arrays(scores, folder):
+    """Writes the arrays among a task's scores to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in scores.items():
+        if isinstance(array, np.ndarray):
             write = functools.partial(np.save, arr=array)
             files.write_atomically(folder / f"{name}.npy", write)
-    return tuple(found.values())
+
+
+def evaluate_arrays():
+    """Returns the metrics of the three array flags, and their table."""
+    metrics = protocols.evaluate_protocol(
+        _PROTOCOL.value,
+        *read_saved_embeddings(),
+        memory_limit_mb=_MEMORY.value,
+        text_to_text=_TEXT_TO_TEXT.value,
+    )
+    title = f"protocol: {_PROTOCOL.value}"
+    return metrics, tables.format_table(metrics, title)
 
 
 def read_saved_embeddings():
@@ -130,16 +169,8 @@ def main(argv):
             f"Arguments must be flags. Received: {argv[1:]}. Write "
             "--image_embeddings=FILE and so on."
         )
-    metrics = protocols.evaluate_protocol(
-        _PROTOCOL.value,
-        *(embed_run() if _RUN.value else read_saved_embeddings()),
-        memory_limit_mb=_MEMORY.value,
-        text_to_text=_TEXT_TO_TEXT.value,
-    )
-    title = f"protocol: {_PROTOCOL.value}"
-    if _RUN.value:
-        title = f"{_RUN.value}, {_SPLIT.value}, {title}"
-    print(tables.format_table(metrics, title))
+    metrics, table = evaluate_run() if _RUN.value else evaluate_arrays()
+    print(table)
     if _JSON.value:
         files.write_json(_JSON.value, metrics)
 

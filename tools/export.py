@@ -19,7 +19,6 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import runs
-from tbnets.tasks import parts
 
 _RUN = flags.DEFINE_string("run_dir", None, "Folder of the run.", required=True)
 _CHECKPOINT = flags.DEFINE_enum(
@@ -31,6 +30,12 @@ _WEIGHTS = flags.DEFINE_string(
     "imagenet or the weights file that the run's image features were made "
     "with: the model then takes photos; empty: as the run's own flag says.",
 )
+_DATA_ROOT = flags.DEFINE_string(
+    "data_root",
+    None,
+    "Folder that relative data paths start from now; by default as TBNETS_DATA "
+    "or the run says.",
+)
 
 
 def main(argv):
@@ -40,12 +45,12 @@ def main(argv):
             "`export.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    network, _, settings, state = parts.open_run(_RUN.value, _CHECKPOINT.value)
+    session = runs.open_run(
+        _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
+    )
     if _WEIGHTS.value:
-        settings.cnn_weights = _WEIGHTS.value
-    path = runs.export_network(network, state, settings, _RUN.value)
-    takes = "photos" if settings.cnn_weights else settings.image_encoder
-    print(f"SavedModel  {path}, images as {takes}")
+        session.settings.cnn_weights = _WEIGHTS.value
+    print(f"SavedModel  {runs.export(session)}")
 
 
 if __name__ == "__main__":

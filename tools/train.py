@@ -15,15 +15,15 @@ from tbnets import startup
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets import flags
 from tbnets import runs
-from tbnets.evaluation.tables import format_table
+from tbnets import tasks
+from tbnets.flags import command_line
 from tbnets.training import loop
 
 FLAGS = absl_flags.FLAGS
 
-flags.define_run_flags()
-absl_flags.adopt_module_key_flags(flags)
+command_line.define_run_flags(tasks.TASKS, tasks.BUILDERS)
+absl_flags.adopt_module_key_flags(command_line)
 absl_flags.DEFINE_multi_string(
     "example_query",
     [],
@@ -40,20 +40,27 @@ def main(argv):
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
     loop.make_reproducible()
-    settings = flags.settings()
+    settings = command_line.settings()
+    tasks.open_task(settings)  # Names an unknown task or model.
+    unread = command_line.check_read(
+        settings, tasks.groups_read(settings), tasks.readers_of_groups()
+    )
     folder = runs.start(settings, FLAGS.resume)
     session, train = runs.prepare(settings, folder)
     print(runs.describe(session, train))
+    if unread:
+        print(f"not read  {unread}")
     loop.fit(session, train)
     report = runs.finish(session)
-    print(format_table(report["test"], f"test, epoch {report['best_epoch']}"))
+    title = f"test, epoch {report['best_epoch']}"
+    print(session.task.table(report["test"], title))
     print(f"learning curves  {folder / 'curves.png'}")
     if settings.export:
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
-        queries = FLAGS.example_query
-        if queries:
-            print(runs.answer_examples(session, saved_model, queries))
+        if FLAGS.example_query:
+            queries = FLAGS.example_query
+            print(session.task.answer(saved_model, queries, folder))
 
 
 if __name__ == "__main__":

@@ -72,76 +72,79 @@ def _check_sizes(examples, images_per_batch, captions_per_image):
         )
 
 
-def training_batches(
-    examples,
-    images_per_batch,
-    captions_per_image,
-    seed,
-    first_epoch=0,
-    image_size=None,
-):
-    """Returns an endless `tf.data.Dataset` of training batches.
-
-    Each element is the dict that `EmbeddingNetwork.train_step` takes. Epochs
-    follow one another from `first_epoch`; give `fit` the number of batches
-    as `steps_per_epoch`.
+class EpochBatches:
+    """The batches of one epoch after the other.
 
     Args:
         examples: an `Examples`.
         images_per_batch: images a batch.
         captions_per_image: captions drawn of each image.
         seed: integer of the run.
-        first_epoch: where a resumed run goes on.
         image_size: side of the decoded images in pixels, when
             `examples.images` are file names.
+
+    Attributes:
+        epoch: integer from 0; set it, then go through `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict
+            that `EmbeddingNetwork.train_step` takes.
     """
-    _check_sizes(examples, images_per_batch, captions_per_image)
-    caption_to_image = examples.records.caption_to_image
 
-    def generate():
-        epoch = first_epoch
-        while True:
-            for image_rows, caption_rows in sample_epoch(
-                examples.records,
-                images_per_batch,
-                captions_per_image,
-                seed,
-                epoch,
-            ):
-                batch = {
-                    "images": examples.images.batch(image_rows),
-                    "captions": examples.texts.batch(caption_rows),
-                    "image_ids": image_rows,
-                    "caption_image_ids": caption_to_image[caption_rows],
+    def __init__(
+        self,
+        examples,
+        images_per_batch,
+        captions_per_image,
+        seed,
+        image_size=None,
+    ):
+        _check_sizes(examples, images_per_batch, captions_per_image)
+        self.epoch = 0
+        self._examples = examples
+        self._sizes = (images_per_batch, captions_per_image)
+        self._seed = seed
+        dataset = tf.data.Dataset.from_generator(
+            self._generate, output_signature=_signature(examples)
+        )
+        if examples.images.dtype == tf.string:
+            dataset = dataset.map(
+                lambda batch: {
+                    **batch,
+                    "images": read_images(batch["images"], image_size),
                 }
-                if examples.text_ids is not None:
-                    batch["text_ids"] = examples.text_ids[caption_rows]
-                yield batch
-            epoch += 1
+            )
+        self.dataset = dataset.prefetch(2)
 
+    def _generate(self):
+        examples = self._examples
+        for image_rows, caption_rows in sample_epoch(
+            examples.records, *self._sizes, self._seed, self.epoch
+        ):
+            owners = examples.records.caption_to_image[caption_rows]
+            batch = {
+                "images": examples.images.batch(image_rows),
+                "captions": examples.texts.batch(caption_rows),
+                "image_ids": image_rows,
+                "caption_image_ids": owners,
+            }
+            if examples.text_ids is not None:
+                batch["text_ids"] = examples.text_ids[caption_rows]
+            yield batch
+
+
+def _signature(examples):
+    """Returns the `tf.TensorSpec`s of a batch, before photos are decoded."""
     signature = {
-        "images": tf.TensorSpec(
-            (None, *examples.images.shape), examples.images.dtype
-        ),
-        "captions": tf.TensorSpec(
-            (None, *examples.texts.shape), examples.texts.dtype
-        ),
         "image_ids": tf.TensorSpec((None,), tf.int64),
         "caption_image_ids": tf.TensorSpec((None,), tf.int64),
     }
+    for name, rows in (
+        ("images", examples.images),
+        ("captions", examples.texts),
+    ):
+        signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
     if examples.text_ids is not None:
         signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
-    dataset = tf.data.Dataset.from_generator(
-        generate, output_signature=signature
-    )
-    if examples.images.dtype == tf.string:
-        dataset = dataset.map(
-            lambda batch: {
-                **batch,
-                "images": read_images(batch["images"], image_size),
-            }
-        )
-    return dataset.prefetch(2)
+    return signature
 
 
 def read_images(paths, image_size):

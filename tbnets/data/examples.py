@@ -1,6 +1,5 @@
 """One split with everything a network needs of it."""
 
-import contextlib
 import dataclasses
 import pathlib
 
@@ -73,9 +72,8 @@ class FileNames:
         return np.array([str(self.paths[row]) for row in rows], dtype=object)
 
 
-@contextlib.contextmanager
-def naming_broken_images(images, image_size):
-    """Turns a decoding failure inside into an error that names the file.
+def refuse_broken_images(images, image_size):
+    """Raises the error that names the first photo that does not decode.
 
     `tf.data` says that an image did not decode, not which; this looks for it.
 
@@ -86,32 +84,47 @@ def naming_broken_images(images, image_size):
     Raises:
         ValueError: naming the first of the files that does not decode.
     """
-    try:
-        yield
-    except tf.errors.OpError:
-        for path in getattr(images, "paths", ()):
-            load_image(path, image_size)
-        raise
+    for path in getattr(images, "paths", ()):
+        load_image(path, image_size)
 
 
 class TokenRows:
-    """Word ids of captions, cut to the longest caption of each batch.
+    """Word ids of captions of any length.
+
+    A batch is as wide as its longest caption, rounded up to one of a few
+    widths (see `padded_width`), so that compiled code meets few shapes; one
+    long caption widens its own batch and no other.
 
     Args:
-        token_ids: int32 `[num_captions, words]`, right-padded with 0.
+        token_ids: int32 `[num_words]`, of all captions in a row; none is 0,
+            which is padding.
+        lengths: int `[num_captions]`, words of each caption.
     """
 
     dtype = tf.int32
     shape = (None,)
 
-    def __init__(self, token_ids):
+    def __init__(self, token_ids, lengths):
         self.token_ids = np.asarray(token_ids, np.int32)
-        self.lengths = (self.token_ids != 0).sum(axis=1)
+        self.lengths = np.asarray(lengths, np.int64)
+        self._starts = np.cumsum(self.lengths) - self.lengths
 
     def batch(self, rows):
-        """Returns int32 `[len(rows), longest]`."""
-        longest = int(self.lengths[rows].max(initial=1))
-        return self.token_ids[rows, :longest]
+        """Returns int32 `[len(rows), width]`, padded with 0 on the right."""
+        lengths = self.lengths[rows]
+        width = padded_width(int(lengths.max(initial=1)))
+        places = np.arange(width)
+        is_word = places < lengths[:, None]
+        batch = np.zeros(is_word.shape, np.int32)
+        words = self._starts[rows][:, None] + places
+        batch[is_word] = self.token_ids[words[is_word]]
+        return batch
+
+
+def padded_width(length):
+    """Rounds a number of words up: by 4 to 32, by 8 to 64, 16 to 128, ..."""
+    step = max(4, 1 << max(0, (length - 1).bit_length() - 3))
+    return -(-length // step) * step
 
 
 def equal_text_ids(captions):

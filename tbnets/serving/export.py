@@ -1,11 +1,11 @@
 """Exports a trained network as a SavedModel that takes raw input.
 
-The SavedModel has the signatures `embed_text` (caption strings, or text
-features), `embed_image` (feature vectors, or JPEG/PNG bytes) and `score`
-(both). It loads wherever TensorFlow and TF Text are, without this package:
-tokeniser, word table and image decoding are part of its graph.
+A SavedModel has a signature for each of its `Endpoints`. It loads wherever
+TensorFlow and TF Text are, without this package: tokeniser, word table and
+image decoding are part of its graph.
 """
 
+import dataclasses
 import importlib.metadata
 import os
 import pathlib
@@ -22,98 +22,47 @@ from tbnets.serving.served_model import VOCABULARY_FILE
 from tbnets.text.vocabulary import Tokenizer
 
 
+@dataclasses.dataclass(frozen=True)
+class Endpoints:
+    """What a SavedModel can be asked.
+
+    Args:
+        functions: name -> `tf.function` with an input signature, which
+            returns a dict of tensors. The names are the signatures', and stay
+            in a loaded SavedModel: `loaded.embed_text(captions)`.
+        default: which of them is the default signature.
+        tokenizer: the `Tokenizer` that they use, or None.
+    """
+
+    functions: dict
+    default: str
+    tokenizer: Tokenizer | None = None
+
+
 class ServingModule(tf.Module):
     """Holds what a SavedModel needs: the endpoints and their variables.
 
-    The endpoints are `tf.function`s that keep the signatures' names in a
-    loaded SavedModel, so `loaded.embed_text(captions)["embeddings"]` works.
     Of the Keras model only the variables that the endpoints read are kept.
 
     Args:
-        model: has `embed_images(images, training)` and `embed_text(texts,
-            training)`, both to float32 unit vectors `[n, embedding_dim]`.
-        tokenizer: a `Tokenizer`, or None where texts are feature vectors.
-        text: `tf.TensorSpec` of the texts.
-        image: `tf.TensorSpec` of the images.
-        read_photos: string `[n]` of encoded photos -> what the model takes;
-            None where images are given as that.
-        features: `tf.TensorSpec` of what the model takes, for an endpoint
-            `embed_features` beside photos; None for no such endpoint.
+        endpoints: `Endpoints`.
     """
 
-    def __init__(
-        self, model, tokenizer, text, image, read_photos=None, features=None
-    ):
+    def __init__(self, endpoints):
         super().__init__(name="tbnets")
-        self.tokenizer = tokenizer
-        self.embed_features = None
-        read = read_photos or (lambda arrays: arrays)
-
-        def text_embeddings(texts):
-            if tokenizer is not None:
-                texts = tokenizer(texts)
-            return model.embed_text(texts, training=False)
-
-        def image_embeddings(images):
-            return model.embed_images(read(images), training=False)
-
-        @tf.function(input_signature=[text])
-        def embed_text(texts):
-            return {"embeddings": text_embeddings(texts)}
-
-        @tf.function(input_signature=[image])
-        def embed_image(images):
-            return {"embeddings": image_embeddings(images)}
-
-        @tf.function(input_signature=[image, text])
-        def score(images, texts):
-            similarities = tf.matmul(
-                image_embeddings(images),
-                text_embeddings(texts),
-                transpose_b=True,
-            )
-            return {"similarities": similarities}
-
-        @tf.function(input_signature=[features or image])
-        def embed_features(rows):
-            return {"embeddings": model.embed_images(rows, training=False)}
-
-        if features is not None:
-            self.embed_features = embed_features
-        self.embed_text = embed_text
-        self.embed_image = embed_image
-        self.score = score
+        self.tokenizer = endpoints.tokenizer
         used = {}
-        for function in self.signatures().values():
-            used.update({id(v): v for v in function.variables})
+        for name, function in endpoints.functions.items():
+            setattr(self, name, function)
+            variables = function.get_concrete_function().variables
+            used.update({id(variable): variable for variable in variables})
         self.used_variables = list(used.values())
 
-    def signatures(self):
-        """Returns name -> concrete function of every endpoint."""
-        endpoints = {
-            "embed_text": self.embed_text,
-            "embed_image": self.embed_image,
-            "score": self.score,
-        }
-        if self.embed_features is not None:
-            endpoints["embed_features"] = self.embed_features
-        return {
-            name: endpoint.get_concrete_function()
-            for name, endpoint in endpoints.items()
-        }
 
-
-def export_saved_model(
-    model,
-    vocabulary,
-    path,
-    *,
-    image_shape,
-    read_photos=None,
-    text_dim=None,
-    metadata=None,
+def two_branch_endpoints(
+    model, tokenizer, *, image_shape, read_photos=None, text_dim=None
 ):
-    """Writes a trained network as a SavedModel.
+    """Returns the endpoints of a model that embeds images and texts.
 
     Signatures (`n` images, `m` captions, either may be 0):
 
@@ -126,25 +75,96 @@ def export_saved_model(
     - `embed_features`: where photos are turned into feature vectors first,
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
-    The folder is written under another name beside `path` and renamed at the
-    end: `path` is complete or absent.
-
     Args:
-        model: a built network with `embed_images` and `embed_text`, as
-            `models.embedding_network.EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
-            be cut at its `max_tokens`; None if the network takes text
-            features.
-        path: folder to write, which must not exist, by custom `<name>/<n>`
-            with `n` from `next_version`: TensorFlow Serving's layout.
+        model: has `embed_images(images, training)` and `embed_text(texts,
+            training)`, both to float32 unit vectors `[n, embedding_dim]`.
+        tokenizer: a `Tokenizer`, or None where texts are feature vectors.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a
             function of TensorFlow operations, string `[n]` -> `[n,
             *image_shape]`, as `images.decode_images` or a
             `features.photo_features.PhotoFeatures`.
-        text_dim: dimension of text features; None where there is a
-            vocabulary.
+        text_dim: dimension of text features; None where there is a tokenizer.
+
+    Raises:
+        ValueError: neither or both of `tokenizer` and `text_dim` are given.
+    """
+    text = _text_spec(tokenizer, text_dim)
+    arrays = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
+    photos = tf.TensorSpec([None], tf.string, "image_bytes")
+    image = arrays if read_photos is None else photos
+    read_text, read_image = tokenizer or tf.identity, read_photos or tf.identity
+
+    def text_embeddings(texts):
+        return model.embed_text(read_text(texts), training=False)
+
+    def image_embeddings(images):
+        return model.embed_images(read_image(images), training=False)
+
+    @tf.function(input_signature=[text])
+    def embed_text(texts):
+        return {"embeddings": text_embeddings(texts)}
+
+    @tf.function(input_signature=[image])
+    def embed_image(images):
+        return {"embeddings": image_embeddings(images)}
+
+    @tf.function(input_signature=[image, text])
+    def score(images, texts):
+        similarities = tf.matmul(
+            image_embeddings(images), text_embeddings(texts), transpose_b=True
+        )
+        return {"similarities": similarities}
+
+    @tf.function(input_signature=[arrays])
+    def embed_features(rows):
+        return {"embeddings": model.embed_images(rows, training=False)}
+
+    functions = {
+        "embed_text": embed_text,
+        "embed_image": embed_image,
+        "score": score,
+    }
+    if read_photos is not None and len(image_shape) == 1:
+        functions["embed_features"] = embed_features
+    return Endpoints(functions, "embed_text", tokenizer)
+
+
+def export_saved_model(model, vocabulary, path, *, metadata=None, **shapes):
+    """Writes a model that embeds images and texts as a SavedModel.
+
+    Args:
+        model: a built network, as `models.embedding_network.EmbeddingNetwork`.
+        vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
+            be cut at its `max_tokens`; None if the network takes text
+            features.
+        path: as in `write_saved_model`.
+        metadata: as in `write_saved_model`.
+        **shapes: `image_shape`, `read_photos` and `text_dim`, as in
+            `two_branch_endpoints`, which lists the signatures too.
+
+    Returns:
+        `path` as a `pathlib.Path`.
+    """
+    _refuse_existing(pathlib.Path(path))
+    tokenizer = vocabulary
+    if vocabulary is not None and not isinstance(vocabulary, Tokenizer):
+        tokenizer = Tokenizer(vocabulary)
+    endpoints = two_branch_endpoints(model, tokenizer, **shapes)
+    return write_saved_model(endpoints, path, metadata)
+
+
+def write_saved_model(endpoints, path, metadata=None):
+    """Writes endpoints as a SavedModel.
+
+    The folder is written under another name beside `path` and renamed at the
+    end: `path` is complete or absent.
+
+    Args:
+        endpoints: `Endpoints`.
+        path: folder to write, which must not exist, by custom `<name>/<n>`
+            with `n` from `next_version`: TensorFlow Serving's layout.
         metadata: JSON-ready dict to keep in `assets.extra/tbnets.json`.
 
     Returns:
@@ -153,22 +173,16 @@ def export_saved_model(
     Raises:
         FileExistsError: If `path` exists.
         OSError: If it cannot be written; nothing half-written stays.
-        ValueError: If an argument does not fit or the graph has an op that
-            TensorFlow Serving does not know.
+        ValueError: If the graph has an op that TensorFlow Serving does not
+            know.
     """
     path = pathlib.Path(path)
     _refuse_existing(path)
-    tokenizer, text = _text_input(vocabulary, text_dim)
-    arrays = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
-    if read_photos is None:
-        module = ServingModule(model, tokenizer, text, arrays)
-    else:
-        photos = tf.TensorSpec([None], tf.string, "image_bytes")
-        features = arrays if len(image_shape) == 1 else None
-        module = ServingModule(
-            model, tokenizer, text, photos, read_photos, features
-        )
-    signatures = module.signatures()
+    module, tokenizer = ServingModule(endpoints), endpoints.tokenizer
+    signatures = {
+        name: function.get_concrete_function()
+        for name, function in endpoints.functions.items()
+    }
     for name, function in signatures.items():
         check_ops(name, function.graph.as_graph_def())
     description = _describe(signatures, tokenizer, metadata)
@@ -179,7 +193,7 @@ def export_saved_model(
             module,
             temporary,
             signatures={
-                "serving_default": signatures["embed_text"],
+                "serving_default": signatures[endpoints.default],
                 **signatures,
             },
         )
@@ -230,21 +244,18 @@ def _refuse_existing(path):
         )
 
 
-def _text_input(vocabulary, text_dim):
-    """Returns the tokenizer, if any, and the spec of the text input."""
-    if (vocabulary is None) == (text_dim is None):
+def _text_spec(tokenizer, text_dim):
+    """Returns the `tf.TensorSpec` of the text input."""
+    if (tokenizer is None) == (text_dim is None):
         raise ValueError(
             "`text_dim` must be given when there is no vocabulary, and only "
             f"then. Received: text_dim={text_dim}, vocabulary="
-            f"{'None' if vocabulary is None else 'a vocabulary'}. Pass the one "
+            f"{'None' if tokenizer is None else 'a vocabulary'}. Pass the one "
             "that the network was trained with."
         )
-    if vocabulary is None:
-        shape = [None, text_dim]
-        return None, tf.TensorSpec(shape, tf.float32, "text_features")
-    if not isinstance(vocabulary, Tokenizer):
-        vocabulary = Tokenizer(vocabulary)
-    return vocabulary, tf.TensorSpec([None], tf.string, "captions")
+    if tokenizer is None:
+        return tf.TensorSpec([None, text_dim], tf.float32, "text_features")
+    return tf.TensorSpec([None], tf.string, "captions")
 
 
 def _describe(signatures, tokenizer, metadata):

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.batches import read_images
-from tbnets.data.examples import naming_broken_images
+from tbnets.data.examples import refuse_broken_images
 
 IMAGE_CHUNK = 256
 CAPTION_CHUNK = 1024
@@ -28,6 +28,7 @@ class Embedder:
         def texts(batch):
             return network.embed_text(batch, training=False)
 
+        self.network = network
         self._image_size = image_size
         self._images = tf.function(images, reduce_retracing=True)
         self._texts = tf.function(texts, reduce_retracing=True)
@@ -35,8 +36,11 @@ class Embedder:
     def images(self, examples):
         """Returns float32 `[num_images, embedding_dim]` of a split."""
         rows = np.arange(examples.records.num_images)
-        with naming_broken_images(examples.images, self._image_size):
+        try:
             return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
+        except tf.errors.OpError:
+            refuse_broken_images(examples.images, self._image_size)
+            raise
 
     def texts(self, examples):
         """Returns float32 `[num_captions, embedding_dim]` of a split.

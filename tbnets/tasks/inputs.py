@@ -34,8 +34,8 @@ def resolve(settings, path, split=None):
     A feature store or a file that is not there is looked for in the current
     folder too, where the tools write what they make.
     """
-    root = os.environ.get("TBNETS_DATA", settings.data_root)
-    below, here = pathlib.Path(root) / path, pathlib.Path(path)
+    below = pathlib.Path(settings.data_root) / path
+    here = pathlib.Path(path)
     made_here = here.is_file() or (here / MANIFEST).is_file()
     if made_here and not below.exists():
         below = here
@@ -96,16 +96,20 @@ def load_images(settings, records):
     return load_photos(settings, records)
 
 
+def photo_folder(settings):
+    """Returns the folder that the photos' file names start from."""
+    if settings.scenes:
+        return pathlib.Path(settings.scenes) / "images"
+    return resolve(settings, settings.images)
+
+
 def load_photos(settings, records):
     """Returns the `FileNames` of the photos of some records.
 
     Raises:
         FileNotFoundError: photos are missing; the message names the first.
     """
-    if settings.scenes:
-        folder = pathlib.Path(settings.scenes) / "images"
-    else:
-        folder = resolve(settings, settings.images)
+    folder = photo_folder(settings)
     paths = [folder / records.file_name(i) for i in range(records.num_images)]
     missing = [path for path in paths if not path.is_file()]
     if missing:
@@ -160,6 +164,12 @@ def feature_paths(settings, *splits):
     return found
 
 
+def check_image_features(settings, splits, made_by, where):
+    """Refuses image features of splits that were made otherwise."""
+    for paths in feature_paths(settings, *splits):
+        check_made_alike(read_made_by(*paths), ", ".join(paths), made_by, where)
+
+
 def check_made_alike(found, path, expected, where):
     """Refuses image features that were made otherwise than others.
 
@@ -183,9 +193,7 @@ def check_made_alike(found, path, expected, where):
 
 
 def build_vocabulary(settings, records):
-    """Returns the `Vocabulary` of the training captions, None if unused."""
-    if settings.text_encoder == "features":
-        return None
+    """Returns the `Vocabulary` of the training captions."""
     return Vocabulary.build(
         records.captions,
         min_count=settings.min_count,
@@ -198,51 +206,56 @@ def build_tokenizer(settings, vocabulary):
     return Tokenizer(vocabulary, settings.max_tokens or None)
 
 
-def _load_texts(settings, records, vocabulary):
-    """Returns the text side of `Examples`: token or feature rows."""
-    if settings.text_encoder == "features":
-        path = resolve(settings, settings.text_features, records.split)
-        features = open_features(path)
-        check_finite(features)
-        rows = len(features)
-        if rows != records.num_captions:
-            raise ValueError(
-                "`--text_features` must hold a row for each caption. "
-                f"Received: {rows} rows in {path}, {records.num_captions} "
-                f"captions in {records.path}. Extract them again."
-            )
-        return FeatureRows(features, range(rows))
-    tokenizer = build_tokenizer(settings, vocabulary)
-    ids = [
-        tf.RaggedTensor.from_tensor(
-            tokenizer(list(records.captions[start : start + TOKENIZER_BATCH])),
-            padding=0,
+def load_text_features(settings, records):
+    """Returns the `FeatureRows` of the captions of some records."""
+    path = resolve(settings, settings.text_features, records.split)
+    features = open_features(path)
+    check_finite(features)
+    rows = len(features)
+    if rows != records.num_captions:
+        raise ValueError(
+            "`--text_features` must hold a row for each caption. "
+            f"Received: {rows} rows in {path}, {records.num_captions} "
+            f"captions in {records.path}. Extract them again."
         )
-        for start in range(0, records.num_captions, TOKENIZER_BATCH)
+    return FeatureRows(features, range(rows))
+
+
+def tokenize(tokenizer, captions):
+    """Returns the `TokenRows` of captions, a few thousand at a time."""
+    parts = [
+        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
+        for start in range(0, len(captions), TOKENIZER_BATCH)
     ]
-    return TokenRows(tf.concat(ids, axis=0).to_tensor().numpy())
+    if not parts:
+        return TokenRows([], [])
+    ids = tf.concat(parts, axis=0)
+    return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
 
 
-def load_examples(settings, split, vocabulary, records=None):
-    """Returns the `Examples` of a split.
+def load_examples(settings, records, vocabulary):
+    """Returns the `Examples` of some records.
 
     Args:
         settings: the run's settings.
-        split: name of the split.
+        records: `CaptionedImages` of a split.
         vocabulary: `Vocabulary`, or None with text features.
-        records: `CaptionedImages` when already read.
 
     Raises:
         ValueError, FileNotFoundError: something is missing or broken; the
             message names it.
     """
-    records = records or load_records(settings, split)
+    if settings.text_encoder == "features":
+        texts = load_text_features(settings, records)
+    else:
+        tokenizer = build_tokenizer(settings, vocabulary)
+        texts = tokenize(tokenizer, records.captions)
     text_ids = None
     if settings.equal_texts_match:
         text_ids = equal_text_ids(records.captions)
     return Examples(
         records=records,
         images=load_images(settings, records),
-        texts=_load_texts(settings, records, vocabulary),
+        texts=texts,
         text_ids=text_ids,
     )

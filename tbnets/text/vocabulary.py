@@ -227,6 +227,27 @@ class Tokenizer(tf.Module):
             default_value=UNKNOWN_ID,
         )
 
+    def ragged(self, captions):
+        """Maps captions to ids without padding.
+
+        Args:
+            captions: string `[num_captions]`, UTF-8; `num_captions` may be 0.
+
+        Returns:
+            int32 `tf.RaggedTensor` `[num_captions, (words)]`; a caption
+            without words is one unknown word.
+        """
+        words = split_words(captions)
+        if self.max_tokens is not None:
+            words = words[:, : self.max_tokens]
+        ids = words.with_values(
+            tf.cast(self._table.lookup(words.values), tf.int32)
+        )
+        is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
+        unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
+        filled = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
+        return tf.concat([ids, filled], axis=1)
+
     def __call__(self, captions):
         """Maps captions to ids.
 
@@ -238,17 +259,8 @@ class Tokenizer(tf.Module):
             `longest` is at least 1, as a caption without words is one
             unknown word.
         """
-        words = split_words(captions)
-        if self.max_tokens is not None:
-            words = words[:, : self.max_tokens]
-        ids = words.with_values(self._table.lookup(words.values))
-        ids = tf.cast(ids.to_tensor(PADDING_ID), tf.int32)
-        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
-        is_first = tf.range(tf.shape(ids)[1]) == 0
-        is_empty = tf.equal(words.row_lengths(), 0)
-        return tf.where(
-            is_empty[:, tf.newaxis] & is_first[tf.newaxis, :], UNKNOWN_ID, ids
-        )
+        ids = self.ragged(captions).to_tensor(PADDING_ID)
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
 
 
 def unknown_rate(vocabulary, captions):

@@ -1,13 +1,15 @@
 """A checkpoint is everything: one file from which a run goes on exactly.
 
 The file is an ordinary `.npz`: the model's weights, the optimizer's
-variables, and a JSON text with the state of the run (epoch, best metric,
-words of the vocabulary, flags). It is read without pickle, so a file from a
-stranger can hold wrong numbers but no code.
+variables, arrays that the run's task fitted or holds, and a JSON text with
+the rest of the run's state (epoch, best metric, words of the vocabulary,
+flags). It is read without pickle, so a file from a stranger can hold wrong
+numbers but no code.
 """
 
 import dataclasses
 import json
+import os
 import pathlib
 import zipfile
 import zlib
@@ -15,8 +17,10 @@ import zlib
 import numpy as np
 
 from tbnets.files import write_atomically
+from tbnets.store.arrays import read_header
 
-FORMAT = "tbnets-checkpoint-1"
+FORMAT = "tbnets-checkpoint-2"
+BEFORE = "tbnets-checkpoint-1"
 
 
 @dataclasses.dataclass
@@ -25,15 +29,15 @@ class RunState:
 
     Args:
         epoch: number of finished epochs.
-        best_metric: best dev recall sum so far (0 to 600), None before the
-            first evaluation.
+        best_metric: best value so far, on the dev split, of the metric that
+            the task goes by; None before the first evaluation.
         best_epoch: the epoch (from 1) of `best_metric`.
         history: one dict of logged scalars for each finished epoch.
         settings: the run's flags, name -> value.
-        words: the vocabulary, in order of id; empty with text features.
-        dims: sizes of precomputed features, `image_dim` and `text_dim`.
-        image_source: what the image features were made with (see
-            `data.feature_arrays.Features`); {} where that is unknown.
+        fitted: what the task learned from the training split before any
+            step: name -> JSON value or NumPy array; see `Task.fit_data`.
+        held: what the task holds from epoch to epoch, likewise; see
+            `Task.start_epoch`.
     """
 
     epoch: int = 0
@@ -41,9 +45,8 @@ class RunState:
     best_epoch: int = 0
     history: list = dataclasses.field(default_factory=list)
     settings: dict = dataclasses.field(default_factory=dict)
-    words: tuple = ()
-    dims: dict = dataclasses.field(default_factory=dict)
-    image_source: dict = dataclasses.field(default_factory=dict)
+    fitted: dict = dataclasses.field(default_factory=dict)
+    held: dict = dataclasses.field(default_factory=dict)
 
 
 def optimizer_variables(optimizer):
@@ -87,13 +90,44 @@ def save_checkpoint(path, model, optimizer, state):
         for i, variable in enumerate(optimizer_variables(optimizer)):
             arrays[f"optimizer/{i:04d}"] = _to_numpy(variable)
             names[f"optimizer/{i:04d}"] = _name(variable)
-    header = {
-        "format": FORMAT,
-        "names": names,
-        "state": dataclasses.asdict(state),
-    }
+    values = vars(state).copy()
+    for kind in ("fitted", "held"):
+        values[kind] = dict(values[kind])
+        for name, value in vars(state)[kind].items():
+            if isinstance(value, np.ndarray):
+                arrays[f"{kind}/{name}"] = values[kind].pop(name)
+    header = {"format": FORMAT, "names": names, "state": values}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
+
+
+def _read_arrays(path):
+    """Returns the arrays of an `.npz`: key -> array.
+
+    Raises:
+        ValueError: it is no plain `.npz`, or one of its arrays says of itself
+            that it is larger than what is there.
+    """
+    arrays, size = {}, os.path.getsize(path)
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            with archive.open(entry) as stream:
+                shape, dtype, offset = read_header(stream)
+                needed = offset + dtype.itemsize * int(
+                    np.prod(shape, dtype=object)
+                )
+                if (
+                    not needed == entry.file_size <= size
+                    or min(shape, default=0) < 0
+                ):
+                    raise ValueError(
+                        f"{entry.filename} says that it holds {shape} numbers "
+                        f"of {dtype}, in {entry.file_size} bytes"
+                    )
+                stream.seek(0)
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+            arrays[entry.filename.removesuffix(".npy")] = array
+    return arrays
 
 
 def read_checkpoint(path):
@@ -108,18 +142,24 @@ def read_checkpoint(path):
     """
     path = pathlib.Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
+        arrays = _read_arrays(path)
         header = json.loads(arrays.pop("header").tobytes())
-        if header["format"] != FORMAT:
+        if header["format"] not in (FORMAT, BEFORE):
             raise ValueError(f"its format is {header['format']!r}")
-        state = RunState(**header["state"])
-        state.words = tuple(state.words)
+        values = header["state"]
+        if header["format"] == BEFORE:
+            values = _converted(values)
+        state = RunState(**values)
+        for kind in ("fitted", "held"):
+            for key in [key for key in arrays if key.startswith(kind + "/")]:
+                vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
         return arrays, header["names"], state
     except (
         KeyError,
         TypeError,
         ValueError,
+        OverflowError,
+        AttributeError,
         EOFError,
         zipfile.BadZipFile,
         zlib.error,
@@ -130,6 +170,17 @@ def read_checkpoint(path):
             f"one ({error}). Use the run's other checkpoint, best.npz or "
             "last.npz."
         ) from error
+
+
+def _converted(values):
+    """Returns the state that a checkpoint of the format before holds."""
+    values = dict(values)
+    values["fitted"] = {
+        "words": values.pop("words"),
+        **values.pop("dims"),
+        "image_features_made_by": values.pop("image_source", {}),
+    }
+    return values
 
 
 def _assign(path, kind, variables, arrays, names):

@@ -3,10 +3,13 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data import batches
+from tbnets.data.batches import EpochBatches
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import Examples
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
+from tbnets.data.examples import padded_width
+from tests import tiny
 
 # Image 0 has three captions, 1 has none, 2 has one, 3 has two.
 RECORDS = CaptionedImages(
@@ -33,7 +36,7 @@ def examples(text_ids=None):
     return Examples(
         RECORDS,
         Array(np.arange(8).reshape(4, 2)),
-        TokenRows([[2, 3, 4], [5, 0, 0], [1, 0, 0]] * 2),
+        tiny.token_rows([[2, 3, 4], [5, 0, 0], [1, 0, 0]] * 2),
         text_ids,
     )
 
@@ -84,18 +87,18 @@ def test_all_captions_come_up_in_time():
     assert seen == set(range(6))
 
 
-def take(dataset, count):
+def take(dataset):
     return [
         {key: value.numpy() for key, value in batch.items()}
-        for batch in dataset.take(count)
+        for batch in dataset
     ]
 
 
 def test_training_batches_hold_what_the_rows_say():
-    dataset = batches.training_batches(examples(), 2, 2, seed=0)
-    for epoch in (0, 1):
-        found = take(dataset.skip(2 * epoch), 2)
-        for batch, (image_rows, caption_rows) in zip(found, rows(epoch=epoch)):
+    found = EpochBatches(examples(), 2, 2, seed=0)
+    for found.epoch in (0, 1):
+        of_epoch = zip(take(found.dataset), rows(epoch=found.epoch))
+        for batch, (image_rows, caption_rows) in of_epoch:
             np.testing.assert_array_equal(batch["image_ids"], image_rows)
             np.testing.assert_array_equal(
                 batch["images"], np.arange(8).reshape(4, 2)[image_rows]
@@ -107,20 +110,38 @@ def test_training_batches_hold_what_the_rows_say():
             assert "text_ids" not in batch
 
 
-def test_a_resumed_dataset_goes_on_where_the_straight_one_is():
-    straight = take(batches.training_batches(examples(), 2, 2, seed=3), 6)
-    resumed = take(
-        batches.training_batches(examples(), 2, 2, seed=3, first_epoch=2), 2
-    )
-    for one, other in zip(straight[4:], resumed):
+def test_an_epoch_ends_and_can_be_gone_through_again():
+    found = EpochBatches(examples(), 2, 2, seed=3)
+    first, again = take(found.dataset), take(found.dataset)
+    assert len(first) == 2
+    for one, other in zip(first, again, strict=True):
         for key in one:
             np.testing.assert_array_equal(one[key], other[key])
 
 
-def test_tokens_are_cut_to_the_longest_of_the_batch():
-    tokens = TokenRows([[2, 3, 4], [5, 0, 0], [1, 6, 0]])
-    np.testing.assert_array_equal(tokens.batch([1, 2]), [[5, 0], [1, 6]])
-    np.testing.assert_array_equal(tokens.batch([1]), [[5]])
+def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
+    tokens = tiny.token_rows(
+        [[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [1, 6, 7, 8, 9]]
+    )
+    np.testing.assert_array_equal(
+        tokens.batch([1, 0]), [[5, 0, 0, 0], [2, 3, 4, 0]]
+    )
+    assert tokens.batch([2]).tolist() == [[1, 6, 7, 8, 9, 0, 0, 0]]
+    assert tokens.batch([]).shape == (0, 4)
+
+
+def test_one_long_caption_widens_no_other_batch():
+    tokens = TokenRows(np.ones(20_003, np.int32), [1, 20_000, 2])
+    assert tokens.batch([0, 2]).shape == (2, 4)
+    assert tokens.batch([1]).shape == (1, 20_480)
+    assert tokens.token_ids.size == 20_003
+
+
+def test_widths_are_few():
+    widths = [padded_width(length) for length in range(1, 65)]
+    assert all(width >= length for length, width in enumerate(widths, 1))
+    assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
+    assert padded_width(65) == 80 and padded_width(20_000) == 20_480
 
 
 def test_equal_texts_get_equal_ids():
@@ -130,9 +151,8 @@ def test_equal_texts_get_equal_ids():
 
 def test_text_ids_travel_with_their_captions():
     ids = np.array([7, 7, 8, 9, 10, 11])
-    dataset = batches.training_batches(examples(ids), 3, 9, seed=0)
-    (batch,) = take(dataset, 1)
-    ((_, caption_rows),) = rows(images=3, captions=9)
+    (batch,) = take(EpochBatches(examples(ids), 4, 9, seed=0).dataset)
+    ((_, caption_rows),) = rows(images=4, captions=9)
     np.testing.assert_array_equal(batch["text_ids"], ids[caption_rows])
 
 
@@ -142,7 +162,7 @@ def test_text_ids_travel_with_their_captions():
 )
 def test_bad_sizes_name_their_flag(sizes, flag):
     with pytest.raises(ValueError, match=flag):
-        batches.training_batches(examples(), *sizes, seed=0)
+        EpochBatches(examples(), *sizes, seed=0)
 
 
 def test_a_split_without_captions_is_refused():
@@ -151,4 +171,4 @@ def test_a_split_without_captions_is_refused():
     )
     nothing = Examples(empty, Array([[0.0]]), None)
     with pytest.raises(ValueError, match="at least one image with a caption"):
-        batches.training_batches(nothing, 2, 2, seed=0)
+        EpochBatches(nothing, 2, 2, seed=0)

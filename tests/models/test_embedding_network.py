@@ -8,7 +8,7 @@ from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.embedding_network import current_learning_rate
+from tbnets.models.two_branch import current_learning_rate
 
 SHAPES = {"images": (None, 6), "captions": (None, None)}
 

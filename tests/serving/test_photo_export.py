@@ -12,7 +12,6 @@ from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving import served_model
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
-from tbnets.tasks import parts
 from tbnets.training import loop
 from tests import tiny
 from tests.features.test_photo_features import photo
@@ -104,7 +103,9 @@ def test_example_queries_are_answered_by_photos(folder, tmp_path):
         folder, tmp_path / "run", image_features="floats", images="photos"
     )
     session = trained(settings)
-    text = runs.answer_examples(session, runs.export(session), ["dog runs"])
+    text = session.task.answer(
+        runs.export(session), ["dog runs"], tmp_path / "run"
+    )
     assert "test0.jpg  dog runs" in text
     assert (tmp_path / "run" / "answers.png").is_file()
 
@@ -142,8 +143,8 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
     session = trained(settings)
     served = served_model.load_saved_model(runs.export(session))
     assert not served.takes_image_bytes
-    network, _, found, state = parts.open_run(tmp_path / "run")
-    found.cnn_weights = "cnn.weights.h5"
-    path = runs.export_network(network, state, found, tmp_path / "run")
+    opened = runs.open_run(tmp_path / "run")
+    opened.settings.cnn_weights = "cnn.weights.h5"
+    path = runs.export(opened)
     assert path.name == "2"
     assert served_model.load_saved_model(path).takes_image_bytes

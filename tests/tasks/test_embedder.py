@@ -7,7 +7,6 @@ from tbnets import runs
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import Examples
 from tbnets.data.examples import FileNames
-from tbnets.data.examples import TokenRows
 from tbnets.tasks import embedder
 from tbnets.tasks.embedder import Embedder
 from tbnets.training import loop
@@ -68,7 +67,7 @@ def examples(images, token_ids=((2, 0),)):
             path="memory",
         ),
         images=images,
-        texts=TokenRows(token_ids),
+        texts=tiny.token_rows(token_ids),
     )
 
 
@@ -88,8 +87,8 @@ def test_texts_come_back_in_their_own_order(monkeypatch):
     wanted = [[10, 7], [5, 5], [10, 6], [3, 3], [13, 4]]
     np.testing.assert_array_equal(found, wanted)
     assert found.dtype == np.float32
-    # Sorted lengths are 1 1 | 2 3 | 4: little padding is read.
-    assert network.widths == [1, 3, 4]
+    # Sorted lengths are 1 1 | 2 3 | 4.
+    assert network.widths == [4, 4, 4]
 
 
 def test_chunks_of_any_size_share_a_few_traces(monkeypatch):

@@ -1,6 +1,5 @@
 """Feature stores where they are used: training, evaluation, description."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -16,7 +15,6 @@ from tbnets.data import description
 from tbnets.store.shards import open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.tasks import inputs
-from tbnets.tasks import parts
 from tbnets.training import checkpoints
 from tests import tiny
 
@@ -139,17 +137,17 @@ def test_images_that_failed_are_told_at_training(folder, tmp_path):
 def test_a_run_remembers_what_made_its_features(folder, tmp_path):
     session, _ = prepare(folder, tmp_path / "run")
     expected = open_features(folder / "all").made_by
-    assert session.state.image_source == expected
+    assert session.state.fitted["image_features_made_by"] == expected
     assert expected["layers"] == "conv1"
     save(session, "best")
-    *_, state = parts.open_run(tmp_path / "run")
-    assert state.image_source == expected
+    state = runs.open_run(tmp_path / "run").state
+    assert state.fitted["image_features_made_by"] == expected
 
 
 def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
     save(prepare(folder, tmp_path / "run")[0])
     session, _ = prepare(folder, tmp_path / "run", resume=True)
-    assert session.state.image_source["layers"] == "conv1"
+    assert session.state.fitted["image_features_made_by"]["layers"] == "conv1"
     # The same features in another partition are the same features.
     replace(folder, "all", [*tiny.SPLITS][::-1])
     prepare(folder, tmp_path / "run", resume=True)
@@ -166,8 +164,8 @@ def test_a_run_opens_without_its_features(folder, tmp_path, pattern):
     save(session, "best")
     for name in ("all", "stores"):
         shutil.rmtree(folder / name)
-    *_, state = parts.open_run(tmp_path / "run")
-    assert state.image_source["layers"] == "conv1"
+    state = runs.open_run(tmp_path / "run").state
+    assert state.fitted["image_features_made_by"]["layers"] == "conv1"
 
 
 def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
@@ -176,33 +174,14 @@ def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
     save(session, "best")
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
     with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
-        parts.open_run(tmp_path / "run")
-
-
-def test_checkpoints_of_before_still_load(folder, tmp_path, monkeypatch):
-    session, _ = prepare(folder, tmp_path / "run")
-    as_dict = dataclasses.asdict
-
-    def old(state):
-        value = as_dict(state)
-        del value["image_source"]
-        return value
-
-    monkeypatch.setattr(checkpoints.dataclasses, "asdict", old)
-    save(session)
-    save(session, "best")
-    monkeypatch.undo()
-    *_, state = parts.open_run(tmp_path / "run")
-    assert state.image_source == {}
-    session, _ = prepare(folder, tmp_path / "run", resume=True)
-    assert session.state.dims["image_dim"] == 8
+        runs.open_run(tmp_path / "run")
 
 
 def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
     session, _ = prepare(
         folder, tmp_path / "run", image_features="{split}_ims.npy"
     )
-    assert session.state.image_source == {}
+    assert session.state.fitted["image_features_made_by"] == {}
 
 
 def test_description_tells_what_failed(folder, tmp_path):
@@ -312,19 +291,19 @@ def test_flickr8k_features_as_a_store(data_root, tmp_path):
 def test_several_features_side_by_side(folder, tmp_path):
     pattern = "{split}_ims.npy, stores/{split},all"
     session, train = prepare(folder, tmp_path / "run", image_features=pattern)
-    assert session.state.dims["image_dim"] == 24
+    assert session.state.fitted["image_dim"] == 24
     one = np.load(folder / "train_ims.npy")
     found = np.concatenate(list(train.images.chunks()))
     np.testing.assert_array_equal(found, np.concatenate([one] * 3, axis=1))
-    joined = session.state.image_source["side_by_side"]
+    joined = session.state.fitted["image_features_made_by"]["side_by_side"]
     assert [part.get("layers") for part in joined] == [None, "conv1", "conv1"]
     save(session)
     save(session, "best")
-    parts.open_run(tmp_path / "run")
+    runs.open_run(tmp_path / "run")
     prepare(folder, tmp_path / "run", resume=True, image_features=pattern)
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
     with pytest.raises(ValueError, match=r"side_by_side\[1\].crops: nothing"):
-        parts.open_run(tmp_path / "run")
+        runs.open_run(tmp_path / "run")
 
 
 def test_side_by_side_a_changed_byte_stops_the_training(folder, tmp_path):
@@ -358,9 +337,9 @@ def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
     save(session, "best")
     shutil.rmtree(folder / "stores" / "train")
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
-    parts.open_run(tmp_path / "run")
+    runs.open_run(tmp_path / "run")
     with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
-        parts.open_run(tmp_path / "run", more_splits=["test"])
+        runs.open_run(tmp_path / "run", more_splits=["test"])
 
 
 def test_side_by_side_images_that_failed_are_described(folder):

@@ -23,7 +23,10 @@ def step(model, optimizer):
 
 
 STATE = checkpoints.RunState(
-    epoch=3, best_metric=210.5, best_epoch=2, words=("", "[UNK]", "a")
+    epoch=3,
+    best_metric=210.5,
+    best_epoch=2,
+    fitted={"words": ["", "[UNK]", "a"]},
 )
 
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tbnets import runs
 from tbnets.tasks import inputs
-from tbnets.tasks import parts
 from tbnets.training import checkpoints
 from tbnets.training import loop
 from tbnets.training import optimizers
@@ -120,7 +119,7 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     session = train(settings)
     report = runs.finish(session)
     saved_model = runs.export(session)
-    text = runs.answer_examples(session, saved_model, ["dog cat"], top=2)
+    text = session.task.answer(saved_model, ["dog cat"], tmp_path, top=2)
     title, _, *answers = text.splitlines()
     assert title == '"dog cat" among 6 images'
     assert [line.split()[0] for line in answers] == ["1", "2"]
@@ -177,13 +176,14 @@ def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
 def test_open_run_embeds_as_the_trained_network(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run", epochs=1)
     session = train(settings)
-    network, vocabulary, found, state = parts.open_run(tmp_path / "run")
-    assert vars(found) == vars(settings)
-    assert vocabulary.words == session.state.words
-    assert state.epoch == 1
+    found = runs.open_run(tmp_path / "run")
+    assert vars(found.settings) == vars(settings)
+    assert found.state.fitted == session.state.fitted
+    assert found.state.epoch == 1
     images = tf.constant(session.dev.images.batch([0, 1]))
     np.testing.assert_array_equal(
-        network.embed_images(images), session.network.embed_images(images)
+        found.network.embed_images(images),
+        session.network.embed_images(images),
     )
 
 
@@ -241,7 +241,8 @@ def test_text_features_train_and_export(folder, tmp_path):
         text_features="{split}_text.npy",
     )
     session = train(settings)
-    assert session.state.dims == {"image_dim": 8, "text_dim": 7}
+    assert session.state.fitted["image_dim"] == 8
+    assert session.state.fitted["text_dim"] == 7
     runs.finish(session)
     model = tf.saved_model.load(str(runs.export(session)))
     found = model.embed_text(tf.zeros((2, 7)))["embeddings"]
@@ -360,28 +361,37 @@ def test_nan_features_are_named(tmp_path):
         runs.prepare(settings, runs.start(settings, False))
 
 
+def begun(settings):
+    """Starts a run that holds a checkpoint without weights."""
+    run = runs.start(settings, False)
+    state = checkpoints.RunState(epoch=1, settings=vars(settings))
+    path = run / "checkpoints" / "last.npz"
+    checkpoints.save_checkpoint(path, keras.Sequential(), None, state)
+    return run
+
+
 def test_existing_run_is_not_overwritten(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     run = runs.start(settings, False)
     # As long as no epoch is finished there is nothing to lose.
     assert runs.start(settings, False) == run
-    (run / "checkpoints" / "last.npz").touch()
+    begun(settings)
     with pytest.raises(ValueError, match="Add --resume to continue"):
         runs.start(settings, False)
 
 
 def test_resume_refuses_other_flags(folder, tmp_path):
-    run = runs.start(tiny.settings(folder, tmp_path / "run"), False)
-    (run / "checkpoints" / "last.npz").touch()
+    run = begun(tiny.settings(folder, tmp_path / "run"))
     other = tiny.settings(folder, tmp_path / "run", margin=0.3, epochs=9)
+    # What the checkpoint says counts, whatever the file was edited to.
+    (run / "settings.json").write_text('{"margin": 0.3}')
     with pytest.raises(ValueError, match=r"--margin=0.05 \(now 0.3\)\. Rest"):
         runs.start(other, True)
 
 
 def test_resume_keeps_the_length_of_a_cosine(folder, tmp_path):
     changes = {"schedule": "cosine"}
-    run = runs.start(tiny.settings(folder, tmp_path / "run", **changes), False)
-    (run / "checkpoints" / "last.npz").touch()
+    begun(tiny.settings(folder, tmp_path / "run", **changes))
     longer = tiny.settings(folder, tmp_path / "run", epochs=9, **changes)
     with pytest.raises(ValueError, match=r"--epochs=4 \(now 9\)"):
         runs.start(longer, True)

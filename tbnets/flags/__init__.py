@@ -1,0 +1,1 @@
+"""The command line -> the settings of a run."""

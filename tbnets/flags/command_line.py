@@ -1,0 +1,121 @@
+"""Flags as tools define and parse them.
+
+Tools turn flags into plain `settings` (an object with one attribute a flag);
+the library takes settings or arguments and never looks at flags.
+"""
+
+import os
+import sys
+import types
+
+from absl import flags
+
+from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
+from tbnets.flags.flag import reads
+from tbnets.flags.flag import what_reads
+from tbnets.flags.table import ALL
+from tbnets.flags.table import GROUPS
+from tbnets.flags.table import complete
+
+FLAGS = flags.FLAGS
+
+
+def define_run_flags(tasks=(), models=()):
+    """Defines every flag of a run; call once, at import of a tool.
+
+    Args:
+        tasks: names of the tasks, for --help.
+        models: names of the models, for --help.
+    """
+    names = {"task": tasks, "model": models}
+    for flag in ALL.values():
+        text = flag.help
+        if names.get(flag.name):
+            text += f" One of {', '.join(names[flag.name])}."
+        if flag.default is None:
+            text += " By default as in the paper of --loss."
+        if flag.choices:
+            flags.DEFINE_enum(flag.name, flag.default, flag.choices, text)
+        else:
+            kind = "list" if flag.kind == "integers" else flag.kind
+            value = flag.default
+            if kind == "list":
+                value = list(value)
+            getattr(flags, f"DEFINE_{kind}")(flag.name, value, text)
+
+
+def settings():
+    """Returns the parsed flags of a run as plain attributes.
+
+    Raises:
+        ValueError: a list that must hold integers does not.
+    """
+    values = {name: FLAGS[name].value for name in ALL}
+    for name, flag in ALL.items():
+        if flag.kind != "integers":
+            continue
+        try:
+            values[name] = [int(item) for item in values[name]]
+        except ValueError as error:
+            raise ValueError(
+                f"`--{name}` must be integers with commas between. "
+                f"Received: --{name}={','.join(values[name])}. "
+                "A comment can not follow a value in a flagfile."
+            ) from error
+    values = complete(values)
+    if "data_root" not in on_command_line():
+        values["data_root"] = os.environ.get(
+            DATA_ROOT_VARIABLE, values["data_root"]
+        )
+    return types.SimpleNamespace(**values)
+
+
+def on_command_line(line=None):
+    """Returns the names of the flags given on the command line itself.
+
+    Args:
+        line: its words; those of this process if None.
+    """
+    words = sys.argv[1:] if line is None else line
+    names = {
+        word.lstrip("-").partition("=")[0]
+        for word in words
+        if word.startswith("-")
+    }
+    return {name for name in ALL if name in names or f"no{name}" in names}
+
+
+def check_read(settings, groups, readers):
+    """Refuses flags on the command line that nothing reads.
+
+    Args:
+        settings: the run's settings.
+        groups: names of the groups that the run's task and model read.
+        readers: group -> the tasks and models that read it, in words.
+
+    Returns:
+        A line that names those of the flagfiles that nothing reads; "".
+
+    Raises:
+        ValueError: one was given on the command line; it says what would
+            read it.
+    """
+    unread = {}
+    for group, members in GROUPS.items():
+        for flag in members:
+            if not FLAGS[flag.name].present:
+                continue
+            if group not in groups:
+                unread[flag.name] = readers.get(group, "nothing")
+            elif not reads(flag, settings):
+                unread[flag.name] = what_reads(flag)
+    for name in on_command_line():
+        if name in unread:
+            raise ValueError(
+                f"`--{name}` must be a flag that this run reads. Received: "
+                f"--{name}={FLAGS[name].value}, which is read with "
+                f"{unread[name]}. Change that, or leave --{name} out."
+            )
+    return ", ".join(
+        f"--{name} (read with {reader})" for name, reader in unread.items()
+    )

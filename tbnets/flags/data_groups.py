@@ -1,0 +1,246 @@
+"""Flags of the run itself, and of what it reads."""
+
+from tbnets.data.captions import READERS
+from tbnets.flags.flag import Flag
+from tbnets.flags.flag import Other
+
+DATA_ROOT_VARIABLE = "TBNETS_DATA"
+
+_CAPTION_FILES = ({"scenes": ("",)},)
+_PIXELS = ({"image_encoder": Other("features")},)
+_FEATURES = ({"image_encoder": ("features",)},)
+_NETWORK = ({"image_encoder": Other(("features", "small"))},)
+_WORDS = ({"text_encoder": Other("features")},)
+_RECURRENT = ({"text_encoder": ("lstm", "gru")},)
+
+DATA_GROUPS = {
+    "run": (
+        Flag(
+            "run_dir",
+            "string",
+            "",
+            "Folder of the run; required.",
+            is_place=True,
+            free=True,
+        ),
+        Flag("task", "string", "matching", "What the run is about."),
+        Flag("model", "string", "embedding", "What is trained for it."),
+        Flag(
+            "export",
+            "bool",
+            True,
+            "Write a SavedModel of the best epoch.",
+            free=True,
+        ),
+        Flag(
+            "evaluate_memory",
+            "integer",
+            512,
+            "Memory of an evaluation, MiB.",
+            free=True,
+        ),
+    ),
+    "captions": (
+        Flag(
+            "captions_format",
+            "string",
+            "karpathy",
+            "Format of --captions; docs/data_formats.md describes each.",
+            tuple(READERS),
+            _CAPTION_FILES,
+        ),
+        Flag(
+            "data_root",
+            "string",
+            "data",
+            "Folder that relative data paths start from. Not given on the "
+            f"command line, the environment variable {DATA_ROOT_VARIABLE} "
+            "says it, then a flagfile.",
+            is_place=True,
+            free=True,
+        ),
+        Flag(
+            "scenes",
+            "string",
+            "",
+            "Folder of the embedded data set, rendered there when absent; "
+            "takes the place of --captions and --images.",
+            is_place=True,
+        ),
+        Flag(
+            "num_scenes",
+            "integers",
+            ("2000", "250", "250"),
+            "Scenes to render for train,dev,test with --scenes.",
+            when=({"scenes": Other("")},),
+        ),
+        Flag(
+            "captions",
+            "string",
+            "",
+            "File or folder of captions; may hold {split}.",
+            when=_CAPTION_FILES,
+            is_place=True,
+        ),
+        Flag("train_split", "string", "train", "Split that is learned from."),
+        Flag(
+            "dev_split", "string", "dev", "Split that chooses the best epoch."
+        ),
+        Flag(
+            "test_split",
+            "string",
+            "test",
+            "Split that is reported once, at the end.",
+        ),
+    ),
+    "images": (
+        Flag(
+            "image_encoder",
+            "string",
+            "features",
+            "features: --image_features go straight to the branch; small: a "
+            "small convolutional network; or SqueezeNet or a network of "
+            "keras.applications by name.",
+        ),
+        Flag(
+            "images",
+            "string",
+            "",
+            "Folder of image files, to train from pixels.",
+            when=(
+                {"image_encoder": Other("features"), "scenes": ("",)},
+                {"cnn_weights": Other(""), "scenes": ("",)},
+            ),
+            is_place=True,
+        ),
+        Flag(
+            "image_size",
+            "integer",
+            64,
+            "Side of the decoded image, pixels.",
+            when=_PIXELS,
+        ),
+        Flag(
+            "image_weights",
+            "string",
+            "",
+            "Weights of such a network: imagenet, or a file; empty: random.",
+            when=_NETWORK,
+            is_place=True,
+        ),
+        Flag(
+            "fine_tune",
+            "bool",
+            False,
+            "Train the Keras application too.",
+            when=_NETWORK,
+        ),
+        Flag(
+            "image_features",
+            "string",
+            "",
+            "Features of the images: a store of "
+            "tools/extract_image_features.py, or a .npy with ids beside it in "
+            "_ids.txt; may hold {split}. Several, with commas between, are "
+            "put side by side by id. Instead of --images.",
+            when=_FEATURES,
+            is_place=True,
+        ),
+        Flag(
+            "image_transform",
+            "list",
+            (),
+            "Rescaling of precomputed image features, inside the model, in "
+            "this order: signed_sqrt, l2, then center, standardize or ternary "
+            "(Vilalta 2017) by the training split.",
+            when=_FEATURES,
+        ),
+        Flag(
+            "cnn_weights",
+            "string",
+            "",
+            "With --image_features of tools/extract_image_features.py: "
+            "imagenet or the weights file they were made with, so that the "
+            "exported model starts at the photo; empty: it starts at the "
+            "features.",
+            when=_FEATURES,
+            is_place=True,
+            free=True,
+        ),
+    ),
+    "texts": (
+        Flag(
+            "text_encoder",
+            "string",
+            "lstm",
+            "What reads the captions. lstm: Wang 2018; gru: Vilalta 2017; "
+            "mean: of learned word vectors; features: --text_features.",
+            ("mean", "lstm", "gru", "features"),
+        ),
+        Flag(
+            "text_features",
+            "string",
+            "",
+            "Feature array with a row a caption (.npy); may hold {split}.",
+            when=({"text_encoder": ("features",)},),
+            is_place=True,
+        ),
+        Flag(
+            "min_count",
+            "integer",
+            1,
+            "Times a word must stand in the training captions to be known.",
+            when=_WORDS,
+        ),
+        Flag(
+            "max_words",
+            "integer",
+            0,
+            "Most frequent words kept; 0: all.",
+            when=_WORDS,
+        ),
+        Flag(
+            "max_tokens",
+            "integer",
+            0,
+            "Words kept of a caption; 0: all of them.",
+            when=_WORDS,
+        ),
+        Flag(
+            "word_dim",
+            "integer",
+            256,
+            "Word vector size. Wang 2018: 256.",
+            when=_WORDS,
+        ),
+        Flag(
+            "word_dropout",
+            "float",
+            0.0,
+            "Rate on word vectors. Papers: 0.",
+            when=_WORDS,
+        ),
+        Flag(
+            "rnn_units",
+            "integer",
+            512,
+            "State size. Wang 2018: 512.",
+            when=_RECURRENT,
+        ),
+        Flag(
+            "bidirectional",
+            "bool",
+            False,
+            "Read captions both ways.",
+            when=_RECURRENT,
+        ),
+        Flag(
+            "pooling",
+            "string",
+            "last",
+            "Which recurrent states make the text feature. Papers: last.",
+            ("last", "mean", "max"),
+            _RECURRENT,
+        ),
+    ),
+}

@@ -1,0 +1,176 @@
+"""Flags of the network, its loss and its training."""
+
+from tbnets.flags.flag import Flag
+from tbnets.flags.flag import Other
+from tbnets.losses.distances import DISTANCES
+from tbnets.losses.hinges import TERMS
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import NEGATIVES
+from tbnets.losses.triplet import REDUCTIONS
+
+LEARNING_GROUPS = {
+    "branches": (
+        Flag(
+            "image_units",
+            "integers",
+            ("2048", "512"),
+            "Sizes of the image branch's FC layers; one entry: linear branch.",
+        ),
+        Flag(
+            "text_units",
+            "integers",
+            ("1024", "512"),
+            "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
+            "states, 2048,512 on features; empty: none (Vilalta 2017).",
+        ),
+        Flag(
+            "batch_normalization",
+            "string",
+            "last",
+            "After which FC layer. Papers: last; the authors' code: first.",
+            ("last", "first", "none"),
+        ),
+        Flag("dropout", "float", 0.5, "Rate after each ReLU. Papers: 0.5."),
+        Flag(
+            "input_dropout", "float", 0.0, "Rate on branch inputs. Papers: 0."
+        ),
+    ),
+    "triplet_loss": (
+        Flag(
+            "loss",
+            "string",
+            "wang2018",
+            "The paper whose loss is taken; the flags from --margin to the "
+            "weights change single values of it.",
+            tuple(PRESETS),
+        ),
+        Flag("margin", "float", None, "Gap of the hinge, a distance."),
+        Flag(
+            "negatives",
+            "string",
+            None,
+            "Negatives of each positive pair: the --num_negatives hardest of "
+            "the batch (Wang), all (Kiros, Vilalta), the hardest (VSE++), or "
+            "all at first and the hardest after --hardness_epochs.",
+            NEGATIVES,
+        ),
+        Flag(
+            "num_negatives",
+            "integer",
+            None,
+            "K. Wang 2016: 50; 2018: 10.",
+            when=({"negatives": ("top_k",)},),
+        ),
+        Flag(
+            "hardness_epochs",
+            "float",
+            1.0,
+            "Length of the change, epochs.",
+            when=({"negatives": ("all_to_hardest",)},),
+        ),
+        Flag("distance", "string", None, "Wang: euclidean.", tuple(DISTANCES)),
+        Flag(
+            "reduction",
+            "string",
+            None,
+            "Over the triplets of a term: sum, mean, or mean of those above 0.",
+            REDUCTIONS,
+        ),
+        *(
+            Flag(f"{term}_weight", "float", None, f"Weight of the {term} term.")
+            for term in TERMS
+        ),
+    ),
+    "batches": (
+        Flag(
+            "images_per_batch",
+            "integer",
+            500,
+            "Images a batch. Wang 2018: 500; 2016: 1500.",
+        ),
+        Flag("captions_per_image", "integer", 2, "Captions of each. Wang: 2."),
+        Flag(
+            "equal_texts_match",
+            "bool",
+            False,
+            "A caption text that stands on two images matches both.",
+        ),
+    ),
+    "training": (
+        Flag("epochs", "integer", 30, "Passes over the images.", free=True),
+        Flag(
+            "patience",
+            "integer",
+            0,
+            "Stop after this many epochs without a better dev split; 0: never.",
+            free=True,
+        ),
+        Flag("seed", "integer", 0, "Of weights, batches and dropout."),
+        Flag(
+            "precision",
+            "string",
+            "float32",
+            "Keras dtype policy of the layers; loss and embeddings stay "
+            "float32.",
+            ("float32", "mixed_bfloat16"),
+        ),
+        Flag("jit_compile", "bool", False, "Compile by XLA; for accelerators."),
+    ),
+    "optimizer": (
+        Flag(
+            "optimizer",
+            "string",
+            "adam",
+            "sgd, adam, adamw, or with the addons extra an optimizer of "
+            "tensorflow-addons by its name, for example LAMB. Wang 2016: sgd; "
+            "2018: adam.",
+        ),
+        Flag(
+            "learning_rate",
+            "float",
+            2e-4,
+            "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM.",
+        ),
+        Flag(
+            "momentum",
+            "float",
+            0.9,
+            "Of sgd. Wang 2016: 0.9.",
+            when=({"optimizer": ("sgd",)},),
+        ),
+        Flag(
+            "weight_decay",
+            "float",
+            0.0,
+            "Decoupled from the gradient. Wang 2016: 5e-4.",
+            when=({"optimizer": Other("adam")},),
+        ),
+        Flag(
+            "schedule",
+            "string",
+            "constant",
+            "How the learning rate falls. Wang 2016: step.",
+            ("constant", "step", "exponential", "cosine"),
+        ),
+        Flag(
+            "decay_rate",
+            "float",
+            0.1,
+            "Factor of step and exponential.",
+            when=({"schedule": ("step", "exponential")},),
+        ),
+        Flag(
+            "decay_epochs",
+            "float",
+            10.0,
+            "Epochs to each such factor.",
+            when=({"schedule": ("step", "exponential")},),
+        ),
+        Flag(
+            "clip_norm",
+            "float",
+            0.0,
+            "Largest gradient norm; 0: any. Kiros: 2.",
+        ),
+    ),
+}

@@ -1,0 +1,37 @@
+"""The flags of a run, in groups.
+
+Every flag of a run stands once, with its unit and the papers' value, in
+`data_groups` or `learning_groups`. A task and a model name the groups they
+read; inside a group a flag may be read under some values of others alone.
+"""
+
+from tbnets.flags.data_groups import DATA_GROUPS
+from tbnets.flags.learning_groups import LEARNING_GROUPS
+from tbnets.losses.presets import PRESETS
+
+GROUPS = {**DATA_GROUPS, **LEARNING_GROUPS}
+ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
+
+
+def complete(values):
+    """Returns settings with the defaults of those that are missing.
+
+    Args:
+        values: dict of some settings, for example those that a run of an
+            older version was started with; None stands for a missing one.
+    """
+    found = {}
+    for name, flag in ALL.items():
+        found[name] = values.get(name)
+        if found[name] is None:
+            found[name] = flag.default
+        if flag.kind == "integers":
+            found[name] = [int(item) for item in found[name]]
+        elif flag.kind == "list":
+            found[name] = list(found[name])
+    loss = {**PRESETS["wang2018"], **PRESETS[found["loss"]]}
+    for name in found:
+        term = name.removesuffix("_weight")
+        if found[name] is None:
+            found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    return found

@@ -1,0 +1,167 @@
+"""What all two-branch models share: branches, train step, reported means."""
+
+import keras
+import tensorflow as tf
+
+KERAS_2 = keras.__version__.startswith("2.")
+PARTS = ("image_branch", "text_branch", "image_encoder", "text_encoder")
+
+
+def current_learning_rate(optimizer):
+    """Returns the learning rate of `optimizer`, a float32 scalar.
+
+    Under a schedule it is the rate of the coming step; only the optimizers
+    of Keras 2 (not those of tensorflow-addons, which hand out the schedule
+    itself) give the rate of the last step taken.
+    """
+    rate = optimizer.learning_rate
+    if callable(rate) and not isinstance(rate, tf.Variable):
+        rate = rate(optimizer.iterations)
+    return tf.cast(tf.convert_to_tensor(rate), tf.float32)
+
+
+class TwoBranchModel(keras.Model):
+    """An image side and a text side, trained by a loss over whole batches.
+
+    ::
+
+        images -> [image_encoder ->] image_branch
+        texts  -> [text_encoder  ->] text_branch
+
+    A model gives `batch_loss` and `report`; the step, the clipping, the means
+    over an epoch, building and configs are here.
+
+    Args:
+        image_branch: layer on the images, with an `output_dim`.
+        text_branch: layer on the texts, with an `output_dim`.
+        image_encoder: layer that turns pixels into features, or None.
+        text_encoder: layer that turns word ids into features, or None.
+    """
+
+    def __init__(
+        self,
+        image_branch,
+        text_branch,
+        image_encoder=None,
+        text_encoder=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.image_branch = image_branch
+        self.text_branch = text_branch
+        self.image_encoder = image_encoder
+        self.text_encoder = text_encoder
+        self.gradient_clip_norm = None
+        names = ["total_loss", "gradient_norm", "learning_rate"]
+        names += self.reported_names()
+        self.trackers = {name: keras.metrics.Mean(name) for name in names}
+
+    @staticmethod
+    def reported_names():
+        """Returns the names of all that `report` may return."""
+        return []
+
+    def batch_loss(self, batch, training=False):
+        """Returns the loss of one batch, with the scalar `total`."""
+        raise NotImplementedError
+
+    def report(self, output):
+        """Returns what to show of a `batch_loss`: name -> scalar."""
+        return {}
+
+    @property
+    def embedding_dim(self):
+        """Size of what the branches end in."""
+        return self.image_branch.output_dim
+
+    def compile(self, optimizer, gradient_clip_norm=None, **kwargs):
+        """Prepares the model for `fit`.
+
+        Args:
+            optimizer: a Keras optimizer or its name.
+            gradient_clip_norm: largest global norm of a step's gradient;
+                None leaves it alone. Vilalta et al. 2017 use 2.
+            **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+        """
+        kwargs.setdefault("jit_compile", False)
+        super().compile(optimizer=optimizer, **kwargs)
+        self.gradient_clip_norm = gradient_clip_norm
+
+    @property
+    def metrics(self):
+        """The means over an epoch of what `train_step` reports."""
+        return list(self.trackers.values())
+
+    def build(self, input_shape):
+        """Builds both sides.
+
+        Args:
+            input_shape: dict with the shapes of `images` and `captions`;
+                the number of images, captions and words may be None.
+        """
+        shapes = {key: tuple(shape) for key, shape in input_shape.items()}
+        for shape, encoder, branch in (
+            (shapes["images"], self.image_encoder, self.image_branch),
+            (shapes["captions"], self.text_encoder, self.text_branch),
+        ):
+            if encoder is not None:
+                if not encoder.built:
+                    encoder.build(shape)
+                shape = (None, encoder.output_dim)
+            if not branch.built:
+                branch.build(shape)
+        sizes = (self.image_branch.output_dim, self.text_branch.output_dim)
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                "`image_branch` and `text_branch` must end in the same size. "
+                f"Received: {sizes[0]} for images, {sizes[1]} for texts. "
+                "Change the last entry of --image_units or --text_units, or "
+                "--rnn_units where the text branch has no layers."
+            )
+        self.built = True
+
+    def train_step(self, batch):
+        """Takes one step down the gradient; returns what it saw."""
+        rate = current_learning_rate(self.optimizer)
+        with tf.GradientTape() as tape:
+            output = self.batch_loss(batch, training=True)
+        variables = self.trainable_variables
+        gradients = tape.gradient(output.total, variables)
+        norm = tf.linalg.global_norm(gradients)
+        if self.gradient_clip_norm:
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self.gradient_clip_norm, use_norm=norm
+            )
+        self.optimizer.apply_gradients(zip(gradients, variables))
+        if KERAS_2 and hasattr(self.optimizer, "build"):
+            rate = current_learning_rate(self.optimizer)
+        return self._track(output, gradient_norm=norm, learning_rate=rate)
+
+    def test_step(self, batch):
+        """Returns the loss of a batch without learning from it."""
+        return self._track(self.batch_loss(batch))
+
+    def _track(self, output, **scalars):
+        scalars.update(total_loss=output.total, **self.report(output))
+        for name, value in scalars.items():
+            self.trackers[name].update_state(value)
+        return {name: self.trackers[name].result() for name in scalars}
+
+    def get_config(self):
+        """Returns the constructor's arguments, layers as their configs."""
+        config = super().get_config()
+        for name in PARTS:
+            layer = getattr(self, name)
+            config[name] = layer and keras.saving.serialize_keras_object(layer)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        """Returns a new model of the same construction."""
+        config = dict(config)
+        for name in PARTS:
+            if config.get(name):
+                config[name] = keras.saving.deserialize_keras_object(
+                    config[name]
+                )
+        return cls(**config)

@@ -1,0 +1,269 @@
+"""Image-sentence matching: given a photo, the sentence, and the other way."""
+
+import numpy as np
+
+from tbnets.data.batches import EpochBatches
+from tbnets.data.batches import num_batches
+from tbnets.data.examples import FeatureRows
+from tbnets.data.examples import refuse_broken_images
+from tbnets.evaluation.protocols import evaluate_protocol
+from tbnets.evaluation.tables import format_table
+from tbnets.features.photo_features import open_photo_features
+from tbnets.images import decode_images
+from tbnets.pictures.montage import draw_montage
+from tbnets.serving import search
+from tbnets.serving.export import two_branch_endpoints
+from tbnets.serving.served_model import load_saved_model
+from tbnets.tasks import inputs
+from tbnets.tasks import parts
+from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.task import Task
+from tbnets.text.vocabulary import Vocabulary
+from tbnets.training import health
+
+
+class MatchingTask(Task):
+    """Ranks sentences for photos and photos for sentences.
+
+    Its examples are `data.examples.Examples`; its scores are embeddings.
+
+    Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
+    """
+
+    best_metric = "recall_sum"
+    flag_groups = ("captions", "images", "texts", "batches")
+    measure_options = ("protocol", "text_to_text")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self._records = {}
+        self._embedder = None
+
+    def records(self, split):
+        """Returns the `CaptionedImages` of a split; reads each once."""
+        if split not in self._records:
+            self._records[split] = inputs.load_records(self.settings, split)
+        return self._records[split]
+
+    def fit_data(self):
+        """Returns the training split's words and what its features are.
+
+        Returns:
+            dict of `words`, [] with text features; `image_dim` and
+            `text_dim`, the sizes of precomputed features, None where there
+            are none; `image_features_made_by`, what image features were made
+            with, {} where that is unknown.
+        """
+        settings = self.settings
+        records = self.records(settings.train_split)
+        images = inputs.load_images(settings, records)
+        of_images = isinstance(images, FeatureRows)
+        fitted = {
+            "words": [],
+            "image_dim": images.shape[0] if of_images else None,
+            "text_dim": None,
+            "image_features_made_by": (
+                images.features.made_by if of_images else {}
+            ),
+        }
+        if settings.text_encoder == "features":
+            rows = inputs.load_text_features(settings, records)
+            fitted["text_dim"] = rows.shape[0]
+        else:
+            vocabulary = inputs.build_vocabulary(settings, records)
+            fitted["words"] = list(vocabulary.words)
+        return fitted
+
+    def check_data(self, fitted, splits, where):
+        """Refuses image features that were made otherwise than before."""
+        made_by = fitted["image_features_made_by"]
+        if made_by:
+            inputs.check_image_features(self.settings, splits, made_by, where)
+
+    def load(self, split, fitted):
+        """Returns the `Examples` of a split."""
+        return inputs.load_examples(
+            self.settings, self.records(split), _vocabulary(fitted)
+        )
+
+    def counts(self, examples):
+        """Returns the numbers of images and captions of a split."""
+        records = examples.records
+        return {
+            "images": records.num_images,
+            "captions": records.num_captions,
+        }
+
+    def describe(self, network):
+        """Returns what reads images and texts, and the embeddings' size."""
+        settings = self.settings
+        return (
+            f"{settings.image_encoder} + {settings.text_encoder} -> "
+            f"{network.embedding_dim}"
+        )
+
+    def adapt(self, network, train):
+        """Measures the training features where the image encoder asks."""
+        if getattr(network.image_encoder, "needs_statistics", False):
+            network.image_encoder.adapt(train.images.chunks())
+
+    def steps_per_epoch(self, train):
+        """Returns how many batches an epoch has."""
+        return num_batches(train.records, self.settings.images_per_batch)
+
+    def batches(self, train):
+        """Returns the `EpochBatches` of the training split."""
+        settings = self.settings
+        return EpochBatches(
+            train,
+            settings.images_per_batch,
+            settings.captions_per_image,
+            settings.seed,
+            settings.image_size,
+        )
+
+    def explain_failure(self, train):
+        """Raises the error that names a photo that does not decode."""
+        refuse_broken_images(train.images, self.settings.image_size)
+
+    def scores(self, network, examples):
+        """Embeds a split.
+
+        Returns:
+            dict of `image_embeddings` float32 `[num_images, dim]`,
+            `text_embeddings` float32 `[num_captions, dim]` and
+            `caption_to_image` int64 `[num_captions]`.
+        """
+        if self._embedder is None or self._embedder.network is not network:
+            self._embedder = Embedder(network, self.settings.image_size)
+        return {
+            "image_embeddings": self._embedder.images(examples),
+            "text_embeddings": self._embedder.texts(examples),
+            "caption_to_image": examples.records.caption_to_image,
+        }
+
+    def measure(self, scores, protocol="full", text_to_text=True):
+        """Returns the metrics of `evaluation.retrieval`."""
+        return evaluate_protocol(
+            protocol,
+            **scores,
+            memory_limit_mb=self.settings.evaluate_memory,
+            text_to_text=text_to_text,
+        )
+
+    def health(self, scores):
+        """Returns `embedding_health` of both sides."""
+        sides = {"images": "image_embeddings", "texts": "text_embeddings"}
+        return {
+            f"{side}/{key}": value
+            for side, name in sides.items()
+            for key, value in health.embedding_health(scores[name]).items()
+        }
+
+    def headline(self, row):
+        """Returns an epoch's recall@1 both ways and its recall sum."""
+        return (
+            f"dev R@1 {100 * row['dev/image_to_text/recall_at_1']:5.1f}"
+            f" {100 * row['dev/text_to_image/recall_at_1']:5.1f}"
+            f"  recall sum {row['dev/recall_sum']:6.1f}"
+        )
+
+    def diagnose(self, row):
+        """Returns a warning when the embeddings have collapsed, or None."""
+        settings = self.settings
+        return health.diagnose(row, settings.margin, settings.reduction)
+
+    def table(self, metrics, title=""):
+        """Returns recalls and ranks as an aligned table."""
+        return format_table(metrics, title)
+
+    def endpoints(self, network, fitted):
+        """Returns `embed_text`, `embed_image`, `score` and so on."""
+        tokenizer = None
+        vocabulary = _vocabulary(fitted)
+        if vocabulary:
+            tokenizer = inputs.build_tokenizer(self.settings, vocabulary)
+        shapes = parts.input_shapes(self.settings, fitted)
+        return two_branch_endpoints(
+            network,
+            tokenizer,
+            image_shape=shapes["images"][1:],
+            read_photos=build_photo_reader(self.settings, fitted),
+            text_dim=fitted["text_dim"],
+        )
+
+    def answer(self, saved_model, queries, folder, top=5):
+        """Ranks the images of the test split for example queries.
+
+        Where the network takes photos, the answers are also drawn, as
+        `answers.png` in the run's folder.
+        """
+        model = load_saved_model(saved_model)
+        records = self.records(self.settings.test_split)
+        names = [records.file_name(i) for i in range(records.num_images)]
+        photos = None
+        if model.takes_image_bytes:
+            photos = inputs.photo_folder(self.settings)
+            names, embeddings = search.embed_photos(
+                model, photos, [photos / name for name in names]
+            )
+        else:
+            images = inputs.load_images(self.settings, records)
+            rows = np.concatenate(list(images.chunks()))
+            embeddings = search.embed(model.embed_images, rows, "image")
+        told = {
+            records.file_name(image): records.captions[rows[0]]
+            for image, rows in enumerate(records.caption_rows())
+            if len(rows)
+        }
+        text, order, similarities = search.answer_queries(
+            model,
+            queries,
+            [f"{name}  {told.get(name, '')}" for name in names],
+            embeddings,
+            top,
+        )
+        if photos is not None:
+            path = folder / "answers.png"
+            draw_montage(queries, names, order, similarities, photos).save(path)
+            text += f"\n\nanswers drawn    {path}"
+        return text
+
+
+def _vocabulary(fitted):
+    """Returns the `Vocabulary` that was fitted; None with text features."""
+    return Vocabulary(fitted["words"]) if fitted["words"] else None
+
+
+def build_photo_reader(settings, fitted):
+    """Returns what turns encoded photos into the network's input.
+
+    Args:
+        settings: the run's settings.
+        fitted: dict with `image_features_made_by`.
+
+    Returns:
+        Function string `[n]` -> float32 `[n, ...]`; None where the network
+        takes features and `cnn_weights` names no network for them.
+
+    Raises:
+        ValueError: the features' making is unknown, or differs from that of
+            the weights.
+    """
+    if settings.image_encoder != "features":
+        return lambda photos: decode_images(photos, settings.image_size)
+    if not settings.cnn_weights:
+        return None
+    made_by = fitted["image_features_made_by"]
+    if "cnn" not in made_by:
+        raise ValueError(
+            "`--cnn_weights` must come with features that "
+            "tools/extract_image_features.py made. Received: --image_features="
+            f"{settings.image_features}, which do not tell what made them, or "
+            "are several side by side. Extract them by that tool, all layers "
+            "at once, or leave --cnn_weights out."
+        )
+    weights = settings.cnn_weights
+    if weights != "imagenet":
+        weights = inputs.resolve(settings, weights)
+    return open_photo_features(made_by, weights)

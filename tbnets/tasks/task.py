@@ -1,0 +1,152 @@
+"""What a run is about: the contract between a task and all that runs it.
+
+`runs`, `training.loop` and the tools know a task by these methods alone. To
+add a task, write a subclass and enter it in `tasks.TASKS`.
+"""
+
+from tbnets.tasks.parts import BUILDERS
+
+
+class Task:
+    """A kind of run: its data, its network, its measures and its endpoints.
+
+    ::
+
+        fitted   = task.fit_data()              # words, sizes, ...
+        network  = task.build(fitted)           # for training and after it
+        train    = task.load("train", fitted)
+        task.adapt(network, train)              # a new run, once
+        task.compile(network, steps_per_epoch)  # for training
+        for each epoch:
+            task.start_epoch(network, train, epoch)
+            steps on task.batches(train)
+            scores  = task.scores(network, dev)
+            metrics = task.measure(scores)
+
+    Examples are whatever `load` returns; only their task looks inside.
+
+    Args:
+        settings: the run's settings (see `flags`).
+
+    Attributes:
+        best_metric: the metric of the dev split that chooses the best epoch;
+            larger is better.
+        loss: the scalar of a training step that the progress shows.
+        flag_groups: names of the groups of `flags.table` that it reads.
+        measure_options: options of `measure` beside the scores, which
+            tools/evaluate.py has flags for.
+        held: what it holds from epoch to epoch: name -> JSON value or NumPy
+            array. A checkpoint keeps it, a resumed run starts with it.
+    """
+
+    best_metric = "recall_sum"
+    loss = "total_loss"
+    flag_groups = ()
+    measure_options = ()
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.held = {}
+
+    def fit_data(self):
+        """Returns what the training split tells before any step.
+
+        Returns:
+            dict, name -> JSON value or NumPy array: all that `build`, `load`
+            and `endpoints` need to know of the data. Checkpoints keep it.
+        """
+        raise NotImplementedError
+
+    def check_data(self, fitted, splits, where):
+        """Refuses data of splits that do not fit what was fitted.
+
+        Args:
+            fitted: what `fit_data` returned when the run began.
+            splits: names of splits, which need not exist.
+            where: who remembers `fitted`, for the message.
+
+        Raises:
+            ValueError: saying what differs.
+        """
+
+    def load(self, split, fitted):
+        """Returns the examples of a split."""
+        raise NotImplementedError
+
+    def counts(self, examples):
+        """Returns how many of what a split has, for people: name -> int."""
+        raise NotImplementedError
+
+    def build(self, fitted):
+        """Returns a built Keras model with initial weights from the seed."""
+        return BUILDERS[self.settings.model].build(self.settings, fitted)
+
+    def describe(self, network):
+        """Returns in a few words what is trained."""
+        return self.settings.model
+
+    def adapt(self, network, train):
+        """Gives layers the statistics of the training split they need."""
+
+    def compile(self, network, steps_per_epoch):
+        """Gives a model its loss and optimizer."""
+        BUILDERS[self.settings.model].compile(
+            network, self.settings, steps_per_epoch
+        )
+
+    def steps_per_epoch(self, train):
+        """Returns how many batches an epoch has."""
+        raise NotImplementedError
+
+    def start_epoch(self, network, train, epoch):
+        """Prepares an epoch (from 0): what follows may read `held`."""
+
+    def batches(self, train):
+        """Returns an `EpochBatches`: the batches of any one epoch."""
+        raise NotImplementedError
+
+    def explain_failure(self, train):
+        """Raises the error that names the example a batch failed on."""
+
+    def scores(self, network, examples):
+        """Returns what `measure` reads: name -> array, or function."""
+        raise NotImplementedError
+
+    def measure(self, scores, **options):
+        """Returns a flat dict of metrics, by NumPy alone."""
+        raise NotImplementedError
+
+    def health(self, scores):
+        """Returns scalars that tell whether training goes well."""
+        return {}
+
+    def headline(self, row):
+        """Returns an epoch's dev metrics in a few words."""
+        return f"dev {self.best_metric} {row[f'dev/{self.best_metric}']:.4f}"
+
+    def diagnose(self, row):
+        """Returns a plain warning when training has gone wrong, or None."""
+        return None
+
+    def table(self, metrics, title=""):
+        """Returns metrics as text."""
+        lines = [f"{name:40} {value:10.4f}" for name, value in metrics.items()]
+        return "\n".join([title, *lines])
+
+    def endpoints(self, network, fitted):
+        """Returns the `serving.export.Endpoints` of the SavedModel."""
+        raise NotImplementedError
+
+    def answer(self, saved_model, queries, folder):
+        """Asks an exported model example queries; returns text to print.
+
+        Args:
+            saved_model: folder of the SavedModel.
+            queries: list of strings.
+            folder: folder of the run, for pictures.
+        """
+        raise ValueError(
+            "`--example_query` must come with a task that answers queries. "
+            f"Received: --example_query={queries[0]} with "
+            f"--task={self.settings.task}. Leave it out."
+        )

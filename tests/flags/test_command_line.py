@@ -1,0 +1,258 @@
+import pathlib
+import types
+
+import pytest
+from absl import flags as absl_flags
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.flags import command_line
+from tbnets.flags import settings as settings_files
+from tbnets.flags.table import ALL
+from tbnets.losses.presets import PRESETS
+from tests.tiny import parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
+
+
+def test_settings_have_plain_values():
+    found = parse("--image_units=7,5", "--margin=0.2", "--noexport")
+    assert found.image_units == [7, 5]
+    assert found.margin == 0.2
+    assert found.export is False
+    assert found.num_scenes == [2000, 250, 250]
+    assert vars(found).keys() == set(ALL)
+
+
+def test_defaults_are_those_of_wang_2018():
+    found = parse()
+    assert (found.margin, found.num_negatives) == (0.05, 10)
+    weights = (
+        found.image_to_text_weight,
+        found.text_to_image_weight,
+        found.text_to_text_weight,
+        found.image_to_image_weight,
+    )
+    assert weights == (1.0, 1.5, 0.05, 0.0)
+    assert (found.word_dim, found.rnn_units) == (256, 512)
+    assert found.text_units == [1024, 512]
+
+
+@pytest.mark.parametrize("name", ["image_units", "text_units", "num_scenes"])
+def test_a_comment_behind_a_value_is_told(tmp_path, name):
+    path = tmp_path / "bad.flags"
+    path.write_text(f"# whole line: fine\n--{name}=20,5  # as the paper\n")
+    with pytest.raises(ValueError) as caught:
+        parse(f"--flagfile={path}")
+    assert f"`--{name}` must be integers" in str(caught.value)
+    assert "as the paper" in str(caught.value)
+    assert "A comment can not follow a value" in str(caught.value)
+
+
+def test_every_flag_says_what_it_is():
+    parse()
+    for name in ALL:
+        assert len(command_line.FLAGS[name].help) > 8, name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {
+            "image_features": "my features/{split}_ims.npy",
+            "train_split": "train+restval",
+            "image_units": "4",
+            "image_transform": "signed_sqrt,l2",
+            "learning_rate": 3e-05,
+            "bidirectional": True,
+            "export": False,
+            "images": "",
+            "seed": -1,
+        },
+    ],
+)
+def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
+    line = {"run_dir": tmp_path / "my run", **changes}
+    settings = parse(*[f"--{key}={value}" for key, value in line.items()])
+    folder = runs.start(settings, resume=False)
+    assert parse(f"--flagfile={folder / 'run.flags'}") == settings
+    assert settings_files.read_settings(folder) == settings
+
+
+def test_lines_of_a_flagfile():
+    line = settings_files.as_flagfile_line
+    assert line("num_scenes", [7, 5]) == "--num_scenes=7,5\n"
+    assert line("export", False) == "--export=false\n"
+    assert line("images", "") == "--images=\n"
+    assert line("margin", 0.1) == "--margin=0.1\n"
+
+
+def test_resume_may_change_what_leaves_the_numbers_alone():
+    before, now = parse(), parse("--epochs=99", "--patience=3", "--run_dir=x")
+    settings_files.check_resumable(before, now)
+
+
+def test_resume_lists_every_flag_that_changes_the_numbers():
+    before, now = parse(), parse("--seed=4", "--image_units=8,4", "--epochs=9")
+    with pytest.raises(ValueError) as caught:
+        settings_files.check_resumable(before, now)
+    message = str(caught.value)
+    assert "--image_units=[2048, 512] (now [8, 4])" in message
+    assert "--seed=0 (now 4)" in message
+    assert "epochs" not in message
+
+
+def test_resume_notices_a_flag_that_is_gone():
+    before = types.SimpleNamespace(retired=1, **vars(parse()))
+    with pytest.raises(ValueError, match=r"--retired=1 \(now None\)"):
+        settings_files.check_resumable(before, parse())
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", b"\xff"])
+def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
+    if content is not None:
+        content = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / settings_files.SETTINGS_FILE).write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        settings_files.read_settings(tmp_path)
+    assert "`run_dir` must be the folder of a run" in str(caught.value)
+    assert f"run_dir={tmp_path}" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
+    monkeypatch.chdir(ROOT)  # Configurations name others from there.
+    text = path.read_text()
+    assert text.startswith("# ")
+    assert f"--flagfile=configs/{path.name}" in text or "_base" in path.name
+    if "example_query" not in command_line.FLAGS:
+        absl_flags.DEFINE_multi_string("example_query", [], "")
+    found = parse(f"--flagfile={path}")
+    assert found.images_per_batch > 1
+    assert ("vilalta" in path.name) == (found.rnn_units == 2048)
+    assert unread(found) == ""
+
+
+def unread(settings):
+    return command_line.check_read(
+        settings, tasks.groups_read(settings), tasks.readers_of_groups()
+    )
+
+
+@pytest.mark.parametrize(
+    "line, reader",
+    [
+        (["--momentum=0.5"], "--optimizer=sgd"),
+        (["--rnn_units=5", "--text_encoder=mean"], "--text_encoder=lstm or"),
+        (["--image_size=96"], "--image_encoder other than features"),
+        (["--fine_tune"], "--image_encoder other than features or small"),
+        (["--nofine_tune"], "--image_encoder other than features or small"),
+        (["--captions=c.json", "--scenes=s"], "no --scenes"),
+        (["--num_scenes=1,1,1"], "--scenes"),
+        (["--num_negatives=5", "--negatives=all"], "--negatives=top_k"),
+        (["--num_negatives=5", "--loss=vse++"], "--negatives=top_k"),
+        (["--hardness_epochs=2"], "--negatives=all_to_hardest"),
+        (["--weight_decay=0.1"], "--optimizer other than adam"),
+        (["--decay_rate=0.1"], "--schedule=step or exponential"),
+        (["--text_features=t.npy"], "--text_encoder=features"),
+        (["--images=photos"], "--image_encoder other than features and no"),
+    ],
+)
+def test_a_flag_that_nothing_reads_is_refused(monkeypatch, line, reader):
+    settings = parse(*line)
+    monkeypatch.setattr("sys.argv", ["train.py", *line])
+    name = line[0].lstrip("-").partition("=")[0].removeprefix("no")
+    with pytest.raises(ValueError) as caught:
+        unread(settings)
+    assert f"`--{name}` must be a flag that this run reads" in str(caught.value)
+    assert f"which is read with {reader}" in str(caught.value)
+
+
+def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
+    path = tmp_path / "shared.flags"
+    path.write_text("--momentum=0.5\n--rnn_units=7\n--margin=0.3\n")
+    assert unread(parse(f"--flagfile={path}")) == (
+        "--momentum (read with --optimizer=sgd)"
+    )
+
+
+def test_groups_that_no_one_reads_name_their_readers(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "--margin=0.3"])
+    settings = parse("--margin=0.3")
+    with pytest.raises(ValueError, match="read with --model=embedding. Ch"):
+        command_line.check_read(
+            settings, {"captions"}, tasks.readers_of_groups()
+        )
+
+
+@pytest.mark.parametrize("name, wrong", [("task", "tusk"), ("model", "modal")])
+def test_unknown_tasks_and_models_list_the_known(name, wrong):
+    with pytest.raises(ValueError, match=f"`--{name}` must be .*{wrong}"):
+        tasks.open_task(parse(f"--{name}={wrong}"))
+
+
+def test_the_loss_of_a_paper_and_single_flags_over_it():
+    found = parse("--loss=kiros2014", "--margin=0.3")
+    assert (found.negatives, found.reduction) == ("all", "sum")
+    assert (found.margin, found.distance) == (0.3, "cosine")
+    assert found.text_to_image_weight == 1.0
+    assert found.text_to_text_weight == 0.0
+    assert parse().text_to_text_weight == 0.05
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_loss_leaves_no_flag_open(name):
+    assert None not in vars(parse(f"--loss={name}")).values()
+
+
+@pytest.mark.parametrize(
+    "line, environment, expected",
+    [
+        ([], None, "data"),
+        ([], "/elsewhere", "/elsewhere"),
+        (["--data_root=here"], None, "here"),
+        (["--data_root=here"], "/elsewhere", "here"),
+    ],
+)
+def test_the_command_line_beats_the_environment(
+    monkeypatch, line, environment, expected
+):
+    if environment:
+        monkeypatch.setenv("TBNETS_DATA", environment)
+    monkeypatch.setattr("sys.argv", ["train.py", *line])
+    assert parse(*line).data_root == expected
+
+
+def test_the_environment_beats_a_flagfile(monkeypatch, tmp_path):
+    path = tmp_path / "own.flags"
+    path.write_text("--data_root=here\n")
+    monkeypatch.setattr("sys.argv", ["train.py", f"--flagfile={path}"])
+    assert parse(f"--flagfile={path}").data_root == "here"
+    monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
+    assert parse(f"--flagfile={path}").data_root == "/elsewhere"
+
+
+def test_settings_of_an_older_version_open(tmp_path):
+    (tmp_path / settings_files.SETTINGS_FILE).write_text('{"margin": 0.2}')
+    found = settings_files.read_settings(tmp_path)
+    assert found.margin == 0.2
+    assert vars(found) == {**vars(parse()), "margin": 0.2}
+
+
+def test_what_is_exported_names_no_place():
+    found = settings_files.without_places(
+        parse("--captions=/home/me/c.json", "--run_dir=/home/me/runs")
+    )
+    assert found["margin"] == 0.05
+    assert not {"captions", "run_dir", "data_root", "images"} & set(found)
+    assert "/home/me" not in str(found)
+
+
+def test_resume_asks_only_for_flags_that_are_read():
+    before, now = parse("--momentum=0.5"), parse("--momentum=0.6")
+    settings_files.check_resumable(before, now)
+    before.optimizer = now.optimizer = "sgd"
+    with pytest.raises(ValueError, match="--momentum=0.5"):
+        settings_files.check_resumable(before, now)

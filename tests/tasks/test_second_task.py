@@ -1,0 +1,149 @@
+"""A second task and a second model: all they take is an entry in two dicts.
+
+The task is to learn a factor from pairs of numbers; what it holds from epoch
+to epoch shifts its examples, so that a resume without it would be noticed.
+"""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.serving.export import Endpoints
+from tbnets.tasks.parts import Builder
+from tbnets.tasks.task import Task
+from tbnets.training import loop
+from tests import tiny
+
+
+class FactorTask(Task):
+    best_metric = "score"
+    loss = "loss"
+
+    def fit_data(self):
+        return {"factor": 3.0, "offsets": np.arange(2.0)}
+
+    def load(self, split, fitted):
+        inputs = np.arange(1.0, 5.0)[:, None] + (split == "dev")
+        return inputs, inputs * fitted["factor"] + fitted["offsets"][:1]
+
+    def counts(self, examples):
+        return {"numbers": len(examples[0])}
+
+    def steps_per_epoch(self, train):
+        return 2
+
+    def start_epoch(self, network, train, epoch):
+        shift = self.held.get("shift", np.zeros(1))
+        self.held = {"shift": shift + network.layers[-1].bias.numpy() + 0.1}
+
+    def batches(self, train):
+        inputs, outputs = (tf.constant(one, tf.float32) for one in train)
+
+        def epoch():
+            shift = self.held["shift"].astype("float32")
+            yield inputs[:2], outputs[:2] + shift
+            yield inputs[2:], outputs[2:] + shift
+
+        spec = (tf.TensorSpec((2, 1)),) * 2
+        dataset = tf.data.Dataset.from_generator(epoch, output_signature=spec)
+        return types.SimpleNamespace(dataset=dataset, epoch=0)
+
+    def scores(self, network, examples):
+        return {"errors": network.predict(examples[0], verbose=0) - examples[1]}
+
+    def measure(self, scores):
+        return {"score": -float(np.abs(scores["errors"]).mean())}
+
+    def endpoints(self, network, fitted):
+        spec = tf.TensorSpec((None, 1), name="numbers")
+        multiply = tf.function(
+            lambda numbers: {"products": network(numbers)},
+            input_signature=[spec],
+        )
+        return Endpoints({"multiply": multiply}, "multiply")
+
+
+def build(settings, fitted):
+    keras.utils.set_random_seed(settings.seed)
+    return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+
+
+def compile_with(network, settings, steps):
+    network.compile(keras.optimizers.Adam(settings.learning_rate), "mse")
+
+
+# What follows is the test: above is the whole tenant.
+
+
+@pytest.fixture(autouse=True)
+def entries(monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "factor", FactorTask)
+    builder = Builder(build, compile_with, ("training", "optimizer"))
+    monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
+
+
+def settings(run_dir, *line):
+    return tiny.parse(
+        f"--run_dir={run_dir}",
+        *("--task=factor", "--model=dense", "--learning_rate=0.1"),
+        *line,
+    )
+
+
+def train(found, resume=False):
+    session, examples = runs.prepare(found, runs.start(found, resume))
+    print(runs.describe(session, examples))
+    loop.fit(session, examples)
+    return session
+
+
+def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
+    straight = train(settings(tmp_path / "straight", "--epochs=4"))
+    train(settings(tmp_path / "two", "--epochs=2"))
+    again = train(settings(tmp_path / "two", "--epochs=4"), resume=True)
+    np.testing.assert_array_equal(
+        straight.task.held["shift"], again.task.held["shift"]
+    )
+    for one, other in zip(straight.network.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    printed = capsys.readouterr().out
+    assert "train     4 numbers" in printed and "dev score" in printed
+
+    report = runs.finish(again)
+    assert report["test_split"] == {"name": "test", "numbers": 4}
+    opened = runs.open_run(tmp_path / "two")
+    np.testing.assert_array_equal(
+        opened.state.fitted["offsets"], np.arange(2.0)
+    )
+    numbers = opened.task.load("test", opened.state.fitted)
+    metrics = opened.task.measure(opened.task.scores(opened.network, numbers))
+    assert metrics == report["test"]
+    assert "score" in opened.task.table(metrics, "test")
+
+    model = tf.saved_model.load(str(runs.export(opened)))
+    found = model.multiply(tf.constant([[2.0]]))["products"]
+    np.testing.assert_allclose(
+        found, opened.network(np.array([[2.0]])), rtol=1e-6
+    )
+
+
+def test_flags_that_it_does_not_read_are_refused(tmp_path, monkeypatch):
+    from tbnets.flags import command_line
+
+    found = settings(tmp_path, "--margin=0.3")
+    monkeypatch.setattr("sys.argv", ["train.py", "--margin=0.3"])
+    with pytest.raises(ValueError, match="`--margin` .*read with --model=emb"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+def test_queries_that_it_does_not_answer_say_so(tmp_path):
+    task = tasks.open_task(settings(tmp_path))
+    with pytest.raises(ValueError, match="--task=factor. Leave it out"):
+        task.answer(tmp_path, ["two"], tmp_path)
