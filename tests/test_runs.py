@@ -4,10 +4,12 @@ import json
 import shutil
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets import runs
 from tbnets.training import checkpoints
+from tbnets.training import loop
 from tests import tiny
 
 
@@ -109,3 +111,76 @@ def test_resume_of_a_run_killed_in_its_first_epoch_starts_it(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     assert runs.start(settings, resume=False) == tmp_path / "run"
     assert runs.start(settings, resume=True) == tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def trained(folder, tmp_path_factory):
+    """A run whose best epoch is not its last."""
+    run_dir = tmp_path_factory.mktemp("trained") / "run"
+    settings = tiny.settings(folder, run_dir, epochs=3)
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    # Such a metric falls from the first epoch on.
+    session.task.measure = lambda scores: {
+        "recall_sum": -float(session.state.epoch)
+    }
+    session.task.headline = lambda row: ""
+    loop.fit(session, train)
+    return run_dir
+
+
+@pytest.mark.parametrize("checkpoint, epoch", [("best", 1), ("last", 3)])
+def test_an_export_tells_the_epoch_of_its_weights(trained, checkpoint, epoch):
+    path = runs.export(runs.open_run(trained, checkpoint))
+    text = (path / "assets.extra" / "tbnets.json").read_text()
+    assert json.loads(text)["metadata"]["epoch"] == epoch
+
+
+def test_an_export_names_no_place_of_this_machine(trained, folder):
+    path = runs.export(runs.open_run(trained))
+    places = [bytes(folder), bytes(trained), bytes(trained.parent)]
+    for file in path.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(place in content for place in places), file
+
+
+def test_finish_leaves_the_state_of_the_best_epoch(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run", epochs=2)
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    report = runs.finish(session)
+    assert session.state.epoch == report["best_epoch"]
+    assert report["epochs"] == 2
+
+
+def test_photos_in_subfolders_are_answered(tmp_path):
+    rows = ["image,caption,split"]
+    for split, count in (("train", 4), ("dev", 2), ("test", 3)):
+        for i in range(count):
+            name = f"{split}/{'ab'[i % 2]}/{i}.png"
+            path = tmp_path / "photos" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            PIL.Image.new("RGB", (9, 9), (60 * i, 99, 0)).save(path)
+            rows.append(f"{name},a {tiny.WORDS[i]} runs,{split}")
+    (tmp_path / "own.csv").write_text("\n".join(rows) + "\n")
+    settings = tiny.settings(
+        tmp_path,
+        tmp_path / "run",
+        captions_format="table",
+        captions="own.csv",
+        images="photos",
+        image_encoder="small",
+        image_size=8,
+        epochs=1,
+    )
+    settings.image_features = ""
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    runs.finish(session)
+    text = session.task.answer(
+        runs.export(session), ["a dog"], tmp_path / "run", top=3
+    )
+    for row in rows[-3:]:
+        name, caption, _ = row.split(",")
+        assert f"{name}  {caption}" in text
+    assert (tmp_path / "run" / "answers.png").is_file()

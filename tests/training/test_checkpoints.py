@@ -1,5 +1,7 @@
 import errno
+import io
 import os
+import zipfile
 
 import keras
 import numpy as np
@@ -135,3 +137,45 @@ def test_another_network_is_refused_and_left_alone(tmp_path):
     smaller.build((None, 4))
     with pytest.raises(ValueError, match="expected 2 variables. Received: 4"):
         checkpoints.restore_checkpoint(path, smaller)
+
+
+def test_arrays_that_were_fitted_or_are_held_come_back(tmp_path):
+    path = tmp_path / "last.npz"
+    state = checkpoints.RunState(
+        fitted={"words": ["a"], "mean": np.arange(3.0)},
+        held={"pairs": np.array([[1, 2]]), "round": 4},
+    )
+    model, optimizer = make()
+    checkpoints.save_checkpoint(path, model, optimizer, state)
+    found = checkpoints.restore_checkpoint(path, model, optimizer)
+    assert found.fitted["words"] == ["a"] and found.held["round"] == 4
+    np.testing.assert_array_equal(found.fitted["mean"], np.arange(3.0))
+    np.testing.assert_array_equal(found.held["pairs"], [[1, 2]])
+    # What was saved is as it was.
+    assert set(state.fitted) == {"words", "mean"}
+
+
+def forged(path, name, shape):
+    """Puts an array into an `.npz` that says it is of another shape."""
+    header = np.lib.format.header_data_from_array_1_0(np.zeros(3))
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {**header, "shape": shape})
+    content.write(np.zeros(3).tobytes())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, content.getvalue())
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (10**6, 10**6), (-1,), (2,)])
+def test_an_array_that_lies_about_its_size_is_refused(tmp_path, shape):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    forged(path, "model/9999.npy", shape)
+    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
+        checkpoints.read_checkpoint(path)
+
+
+def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "best.npz"
+    np.savez_compressed(path, header=np.zeros(10**7, np.uint8))
+    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
+        checkpoints.read_checkpoint(path)
