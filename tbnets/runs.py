@@ -150,11 +150,9 @@ def _continue(session, words):
             "Restore the training captions, or start a new --run_dir."
         )
     if state.image_source:
-        inputs.check_made_alike(
-            session.state.image_source,
-            session.settings.image_features,
-            state.image_source,
-            path,
+        settings = session.settings
+        inputs.check_image_features(
+            settings, [settings.train_split], state.image_source, path
         )
     session.state = checkpoints.restore_checkpoint(
         path, session.network, session.network.optimizer

@@ -8,11 +8,8 @@ puts the parts together for training, `open_run` for everything after it.
 import pathlib
 
 import keras
-import tensorflow as tf
 
 from tbnets import flags
-from tbnets.features.full_network import ternary
-from tbnets.features.full_network import ternary_bounds
 from tbnets.features.photo_features import open_photo_features
 from tbnets.images import decode_images
 from tbnets.layers import image_encoders
@@ -21,8 +18,6 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.store.shards import open_store
-from tbnets.store.shards import read_made_by
 from tbnets.tasks import inputs
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
@@ -120,35 +115,26 @@ def build_photo_reader(settings, state):
 
     Raises:
         ValueError: the features' making is unknown, or differs from that of
-            the weights or of the store.
+            the weights.
     """
     if settings.image_encoder != "features":
         return lambda photos: decode_images(photos, settings.image_size)
     if not settings.cnn_weights:
         return None
     source = state.image_source
-    if "cnn" not in source:
+    if "cnn" not in source or "ternary" in source:
         raise ValueError(
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made. Received: --image_features="
-            f"{settings.image_features}, which do not tell what made them, or "
-            "are several side by side. Extract them by that tool, all layers "
-            "at once, or leave --cnn_weights out."
+            f"{settings.image_features}, which do not tell what made them, "
+            "are several side by side, or were stored as ternary by an earlier "
+            "version. Extract them by that tool, all layers at once, or leave "
+            "--cnn_weights out."
         )
     weights = settings.cnn_weights
     if weights != "imagenet":
         weights = inputs.resolve(settings, weights)
-    features = open_photo_features(source, weights)
-    if "ternary" not in source:
-        return features
-    [path] = inputs.feature_paths(settings, settings.train_split)[0]
-    store = open_store(path)
-    inputs.check_made_alike(store.made_by, path, source, "the run")
-    low, high = source["ternary"]["low"], source["ternary"]["high"]
-    bounds = ternary_bounds(**store.statistics, low=low, high=high)
-    return lambda photos: tf.cast(
-        ternary(features(photos), *bounds), tf.float32
-    )
+    return open_photo_features(source, weights)
 
 
 def build_loss(settings):
@@ -194,13 +180,9 @@ def open_run(run_dir, checkpoint="best", more_splits=()):
     _, _, state = checkpoints.read_checkpoint(path)
     if state.image_source:
         splits = (settings.train_split, settings.dev_split, settings.test_split)
-        for paths in inputs.feature_paths(settings, *splits, *more_splits):
-            inputs.check_made_alike(
-                read_made_by(*paths),
-                ", ".join(paths),
-                state.image_source,
-                path,
-            )
+        inputs.check_image_features(
+            settings, (*splits, *more_splits), state.image_source, path
+        )
     vocabulary = Vocabulary(state.words) if state.words else None
     network = build_network(settings, vocabulary, **state.dims)
     checkpoints.restore_checkpoint(path, network)

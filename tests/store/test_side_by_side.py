@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.store.arrays import check_finite
 from tbnets.store.arrays import ids_file
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 
 
 def save(folder, array, ids, name):
