@@ -10,6 +10,7 @@ Arrays are memory-mapped: only the rows that are taken are read.
 import functools
 import math
 import os
+import sys
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from tbnets.checked_files import shown
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
+MOST_HEADER_BYTES = 10_000
+"""NumPy reads longer headers only from files it is told to trust."""
 
 
 class Features:
@@ -249,7 +252,7 @@ def _map_array(path):
     advice = "Save it with numpy.save as float32."
     try:
         shape, dtype, needed = read_header(path)
-    except (ValueError, EOFError, OverflowError, TypeError) as error:
+    except ValueError as error:
         raise ValueError(f"{expected}found {error}. {advice}") from error
     found = f"found shape {shape} and dtype {dtype}"
     if dtype.hasobject or dtype.kind not in "fiu":
@@ -283,10 +286,21 @@ def read_header(path):
     """
     require_file(path)
     with open(path, "rb") as stream:
+        short = np.lib.format.read_magic(stream) == (1, 0)
+        start = stream.tell()
+        length = int.from_bytes(stream.read(2 if short else 4), "little")
+        if length > MOST_HEADER_BYTES:
+            raise ValueError(f"a header of {length} bytes")
+        stream.seek(start)
         read = np.lib.format.read_array_header_2_0
-        if np.lib.format.read_magic(stream) == (1, 0):
+        if short:
             read = np.lib.format.read_array_header_1_0
-        shape, _, dtype = read(stream)
+        try:
+            shape, _, dtype = read(stream)
+        except Exception as error:  # It is parsed as Python, and may be any.
+            raise ValueError(f"a broken header ({error})") from error
+        if not all(0 <= length <= sys.maxsize for length in shape):
+            raise ValueError(f"the shape {shape}")
         return shape, dtype, stream.tell() + math.prod(shape) * dtype.itemsize
 
 

@@ -288,6 +288,22 @@ def test_other_arrays_are_refused(tmp_path, array, message):
         open_features(path)
 
 
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (header((-2, -2)), r"found the shape \(-2, -2\)"),
+        (header((10**12, 2)), r"found shape \(1000000000000, 2\)"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "a header of 4294967295 bytes"),
+        (b"\x93NUMPY\x01\x00\x10\x27" + b"-" * 10**4, "a broken header"),
+    ],
+)
+def test_forged_headers_are_refused(tmp_path, content, message):
+    path = write_images(tmp_path / "s")
+    (path / "00000.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=f"00000.npy: expected.*{message}"):
+        open_features(path)
+
+
 def test_header_that_promises_too_much_allocates_nothing(tmp_path):
     path = write_images(tmp_path / "s")
     edit(path, lambda m: m.update(dim=10**18))
