@@ -36,10 +36,21 @@ def resolve(settings, path, split=None):
     """
     root = os.environ.get("TBNETS_DATA", settings.data_root)
     below, here = pathlib.Path(root) / path, pathlib.Path(path)
+    if split is not None:
+        below, here = _filled(below, split), _filled(here, split)
     made_here = here.is_file() or (here / MANIFEST).is_file()
     if made_here and not below.exists():
-        below = here
+        return here
+    # Where neither is there, the error names the one below the root.
     return below if split is None else pathlib.Path(fill_split(below, split))
+
+
+def _filled(pattern, split):
+    """Returns a pattern filled in; as it is where no file has that split."""
+    try:
+        return pathlib.Path(fill_split(pattern, split))
+    except ValueError:
+        return pattern
 
 
 def _ensure_scenes(settings):
