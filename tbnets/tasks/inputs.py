@@ -16,6 +16,7 @@ from tbnets.data.examples import FileNames
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
 from tbnets.data.splits import fill_split
+from tbnets.data.splits import splits_in_path
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
@@ -41,8 +42,11 @@ def resolve(settings, path, split=None):
     made_here = here.is_file() or (here / MANIFEST).is_file()
     if made_here and not below.exists():
         return here
-    # Where neither is there, the error names the one below the root.
-    return below if split is None else pathlib.Path(fill_split(below, split))
+    if split is None or below.exists():
+        return below
+    # It is nowhere: the error is about the place that has other splits.
+    pattern = max(below, here, key=lambda place: len(splits_in_path(place)))
+    return pathlib.Path(fill_split(pattern, split))
 
 
 def _filled(pattern, split):

@@ -47,8 +47,10 @@ def test_arrays_of_splits_that_were_made_here_are_found(here):
     for split in ("dev", "val"):
         found = inputs.resolve(settings(), pattern, split)
         assert found == pathlib.Path("features/dev_ims.npy")
-    with pytest.raises(ValueError, match="data/features/.*split='test'"):
+    with pytest.raises(ValueError, match="that features/.* has: 'dev'.*test"):
         inputs.resolve(settings(), pattern, "test")
+    with pytest.raises(ValueError, match="that data/absent/.* has: no split"):
+        inputs.resolve(settings(), "absent/{split}", "test")
 
 
 def test_features_of_splits_are_compared_with_a_description(here):
