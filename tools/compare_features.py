@@ -14,7 +14,7 @@ nearest of the second set to its row in the first.
 import numpy as np
 
 from tbnets import startup
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 
 BLOCK = 1024
 

@@ -5,12 +5,12 @@ For instance, one layer (VGG19's fc2, ten crops) as Wang et al. use it:
   python tools/extract_image_features.py --images=flickr30k/images \
       --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
 
-or the Full-Network Embedding of Vilalta et al. 2017, standardised by the
-training split that the captions name:
+or all layers, which training with --image_transform=ternary turns into the
+Full-Network Embedding of Vilalta et al. 2017:
 
   python tools/extract_image_features.py --images=flickr8k/images \
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
-      --layers=full_network --dtype=ternary --output=features/vgg16_fne
+      --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
 or of the boxes that tools/propose_regions.py found:
 
@@ -18,7 +18,7 @@ or of the boxes that tools/propose_regions.py found:
       --cnn=VGG19 --layers=fc2 --regions=proposals/edge_boxes \
       --output=features/regions
 
-Then train with --image_features=features/vgg16_fne. Stopped at any moment,
+Then train with --image_features=features/vgg19. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
 do not decode are listed and left out; mend them and run the command again.
 
@@ -39,15 +39,14 @@ with startup.quiet_tensorflow():
 from tbnets.data.photos import define_photo_flags
 from tbnets.features import cnn
 from tbnets.features import extraction
-from tbnets.features import full_network
 from tbnets.features import photo_features
 from tbnets.features import regions
-from tbnets.store.manifest import extraction_differences
+from tbnets.store.manifest import DTYPES
+from tbnets.store.manifest import read_manifest
 from tbnets.store.shards import open_store
-from tbnets.store.shards import read_made_by
 from tbnets.store.writer import FeatureWriter
 
-_PHOTOS = define_photo_flags()
+_find_photos = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the feature store to write.", required=True
 )
@@ -88,22 +87,9 @@ _CROPS = flags.DEFINE_enum(
 _DTYPE = flags.DEFINE_enum(
     "dtype",
     "float32",
-    ["float32", "float16", "ternary"],
-    "How features are stored; ternary: -1, 0, +1 as int8, by the statistics "
-    "of the training images.",
-)
-_THRESHOLDS = flags.DEFINE_list(
-    "thresholds",
-    [str(full_network.LOW_THRESHOLD), str(full_network.HIGH_THRESHOLD)],
-    "Of ternary features, in standard deviations. Vilalta 2017: -0.25,0.15.",
-)
-_STATISTICS_SPLIT = flags.DEFINE_string(
-    "statistics_split",
-    "train",
-    "Split of --captions whose statistics standardise ternary features.",
-)
-_STATISTICS_FROM = flags.DEFINE_string(
-    "statistics_from", None, "Store of ternary features to take them from."
+    DTYPES,
+    "How features are stored. Vilalta's ternary step is one of training, "
+    "--image_transform=ternary.",
 )
 _REGIONS = flags.DEFINE_string(
     "regions",
@@ -118,11 +104,6 @@ _REGION_FEATURES = flags.DEFINE_enum(
     "warp: each box is cut out and squeezed into the network (R-CNN); "
     "roi_pool: boxes are pooled from one map of the photo (Fast R-CNN).",
 )
-_KEEP_RAW = flags.DEFINE_bool(
-    "keep_raw",
-    False,
-    "Keep the float32 features of the training images, in OUTPUT.raw.",
-)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", extraction.BATCH_SIZE, "Photos a step.", lower_bound=1
 )
@@ -132,14 +113,6 @@ _SHARD_IMAGES = flags.DEFINE_integer(
     "Photos a shard: a kill costs no more than this.",
     lower_bound=1,
 )
-
-
-def training_ids():
-    """Returns the ids whose statistics standardise ternary features."""
-    if _DTYPE.value != "ternary" or not _PHOTOS.captions.value:
-        return set()
-    records = _PHOTOS.read_captions(_STATISTICS_SPLIT.value)
-    return set(records.image_ids)
 
 
 def build_features():
@@ -153,71 +126,28 @@ def build_features():
         return photo_features.PhotoFeatures(
             network, _LAYERS.value, _CROPS.value
         )
-    if len(_LAYERS.value) > 1 or _DTYPE.value == "ternary":
+    if len(_LAYERS.value) > 1:
         raise ValueError(
-            "`--regions` must come with one layer, stored as floats. "
-            f"Received: --layers={','.join(_LAYERS.value)}, "
-            f"--dtype={_DTYPE.value}. Change these."
+            "`--regions` must come with one layer. Received: --layers="
+            f"{','.join(_LAYERS.value)}. Extract each into its own --output."
         )
     return regions.make_region_extractor(
         network, _REGION_FEATURES.value, _LAYERS.value[0]
     )
 
 
-def thresholds():
-    """Returns --thresholds as two numbers."""
-    try:
-        low, high = map(float, _THRESHOLDS.value)
-        return low, high
-    except ValueError as error:
-        raise ValueError(
-            "`--thresholds` must be two numbers with a comma between. "
-            f"Received: --thresholds={','.join(_THRESHOLDS.value)}. Write "
-            "for example --thresholds=-0.25,0.15."
-        ) from error
-
-
 def open_writer(features):
-    """Opens the store, with the statistics of --statistics_from if any."""
-    made_by = features.description()
+    """Opens the store to write, or the one to go on with."""
+    made_by, kind = features.description(), "images"
     if _REGIONS.value:
-        made_by["proposals"] = read_made_by(_REGIONS.value)
-        return FeatureWriter(
-            _OUTPUT.value, made_by, features.dim, _DTYPE.value, "regions"
-        )
-    if _DTYPE.value != "ternary":
-        return FeatureWriter(_OUTPUT.value, made_by, features.dim, _DTYPE.value)
-    low, high = thresholds()
-    made_by["ternary"] = {"low": low, "high": high}
-    writer = FeatureWriter(_OUTPUT.value, made_by, features.dim, "int8")
-    if _STATISTICS_FROM.value:
-        copy_statistics(writer, made_by)
-    elif not _PHOTOS.captions.value and writer.statistics is None:
-        raise ValueError(
-            "`--captions` must tell the training images of ternary features. "
-            "Received: --captions= and no --statistics_from. Set one of them."
-        )
-    return writer
-
-
-def copy_statistics(writer, made_by):
-    """Takes the statistics of another store that was made the same way."""
-    other = open_store(_STATISTICS_FROM.value)
-    lines = extraction_differences(
-        other.extraction, made_by, other.path, "this extraction"
+        made_by["proposals"] = read_manifest(_REGIONS.value).made_by
+        kind = "regions"
+    return FeatureWriter(
+        _OUTPUT.value, made_by, features.dim, _DTYPE.value, kind
     )
-    if lines or other.statistics is None:
-        raise ValueError(
-            "`--statistics_from` must be a store of ternary features made "
-            f"the same way. Received: {other.path}, which "
-            + (f"differs: {'; '.join(lines)}." if lines else "has none.")
-            + " Extract both with the same flags."
-        )
-    of = other.manifest.statistics
-    writer.add_statistics(other.statistics, of.of, of.images)
 
 
-def extract(photos, train, features, writer, progress):
+def extract(photos, features, writer, progress):
     """Extracts what the flags ask for; returns the failures."""
     sizes = {"shard_images": _SHARD_IMAGES.value, "progress": progress}
     if _REGIONS.value:
@@ -225,16 +155,12 @@ def extract(photos, train, features, writer, progress):
         return regions.extract_regions(
             photos, proposals, features, writer, **sizes
         )
-    sizes["batch_size"] = _BATCH_SIZE.value
-    if _DTYPE.value != "ternary":
-        return extraction.extract(photos, features, writer, **sizes)
-    of = _STATISTICS_SPLIT.value
-    return extraction.extract_ternary(
-        photos, train, of, features, writer, thresholds(), **sizes
+    return extraction.extract(
+        photos, features, writer, batch_size=_BATCH_SIZE.value, **sizes
     )
 
 
-def run(photos, train, features, writer):
+def run(photos, features, writer):
     """Extracts with a progress bar; returns the failures and the seconds."""
     start = time.perf_counter()
     with tqdm.tqdm(
@@ -243,7 +169,7 @@ def run(photos, train, features, writer):
         smoothing=0.1,
         disable=None,
     ) as bar:
-        failures = extract(photos, train, features, writer, bar.update)
+        failures = extract(photos, features, writer, bar.update)
     writer.finish()
     return failures, time.perf_counter() - start
 
@@ -270,13 +196,11 @@ def main(argv):
             "`extract_image_features.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    photos = _PHOTOS.find()
+    photos = _find_photos()
     features = build_features()
     writer = open_writer(features)
     before = len(writer.done)
-    failures, seconds = run(photos, training_ids(), features, writer)
-    if _DTYPE.value == "ternary" and not _KEEP_RAW.value:
-        extraction.remove_raw(writer)
+    failures, seconds = run(photos, features, writer)
     report(failures, len(writer.done) - before, seconds, writer, features)
 
 

@@ -43,7 +43,7 @@ from tbnets.features import proposals
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 
-_PHOTOS = define_photo_flags()
+_find_photos = define_photo_flags()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the store of proposals.", required=True
 )
@@ -245,7 +245,7 @@ def main(argv):
         )
     limits = recall_limits()
     proposer = build_proposer()
-    photos = _PHOTOS.find()
+    photos = _find_photos()
     writer = FeatureWriter(
         _OUTPUT.value, proposer.description(), 0, kind="regions"
     )

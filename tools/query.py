@@ -34,7 +34,7 @@ from tbnets import images
 from tbnets.pictures import montage
 from tbnets.serving import search
 from tbnets.serving import served_model
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",

@@ -16,7 +16,7 @@ from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
 from tbnets.store.arrays import check_finite
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 MOST_COUNTS = 6

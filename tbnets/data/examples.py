@@ -33,7 +33,7 @@ class FeatureRows:
     """Rows of (memory-mapped) features.
 
     Args:
-        features: a `feature_arrays.Features`.
+        features: a `store.arrays.Features`.
         rows: int `[n]`; the row of the features for each row of the records.
     """
 

@@ -4,14 +4,67 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.features.full_network import ternary
-from tbnets.features.full_network import ternary_bounds
 from tbnets.statistics import StreamingStatistics
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
-
-
 STATISTICS = {"center", "standardize", "ternary"}
+LOW_THRESHOLD = -0.25
+HIGH_THRESHOLD = 0.15
+
+
+def ternary_bounds(mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD):
+    """Returns the features at which a dimension counts as low or high.
+
+    `(x - mean) / deviation < low` is the same as `x < mean + low *
+    deviation`, which needs no division and no rounding of x. The bounds are
+    rounded outwards, so that a comparison in float32 decides as exact
+    arithmetic would.
+
+    Args:
+        mean: float64 `[dim]`, of the training images.
+        deviation: float64 `[dim]`; 0 where a feature never changes, which
+            then is 0 always.
+        low: threshold in standard deviations. Authors: -0.25.
+        high: the upper one. Authors: +0.15.
+
+    Returns:
+        (lower, upper): float32 `[dim]` each.
+
+    Raises:
+        ValueError: `low` is above `high`.
+
+    Source: Vilalta et al. 2017, Sec. 3.1. Departures: none; the thresholds
+    are those of the authors' code, which the paper refers to and does not
+    print.
+    """
+    if low > high:
+        raise ValueError(
+            "`low` must not be above `high`. Received: "
+            f"low={low}, high={high}. Use for example -0.25 and 0.15."
+        )
+    mean, deviation = np.asarray(mean), np.asarray(deviation)
+    lower = np.where(deviation > 0, mean + low * deviation, -np.inf)
+    upper = np.where(deviation > 0, mean + high * deviation, np.inf)
+    below, above = lower.astype(np.float32), upper.astype(np.float32)
+    infinity = np.float32(np.inf)
+    below = np.where(below < lower, np.nextafter(below, infinity), below)
+    above = np.where(above > upper, np.nextafter(above, -infinity), above)
+    return below, above
+
+
+def ternary(features, lower, upper):
+    """Cuts features to -1 (unusually low), 0 and +1 (unusually high).
+
+    Args:
+        features: float32 `[n, dim]`.
+        lower: float32 `[dim]`, from `ternary_bounds`.
+        upper: float32 `[dim]`.
+
+    Returns:
+        float32 `[n, dim]`.
+    """
+    low = tf.cast(features < lower, tf.float32)
+    return tf.cast(features > upper, tf.float32) - low
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -29,7 +82,7 @@ class FeatureTransform(keras.layers.Layer):
             minus the mean of each dimension, divided by one standard
             deviation for all, or `standardize`, by that of each dimension,
             or `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al.
-            2017, see `features.full_network`).
+            2017, see `ternary_bounds`).
     """
 
     def __init__(self, steps=(), **kwargs):

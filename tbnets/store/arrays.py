@@ -2,13 +2,15 @@
 
 `Features` is what every kind of feature file looks like to its users. Here
 is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
-(`feats.npy` beside `feats_ids.txt`); `feature_store` has the sharded one.
-`side_by_side` joins several of either kind.
+(`feats.npy` beside `feats_ids.txt`); `shards` has the sharded one,
+`side_by_side` joins several, and `opening` opens whichever it is.
 Arrays are memory-mapped: only the rows that are taken are read.
 """
 
 import functools
+import math
 import os
+import sys
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from tbnets.checked_files import shown
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
+MOST_HEADER_BYTES = 10_000
+"""NumPy reads longer headers only from files it is told to trust."""
 
 
 class Features:
@@ -46,6 +50,11 @@ class Features:
     def parts(self) -> tuple:
         """The features on disk that these are made of."""
         return (self,)
+
+    @property
+    def files(self) -> list:
+        """The files that these are read from."""
+        return [self.path]
 
     def __len__(self):
         return len(self.ids)
@@ -239,13 +248,11 @@ def open_array(path, ids_path=None) -> FeatureArray:
 
 def _map_array(path):
     """Returns a memory-mapped `[n, dim]` array of real numbers."""
-    require_file(path)
     expected = f"{path}: expected an array [n, dim] of numbers (.npy); "
     advice = "Save it with numpy.save as float32."
     try:
-        with open(path, "rb") as stream:
-            shape, dtype, offset = read_header(stream)
-    except (ValueError, EOFError, OverflowError, TypeError) as error:
+        shape, dtype, needed = read_header(path)
+    except ValueError as error:
         raise ValueError(f"{expected}found {error}. {advice}") from error
     found = f"found shape {shape} and dtype {dtype}"
     if dtype.hasobject or dtype.kind not in "fiu":
@@ -254,7 +261,6 @@ def _map_array(path):
         raise ValueError(
             f"{expected}{found}. Pool or reshape each image to one row."
         )
-    needed = offset + shape[0] * shape[1] * dtype.itemsize
     size = os.path.getsize(path)
     if size < needed:
         raise ValueError(
@@ -264,19 +270,50 @@ def _map_array(path):
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def read_header(stream):
-    """Returns shape, dtype and the offset of the data of an open `.npy` file.
+def read_header(path):
+    """Reads what a `.npy` file says of itself, which may be a lie.
+
+    Args:
+        path: the file; nothing behind its header is read.
+
+    Returns:
+        As `parse_header`.
 
     Raises:
-        ValueError, EOFError, OverflowError, TypeError: it is no such file.
+        ValueError: it has no such header; the message tells what it has.
+        FileNotFoundError, IsADirectoryError: there is no such file.
     """
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
+    require_file(path)
+    with open(path, "rb") as stream:
+        return parse_header(stream)
+
+
+def parse_header(stream):
+    """Reads the header of an array from an open file.
+
+    Returns:
+        (shape, dtype, size): a tuple of int from 0, a `numpy.dtype`, and the
+        bytes that such a file takes.
+
+    Raises:
+        ValueError: there is no such header; the message tells what is.
+    """
+    short = np.lib.format.read_magic(stream) == (1, 0)
+    start = stream.tell()
+    length = int.from_bytes(stream.read(2 if short else 4), "little")
+    if length > MOST_HEADER_BYTES:
+        raise ValueError(f"a header of {length} bytes")
+    stream.seek(start)
+    read = np.lib.format.read_array_header_2_0
+    if short:
         read = np.lib.format.read_array_header_1_0
-    else:
-        read = np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return shape, dtype, stream.tell()
+    try:
+        shape, _, dtype = read(stream)
+    except Exception as error:  # It is parsed as Python, and may be any.
+        raise ValueError(f"a broken header ({error})") from error
+    if not all(0 <= length <= sys.maxsize for length in shape):
+        raise ValueError(f"the shape {shape}")
+    return shape, dtype, stream.tell() + math.prod(shape) * dtype.itemsize
 
 
 def _read_ids(file, array, path):

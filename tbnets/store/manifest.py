@@ -6,7 +6,6 @@
           00000.npy  00000.ids.txt                       a shard of images
           00000.boxes.npy  00000.counts.npy              and for regions
           00000.scores.npy                               and for proposals
-          statistics.npz                                 where there are any
 
 Keys are sorted and nothing tells the time, so the same extraction gives the
 same bytes. docs/data_formats.md shows an example.
@@ -25,9 +24,8 @@ from tbnets.checked_files import shown
 
 FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"
-STATISTICS = "statistics.npz"
 KINDS = ("images", "regions")
-DTYPES = ("float32", "float16", "int8")
+DTYPES = ("float32", "float16")
 _HASH_CHUNK = 2**20
 
 
@@ -49,23 +47,6 @@ class Shard:
 
 
 @dataclasses.dataclass(frozen=True)
-class StatisticsFile:
-    """The statistics that features were standardised with.
-
-    Args:
-        file: name of the `.npz`.
-        sha256: its checksum.
-        images: how many images they were measured on.
-        of: which images, as the name of a split.
-    """
-
-    file: str
-    sha256: str
-    images: int
-    of: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Manifest:
     """What `manifest.json` says, checked.
 
@@ -77,7 +58,6 @@ class Manifest:
         complete: whether the extraction came to its end.
         shards: tuple of `Shard`.
         failed: id -> reason.
-        statistics: `StatisticsFile` or None.
     """
 
     kind: str
@@ -87,15 +67,31 @@ class Manifest:
     complete: bool = False
     shards: tuple = ()
     failed: dict = dataclasses.field(default_factory=dict)
-    statistics: StatisticsFile | None = None
 
     @property
     def made_by(self):
         """What the features were made with, as a dict to compare."""
-        statistics = self.statistics.sha256 if self.statistics else None
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
-        store["statistics_sha256"] = statistics
-        return {**self.extraction, "store": store}
+        return without_retired({**self.extraction, "store": store})
+
+
+def without_retired(made_by):
+    """Returns a `made_by` as it would be written today.
+
+    Earlier versions also noted that a store had no statistics.
+
+    Args:
+        made_by: JSON value, for instance one that an old checkpoint keeps.
+    """
+    if isinstance(made_by, list):
+        return [without_retired(part) for part in made_by]
+    if not isinstance(made_by, dict):
+        return made_by
+    return {
+        key: without_retired(value)
+        for key, value in made_by.items()
+        if (key, value) != ("statistics_sha256", None)
+    }
 
 
 def shard_files(kind, dim, name):
@@ -151,16 +147,20 @@ def read_manifest(folder) -> Manifest:
         file.report(
             None, f"expected 'format' {FORMAT!r}; found {shown(found)}."
         )
+    # Earlier versions wrote null, or cut features to -1, 0, +1 themselves.
+    statistics = value.pop("statistics", None)
+    if statistics is not None or value.get("dtype") == "int8":
+        file.report(
+            None,
+            f"expected features of {' or '.join(DTYPES)}; found ternary ones. "
+            "The network cuts them now: extract again with --dtype=float16, "
+            "then train with --image_transform=ternary.",
+        )
     _check_fields(file, "", value, Manifest, {"format"})
     _require(file, "kind", value["kind"], KINDS)
     _require(file, "dtype", value["dtype"], DTYPES)
     if value["kind"] == "images" and not value["dim"]:
         file.report(None, "'dim': expected at least 1; found 0.")
-    statistics = value["statistics"]
-    if statistics is not None:
-        _check_fields(file, "statistics", statistics, StatisticsFile)
-        _require(file, "statistics.file", statistics["file"], (STATISTICS,))
-        statistics = StatisticsFile(**statistics)
     return Manifest(
         kind=value["kind"],
         extraction=value["extraction"],
@@ -169,7 +169,6 @@ def read_manifest(folder) -> Manifest:
         complete=value["complete"],
         shards=_read_shards(file, value),
         failed=_read_failed(file, value["failed"]),
-        statistics=statistics,
     )
 
 
@@ -180,9 +179,8 @@ _TYPES = {
     "failed": list,
     "images": int,
     "rows": int,
-    "sha256": (str, dict),
+    "sha256": dict,
     "shards": list,
-    "statistics": (dict, type(None)),
 }
 
 
@@ -245,9 +243,7 @@ def _read_shards(file, value):
                 f"found {shown(shard.name)}.",
             )
         expected = shard_files(value["kind"], value["dim"], shard.name)
-        if not isinstance(shard.sha256, dict) or set(shard.sha256) != set(
-            expected.values()
-        ):
+        if set(shard.sha256) != set(expected.values()):
             file.report(
                 None,
                 f"'{where}.sha256': expected checksums of "

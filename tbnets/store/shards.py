@@ -2,74 +2,28 @@
 
 A store holds one vector an image, or any number of regions an image with
 their boxes. Its manifest tells what made the features, which images failed
-and the checksum of each file; see `feature_manifest`. It is written by
-`feature_writer.FeatureWriter`.
+and the checksum of each file; see `manifest`. It is written by
+`writer.FeatureWriter`.
 """
 
 import functools
 import os
-import zipfile
 
 import numpy as np
 
 from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import require_file
 from tbnets.checked_files import shown
 from tbnets.store.arrays import Features
 from tbnets.store.arrays import check_rows
-from tbnets.store.arrays import open_array
 from tbnets.store.arrays import read_header
 from tbnets.store.arrays import slices
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import file_sha256
 from tbnets.store.manifest import read_manifest
 from tbnets.store.manifest import shard_files
-from tbnets.store.side_by_side import SideBySide
-from tbnets.store.side_by_side import joined_made_by
 
 MOST_MAPPED = 256
 """Files kept open at once: systems allow a process about 1000."""
-
-
-def open_features(path, *more) -> Features:
-    """Opens features without reading them, whichever way they are stored.
-
-    Args:
-        path: the folder of a feature store, or a `.npy` file with its ids
-            beside it (see `feature_arrays.open_array`).
-        *more: others, whose rows are put to the right of the first by id.
-
-    Returns:
-        A `FeatureStore`, a `FeatureArray` or, of several, a `SideBySide`:
-        all are `Features`.
-
-    Raises:
-        FileNotFoundError: there is nothing, or a folder without manifest.
-        ValueError: it is damaged, the store is not complete, or several
-            have no id in common.
-
-    Example:
-        >>> features = open_features("features/vgg19")
-        >>> features.take(features.rows(["1000268201.jpg"])).shape
-    """
-    if more:
-        return SideBySide([open_features(each) for each in (path, *more)])
-    if os.path.isdir(path):
-        return open_store(path)
-    return open_array(path)
-
-
-def read_made_by(*paths) -> dict:
-    """Returns `Features.made_by` of what `open_features` would open.
-
-    Of a store, the manifest alone is read.
-    """
-    return joined_made_by(
-        [
-            read_manifest(path).made_by if os.path.isdir(path) else {}
-            for path in paths
-        ]
-    )
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":
@@ -101,7 +55,7 @@ class FeatureStore(Features):
 
     Args:
         path: the folder.
-        manifest: its `feature_manifest.Manifest`.
+        manifest: its `manifest.Manifest`.
     """
 
     def __init__(self, path, manifest):
@@ -238,10 +192,11 @@ class FeatureStore(Features):
             np.array(self._map(place, part)[rows], np.float32) for part in parts
         ]
 
-    @functools.cached_property
-    def statistics(self) -> dict | None:
-        """Arrays by name that the features were standardised with."""
-        return read_statistics(self.path, self.manifest)
+    @property
+    def files(self) -> list:
+        """The manifest, and the files whose checksums it has."""
+        names = [name for s in self.manifest.shards for name in s.sha256]
+        return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
     def verify(self):
         """Compares each file with its checksum; reads all of them once.
@@ -251,21 +206,16 @@ class FeatureStore(Features):
         """
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
-                self._verify_file(name, expected, f"shard {shard.name}")
-        statistics = self.manifest.statistics
-        if statistics is not None:
-            self._verify_file(statistics.file, statistics.sha256, "statistics")
-
-    def _verify_file(self, name, expected, owner):
-        path = os.path.join(self.path, name)
-        found = file_sha256(path)
-        if found != expected:
-            CheckedFile(path).report(
-                None,
-                f"expected the sha256 {expected} of {owner}; found {found}. "
-                "The file was changed: copy the store again, or extract it "
-                "into a new folder.",
-            )
+                path = os.path.join(self.path, name)
+                found = file_sha256(path)
+                if found != expected:
+                    CheckedFile(path).report(
+                        None,
+                        f"expected the sha256 {expected} of shard "
+                        f"{shard.name}; found {found}. The file was changed: "
+                        "copy the store again, or extract it into a new "
+                        "folder.",
+                    )
 
 
 def _read_ids(path, shard):
@@ -314,20 +264,17 @@ def _check_array(path, part, shard, manifest):
         "scores": ((shard.rows,), "float32"),
     }[part]
     dtype = np.dtype(dtype).newbyteorder("<")
-    require_file(path)
     expected = f"{path}: expected shape {shape} and dtype {dtype}"
     advice = "Copy the store again, or extract it into a new folder."
     try:
-        with open(path, "rb") as stream:
-            found_shape, found_dtype, offset = read_header(stream)
-    except (ValueError, EOFError, OverflowError, TypeError) as error:
+        found_shape, found_dtype, needed = read_header(path)
+    except ValueError as error:
         raise ValueError(f"{expected}; found {error}. {advice}") from error
     if found_shape != shape or found_dtype != dtype:
         raise ValueError(
             f"{expected}; found shape {found_shape} and dtype {found_dtype}. "
             f"{advice}"
         )
-    needed = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
     size = os.path.getsize(path)
     if size != needed:
         raise ValueError(
@@ -346,38 +293,3 @@ def _read_counts(path, shard):
             "the store again.",
         )
     return counts
-
-
-def read_statistics(folder, manifest) -> dict | None:
-    """Returns the statistics of a store: arrays by name, None without any.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: it holds anything else but whole arrays of floats.
-    """
-    if manifest.statistics is None:
-        return None
-    path = os.path.join(folder, manifest.statistics.file)
-    file = CheckedFile(path)
-    require_file(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            for entry in archive.infolist():
-                with archive.open(entry) as stream:
-                    shape, dtype, offset = read_header(stream)
-                needed = offset + int(np.prod(shape, dtype=object)) * (
-                    dtype.itemsize
-                )
-                if dtype.kind != "f" or needed != entry.file_size:
-                    raise ValueError(f"{entry.filename}: {dtype} {shape}")
-        if size > os.path.getsize(path):
-            raise ValueError("a compressed file")
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        file.report(
-            None,
-            "expected float arrays as numpy.savez writes them; found "
-            f"{error}. Copy the store again.",
-        )

@@ -4,6 +4,7 @@ import numpy as np
 
 from tbnets.store import arrays
 from tbnets.store.arrays import Features
+from tbnets.store.arrays import ids_file
 
 
 class SideBySide(Features):
@@ -15,10 +16,17 @@ class SideBySide(Features):
         parts: `Features`, whose rows are put side by side in this order.
 
     Raises:
-        ValueError: no id is in all of them.
+        ValueError: one has no ids, or no id is in all of them.
     """
 
     def __init__(self, parts):
+        for part in parts:
+            if not part.has_ids:
+                raise ValueError(
+                    f"{part.path}: expected ids, by which features are put "
+                    f"side by side; found no file {ids_file(part.path)}. "
+                    "Write the id of each row to it, one a line."
+                )
         common = [
             key
             for key in dict.fromkeys(parts[0].ids)

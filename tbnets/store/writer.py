@@ -20,19 +20,16 @@ from tbnets.checked_files import shown
 from tbnets.store.manifest import DTYPES
 from tbnets.store.manifest import KINDS
 from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import STATISTICS
 from tbnets.store.manifest import Manifest
 from tbnets.store.manifest import Shard
-from tbnets.store.manifest import StatisticsFile
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.manifest import shard_files
 from tbnets.store.manifest import write_manifest
 from tbnets.store.shards import open_store
-from tbnets.store.shards import read_statistics
 
 _OURS = re.compile(
     r"(\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores)?\.npy)"
-    r"|statistics\.npz|manifest\.json)(\.partial)?"
+    r"|manifest\.json)(\.partial)?"
 )
 
 
@@ -45,7 +42,7 @@ class FeatureWriter:
             features of a photo are (model, sha256 of its weights, layers,
             crops, image size, preprocessing, thresholds, ...).
         dim: features in a row; 0 for a store of boxes and scores alone.
-        dtype: "float32", "float16" or "int8".
+        dtype: "float32" or "float16".
         kind: "images" (a row an image) or "regions" (any number).
 
     Raises:
@@ -85,11 +82,6 @@ class FeatureWriter:
         """Id -> reason, for images whose features could not be made."""
         return dict(self._manifest.failed)
 
-    @property
-    def statistics(self) -> dict | None:
-        """The arrays stored with `finish` or `add_statistics`, or None."""
-        return read_statistics(self.path, self._manifest)
-
     def add_shard(
         self, ids, features, boxes=None, counts=None, scores=None, failed=()
     ):
@@ -101,7 +93,7 @@ class FeatureWriter:
         Args:
             ids: n strings, none of them stored before.
             features: `[n, dim]` numbers, or `[rows, dim]` for regions; None
-                where `dim` is 0. For dtype int8 they must be int8.
+                where `dim` is 0.
             boxes: for regions, `[rows, 4]`: x_min, y_min, x_max, y_max in
                 pixels of the photo.
             counts: for regions, `[n]` int: how many of the rows belong to
@@ -134,56 +126,12 @@ class FeatureWriter:
         self._write(manifest)
         self.done.update(ids)
 
-    def add_statistics(self, statistics, of, images):
-        """Stores what the features are standardised with.
-
-        Args:
-            statistics: name -> float32 or float64 array.
-            of: the images they were measured on, as the name of a split.
-            images: how many images those are.
-        """
-        self._check_alone()
-        arrays = {k: np.asarray(v) for k, v in sorted(statistics.items())}
-        bad = [k for k, v in arrays.items() if v.dtype.kind != "f"]
-        if bad or not arrays or not of or images < 1:
-            raise ValueError(
-                "`statistics` must be float arrays by name, `of` the name of "
-                "a split and `images` its number of images. Received: "
-                f"statistics with {sorted(arrays)}, of={of!r}, "
-                f"images={images}. Measure them on the training split."
-            )
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        content = buffer.getvalue()
-        checksum = hashlib.sha256(content).hexdigest()
-        old = self._manifest.statistics
-        if old and old.sha256 != checksum:
-            self._write(
-                dataclasses.replace(
-                    self._manifest, statistics=None, complete=False
-                )
-            )
-        self._write_file(STATISTICS, content)
-        new = StatisticsFile(STATISTICS, checksum, int(images), of)
-        self._write(dataclasses.replace(self._manifest, statistics=new))
-
-    def finish(self, statistics=None, of="", images=0):
-        """Marks the store complete and removes what a kill left behind.
-
-        Args:
-            statistics: as in `add_statistics`; None keeps those the store
-                has, if any.
-            of: as in `add_statistics`.
-            images: as in `add_statistics`.
-        """
-        if statistics is not None:
-            self.add_statistics(statistics, of, images)
+    def finish(self):
+        """Marks the store complete and removes what a kill left behind."""
         self._check_alone()
         named = {MANIFEST}
         for shard in self._manifest.shards:
             named.update(shard.sha256)
-        if self._manifest.statistics:
-            named.add(self._manifest.statistics.file)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
@@ -279,9 +227,9 @@ def _new_manifest(extraction, dim, dtype, kind):
 
 
 def _check_same(stored, wanted, path):
-    stored = dataclasses.replace(stored, statistics=None).made_by
-    wanted = wanted.made_by
-    lines = extraction_differences(stored, wanted, path, "this extraction")
+    lines = extraction_differences(
+        stored.made_by, wanted.made_by, path, "this extraction"
+    )
     if lines:
         raise ValueError(
             "`path` must be a new folder, or a store that was extracted the "
@@ -376,14 +324,10 @@ def _check_counts(counts, images):
 
 def _convert(part, array, dtype, ids, owners):
     """Returns an array in the type of the store; refuses what does not fit."""
-    fits = array.dtype.kind in "fiu"
-    if dtype == "int8":
-        fits = array.dtype == np.int8
-    if not fits:
+    if array.dtype.kind not in "fiu":
         raise ValueError(
-            f"`{part}` must be {'int8' if dtype == 'int8' else 'numbers'} in "
-            f"a store of {dtype}. Received: dtype {array.dtype}. Convert them "
-            "where their meaning is known."
+            f"`{part}` must be numbers. Received: dtype {array.dtype}. "
+            "Convert them where their meaning is known."
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))

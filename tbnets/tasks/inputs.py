@@ -16,12 +16,13 @@ from tbnets.data.examples import FileNames
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
 from tbnets.data.splits import fill_split
+from tbnets.data.splits import splits_in_path
 from tbnets.scenes.dataset import ensure_scenes
-from tbnets.store.arrays import check_finite
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
-from tbnets.store.shards import open_features
-from tbnets.store.shards import read_made_by
+from tbnets.store.manifest import without_retired
+from tbnets.store.opening import load_features
+from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 
@@ -36,10 +37,24 @@ def resolve(settings, path, split=None):
     """
     below = pathlib.Path(settings.data_root) / path
     here = pathlib.Path(path)
+    if split is not None:
+        below, here = _filled(below, split), _filled(here, split)
     made_here = here.is_file() or (here / MANIFEST).is_file()
     if made_here and not below.exists():
-        below = here
-    return below if split is None else pathlib.Path(fill_split(below, split))
+        return here
+    if split is None or below.exists():
+        return below
+    # It is nowhere: the error is about the place that has other splits.
+    pattern = max(below, here, key=lambda place: len(splits_in_path(place)))
+    return pathlib.Path(fill_split(pattern, split))
+
+
+def _filled(pattern, split):
+    """Returns a pattern filled in; as it is where no file has that split."""
+    try:
+        return pathlib.Path(fill_split(pattern, split))
+    except ValueError:
+        return pattern
 
 
 def _ensure_scenes(settings):
@@ -92,7 +107,12 @@ def load_images(settings, records):
                 "--image_features= with --image_encoder=features. Set it, or "
                 "another --image_encoder to train from --images."
             )
-        return _load_image_features(settings, records)
+        paths = _feature_paths(settings, records.split)
+        features, rows = load_features(paths, records.image_ids)
+        check_image_features(
+            settings, [settings.train_split], features.made_by, features.path
+        )
+        return FeatureRows(features, rows)
     return load_photos(settings, records)
 
 
@@ -122,23 +142,7 @@ def load_photos(settings, records):
     return FileNames(paths)
 
 
-def _load_image_features(settings, records):
-    """Returns the `FeatureRows` of some records."""
-    features = open_features(*_split_features(settings, records.split))
-    for paths in feature_paths(settings, settings.train_split):
-        check_made_alike(
-            features.made_by,
-            features.path,
-            read_made_by(*paths),
-            ", ".join(paths),
-        )
-    rows = FeatureRows(features, features.rows(records.image_ids))
-    features.verify()
-    check_finite(features)
-    return rows
-
-
-def _split_features(settings, split):
+def _feature_paths(settings, split):
     """Returns the paths that `--image_features` names for a split."""
     return [
         os.fspath(resolve(settings, pattern.strip(), split))
@@ -146,50 +150,41 @@ def _split_features(settings, split):
     ]
 
 
-def feature_paths(settings, *splits):
-    """Returns where the image features of some splits are.
-
-    Returns:
-        A list of paths, to be put side by side, for each of those splits
-        that have features; each list once.
-    """
-    found = []
-    for split in splits:
-        try:
-            paths = _split_features(settings, split)
-        except ValueError:
-            continue  # There are no features of this split.
-        if all(map(os.path.exists, paths)) and paths not in found:
-            found.append(paths)
-    return found
-
-
 def check_image_features(settings, splits, made_by, where):
-    """Refuses image features of splits that were made otherwise."""
-    for paths in feature_paths(settings, *splits):
-        check_made_alike(read_made_by(*paths), ", ".join(paths), made_by, where)
-
-
-def check_made_alike(found, path, expected, where):
     """Refuses image features that were made otherwise than others.
 
     Args:
-        found: `source` of the features at hand.
-        path: where they are.
-        expected: `source` of those they must agree with.
-        where: where these are, or who remembers them.
+        settings: the run's settings.
+        splits: names of the splits to check; those whose features are not
+            there are left out.
+        made_by: `Features.made_by` that theirs must agree with.
+        where: the path of those features, or of the checkpoint that
+            remembers them.
 
     Raises:
         ValueError: listing what differs.
     """
-    lines = extraction_differences(expected, found, where, path)
-    if lines:
-        raise ValueError(
-            "`--image_features` must name features that were all extracted "
-            f"the same way. Received: --image_features={path}, which differ "
-            f"from those of {where}: {'; '.join(lines)}. Extract them again "
-            "with the same settings."
+    for split in splits:
+        try:
+            paths = _feature_paths(settings, split)
+        except ValueError:
+            continue  # There are no features of this split.
+        if not all(map(os.path.exists, paths)):
+            continue
+        lines = extraction_differences(
+            without_retired(made_by),
+            read_made_by(*paths),
+            where,
+            ", ".join(paths),
         )
+        if lines:
+            raise ValueError(
+                "`--image_features` must name features that were all "
+                "extracted the same way. Received: --image_features="
+                f"{', '.join(paths)}, which differ from those of {where}: "
+                f"{'; '.join(lines)}. Extract them again with the same "
+                "settings."
+            )
 
 
 def build_vocabulary(settings, records):
@@ -209,16 +204,14 @@ def build_tokenizer(settings, vocabulary):
 def load_text_features(settings, records):
     """Returns the `FeatureRows` of the captions of some records."""
     path = resolve(settings, settings.text_features, records.split)
-    features = open_features(path)
-    check_finite(features)
-    rows = len(features)
-    if rows != records.num_captions:
+    features, rows = load_features([path])
+    if len(rows) != records.num_captions:
         raise ValueError(
             "`--text_features` must hold a row for each caption. "
-            f"Received: {rows} rows in {path}, {records.num_captions} "
+            f"Received: {len(rows)} rows in {path}, {records.num_captions} "
             f"captions in {records.path}. Extract them again."
         )
-    return FeatureRows(features, range(rows))
+    return FeatureRows(features, rows)
 
 
 def tokenize(tokenizer, captions):

@@ -255,13 +255,14 @@ def build_photo_reader(settings, fitted):
     if not settings.cnn_weights:
         return None
     made_by = fitted["image_features_made_by"]
-    if "cnn" not in made_by:
+    if "cnn" not in made_by or "ternary" in made_by:
         raise ValueError(
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made. Received: --image_features="
-            f"{settings.image_features}, which do not tell what made them, or "
-            "are several side by side. Extract them by that tool, all layers "
-            "at once, or leave --cnn_weights out."
+            f"{settings.image_features}, which do not tell what made them, "
+            "are several side by side, or were stored as ternary by an earlier "
+            "version. Extract them by that tool, all layers at once, or leave "
+            "--cnn_weights out."
         )
     weights = settings.cnn_weights
     if weights != "imagenet":

@@ -17,7 +17,7 @@ import zlib
 import numpy as np
 
 from tbnets.files import write_atomically
-from tbnets.store.arrays import read_header
+from tbnets.store.arrays import parse_header
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"
@@ -112,14 +112,8 @@ def _read_arrays(path):
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             with archive.open(entry) as stream:
-                shape, dtype, offset = read_header(stream)
-                needed = offset + dtype.itemsize * int(
-                    np.prod(shape, dtype=object)
-                )
-                if (
-                    not needed == entry.file_size <= size
-                    or min(shape, default=0) < 0
-                ):
+                shape, dtype, needed = parse_header(stream)
+                if not needed == entry.file_size <= size:
                     raise ValueError(
                         f"{entry.filename} says that it holds {shape} numbers "
                         f"of {dtype}, in {entry.file_size} bytes"

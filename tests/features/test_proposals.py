@@ -20,7 +20,7 @@ from tbnets.features.proposals import Proposer  # noqa: E402
 from tbnets.images import BrokenImageError  # noqa: E402
 from tbnets.images import read_photo  # noqa: E402
 from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
-from tbnets.store.shards import open_features  # noqa: E402
+from tbnets.store.opening import open_features  # noqa: E402
 from tbnets.store.writer import FeatureWriter  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)

@@ -1,6 +1,7 @@
 """Tests of networks trained on features and served from photos."""
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ COUNTS = {"train": 6, "dev": 3, "test": 3}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Photos, captions, weights and features, float and ternary."""
+    """Photos, captions, weights and features."""
     folder = tmp_path_factory.mktemp("photos")
     (folder / "photos").mkdir()
     rows, photos = [], []
@@ -38,16 +39,10 @@ def folder(tmp_path_factory):
     cnn = build_cnn("SqueezeNet", image_size=SIDE)
     cnn.network.save_weights(str(folder / "cnn.weights.h5"))
     features = PhotoFeatures(cnn, ["conv1", "last"])
-    made_by = features.description()
-    writer = FeatureWriter(folder / "floats", made_by, features.dim)
-    extraction.extract(photos, features, writer)
-    writer.finish()
-    made_by["ternary"] = {"low": -0.5, "high": 0.5}
-    writer = FeatureWriter(folder / "ternary", made_by, features.dim, "int8")
-    train = {name for name, _ in photos[: COUNTS["train"]]}
-    extraction.extract_ternary(
-        photos, train, "train", features, writer, (-0.5, 0.5)
+    writer = FeatureWriter(
+        folder / "store", features.description(), features.dim
     )
+    extraction.extract(photos, features, writer)
     writer.finish()
     return folder
 
@@ -59,7 +54,11 @@ def settings_for(folder, run_dir, **changes):
         captions_format="table",
         captions="captions.csv",
         epochs=1,
-        **{"cnn_weights": "cnn.weights.h5", **changes},
+        **{
+            "cnn_weights": "cnn.weights.h5",
+            "image_features": "store",
+            **changes,
+        },
     )
 
 
@@ -70,22 +69,12 @@ def trained(settings):
     return session
 
 
-@pytest.mark.parametrize(
-    ("store", "transform"),
-    [("floats", "signed_sqrt,ternary"), ("floats", ""), ("ternary", "")],
-)
-def test_a_photo_embeds_as_its_stored_features(
-    folder, tmp_path, store, transform
-):
-    settings = settings_for(
-        folder,
-        tmp_path / "run",
-        image_features=store,
-        image_transform=transform,
-    )
+@pytest.mark.parametrize("transform", ["signed_sqrt,ternary", "ternary", ""])
+def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
+    settings = settings_for(folder, tmp_path / "run", image_transform=transform)
     session = trained(settings)
     model = served_model.load_saved_model(runs.export(session))
-    features = open_store(folder / store)
+    features = open_store(folder / "store")
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))
     expected = session.network.embed_images(rows)
     contents = [
@@ -99,9 +88,7 @@ def test_a_photo_embeds_as_its_stored_features(
 
 
 def test_example_queries_are_answered_by_photos(folder, tmp_path):
-    settings = settings_for(
-        folder, tmp_path / "run", image_features="floats", images="photos"
-    )
+    settings = settings_for(folder, tmp_path / "run", images="photos")
     session = trained(settings)
     text = session.task.answer(
         runs.export(session), ["dog runs"], tmp_path / "run"
@@ -116,7 +103,6 @@ def test_other_weights_are_refused(folder, tmp_path):
     settings = settings_for(
         folder,
         tmp_path / "run",
-        image_features="floats",
         cnn_weights=tmp_path / "other.weights.h5",
     )
     session = trained(settings)
@@ -125,7 +111,7 @@ def test_other_weights_are_refused(folder, tmp_path):
 
 
 def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
-    store = open_store(folder / "floats")
+    store = open_store(folder / "store")
     np.save(tmp_path / "x_ims.npy", store.take(range(len(store))))
     (tmp_path / "x_ids.txt").write_text("\n".join(store.ids) + "\n")
     settings = settings_for(
@@ -137,14 +123,26 @@ def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
 
 
 def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
+    store = shutil.copytree(folder / "store", tmp_path / "store")
     settings = settings_for(
-        folder, tmp_path / "run", image_features="floats", cnn_weights=""
+        folder, tmp_path / "run", image_features=store, cnn_weights=""
     )
     session = trained(settings)
     served = served_model.load_saved_model(runs.export(session))
     assert not served.takes_image_bytes
+    shutil.rmtree(store)  # What it knows of the photos is in the run.
     opened = runs.open_run(tmp_path / "run")
     opened.settings.cnn_weights = "cnn.weights.h5"
     path = runs.export(opened)
     assert path.name == "2"
     assert served_model.load_saved_model(path).takes_image_bytes
+
+
+def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
+    folder, tmp_path
+):
+    session = trained(settings_for(folder, tmp_path / "run"))
+    made_by = session.state.fitted["image_features_made_by"]
+    made_by["ternary"] = {"low": -0.25, "high": 0.15}
+    with pytest.raises(ValueError, match="stored as ternary by an earlier"):
+        runs.export(session)

@@ -1,4 +1,4 @@
-import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -149,15 +149,48 @@ def test_truncated_file_is_refused(tmp_path):
     assert "truncated" in str(error.value)
 
 
-def test_header_that_promises_too_much_allocates_nothing(tmp_path):
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header,
-        {"descr": "<f4", "fortran_order": False, "shape": (10**9, 10**9)},
+def forged(text, length=None):
+    """Returns a `.npy` file of format 2 with a header and 64 bytes of data."""
+    length = len(text) if length is None else length
+    return (
+        b"\x93NUMPY\x02\x00" + length.to_bytes(4, "little") + text + b"." * 64
     )
-    (tmp_path / "x.npy").write_bytes(header.getvalue())
-    with pytest.raises(ValueError, match="truncated"):
+
+
+def header(shape, dtype="<f4"):
+    value = {"descr": dtype, "fortran_order": False, "shape": shape}
+    return repr(value).encode()
+
+
+NESTED = b"{'descr': " + b"-" * 9000 + b"1}"
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (forged(header((10**12, 1))), "takes 4000000000081 bytes.*truncated"),
+        (forged(header((10**9, 10**9))), "truncated"),
+        (forged(header((-4, 4))), r"found the shape \(-4, 4\)"),
+        (forged(header((-4, -4))), r"found the shape \(-4, -4\)"),
+        (forged(header((1, 10**30))), "found the shape"),
+        (forged(header((4, 4)), 2**32 - 1), "a header of 4294967295 bytes"),
+        (forged(header((4, 4)), 10_001), "a header of 10001 bytes"),
+        (forged(header((4, 4)), 9000), "a broken header"),
+        (forged(NESTED), "a broken header"),
+        (forged(header("4, 4")), "a broken header"),
+        (forged(header((4, 4), "|V1000000000000")), "a broken header|dtype"),
+        (forged(b"{'descr': ("), "a broken header"),
+    ],
+)
+def test_forged_headers_allocate_nothing(tmp_path, content, message):
+    (tmp_path / "x.npy").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message) as error:
         open_array(tmp_path / "x.npy")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**23
+    assert str(error.value).startswith(f"{tmp_path / 'x.npy'}: expected an")
 
 
 def test_archives_and_pickles_are_refused(tmp_path):

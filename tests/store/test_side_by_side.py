@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.store.arrays import check_finite
 from tbnets.store.arrays import ids_file
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 
 
 def save(folder, array, ids, name):
@@ -69,6 +69,21 @@ def test_ids_must_be_in_common(two, tmp_path):
     other = save(tmp_path, np.ones((1, 1)), ["x.jpg"], "other_ims.npy")
     with pytest.raises(ValueError, match="in common.*'b'.*other_ims.*'x.jpg'"):
         open_features(two[0][0], other)
+
+
+def test_features_without_ids_are_not_joined(two, tmp_path):
+    bare = tmp_path / "bare_ims.npy"
+    np.save(bare, np.ones((3, 1)))
+    other = tmp_path / "other.npy"
+    np.save(other, np.ones((3, 1)))
+    for paths in ((bare, other), (two[0][0], bare), (bare, bare)):
+        with pytest.raises(ValueError) as error:
+            open_features(*paths)
+        assert (
+            f"{bare}: expected ids, by which features are put side by side; "
+            f"found no file {tmp_path / 'bare_ids.txt'}."
+        ) in str(error.value)
+    assert open_features(bare).ids == ("0", "1", "2")  # Alone it may be.
 
 
 def test_a_bad_number_names_its_file(two, tmp_path):

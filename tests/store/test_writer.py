@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tbnets import files
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 
@@ -40,8 +40,7 @@ def extract(path, kind="images", dtype="float32"):
             rows = np.ones((sum(counts), 3))
             boxes = np.ones((sum(counts), 4))
             writer.add_shard(good, rows, boxes, counts, failed=failed)
-    statistics = {"mean": np.asarray([0.5]), "deviation": np.ones(2, "f4")}
-    writer.finish(statistics, "train", 4)
+    writer.finish()
 
 
 def content_of(folder):
@@ -88,8 +87,8 @@ def test_killed_at_any_file_it_goes_on_to_the_same_bytes(
         extract(path, kind)
         assert content_of(path) == expected
     # 3 shards of 2 or 4 files; 5 manifests on the way, as one pair failed
-    # wholly, then the statistics with theirs, and the last manifest.
-    assert last == 3 * (2 if kind == "images" else 4) + 5 + 2 + 1
+    # wholly, and the last manifest.
+    assert last == 3 * (2 if kind == "images" else 4) + 5 + 1
 
 
 def test_the_same_extraction_gives_the_same_bytes(tmp_path):
@@ -111,7 +110,6 @@ def test_the_same_extraction_gives_the_same_bytes(tmp_path):
         "00002.ids.txt",
         "00002.npy",
         "manifest.json",
-        "statistics.npz",
     ]
 
 
@@ -121,7 +119,6 @@ def test_opening_a_store_to_write_changes_nothing(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
     assert writer.done == set(IDS) - set(BROKEN)
     assert writer.failed == BROKEN
-    assert writer.statistics["mean"].tolist() == [0.5]
     assert content_of(tmp_path / "s") == before
 
 
@@ -136,7 +133,6 @@ def test_what_failed_may_be_stored_later(tmp_path):
     store = open_features(tmp_path / "s")
     assert store.failed == writer.failed
     assert store.take(store.rows(["4.jpg"])).tolist() == [[1, 1, 1]]
-    assert store.statistics["mean"].tolist() == [0.5]  # Kept.
     store.verify()
 
 
@@ -150,7 +146,7 @@ def test_order_of_failures_does_not_count(tmp_path):
 
 def test_leftovers_are_removed_and_other_files_stay(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    for name in ("00007.npy", "00007.scores.npy.partial", "statistics.npz"):
+    for name in ("00007.npy", "00007.scores.npy.partial"):
         (tmp_path / "s" / name).write_bytes(b"half")
     (tmp_path / "s" / "README.md").write_text("mine")
     (tmp_path / "s" / "photos.npy").write_text("mine")
@@ -195,7 +191,7 @@ def test_extraction_compares_as_json_stores_it(tmp_path):
     "changes, message",
     [
         ({"kind": "video"}, "`kind` must be one of images, regions"),
-        ({"dtype": "float64"}, "`dtype` must be one of float32, float16, int8"),
+        ({"dtype": "float64"}, "`dtype` must be one of float32, float16"),
         ({"dim": 0}, "`dim` must be at least 1"),
         ({"dim": -1, "kind": "regions"}, "`dim` must be at least 1, or 0"),
         ({"extraction": {"a": float("nan")}}, "`extraction` must be a dict"),
@@ -268,9 +264,6 @@ NAN = np.asarray([[1, 1, np.nan], [1, 1, 1]], np.float32)
         ("float32", ROWS.astype(bool), "must be numbers.*dtype bool"),
         ("float32", NAN, "Received: nan for the image 'a'"),
         ("float16", LARGE, "finite numbers as float16.*70000.0 .*image 'b'"),
-        ("int8", ROWS, "must be int8 in a store of int8.*dtype float32"),
-        ("int8", ROWS.astype(np.int16), "must be int8.*dtype int16"),
-        ("int8", ROWS.astype(np.uint8), "must be int8.*dtype uint8"),
     ],
 )
 def test_features_that_do_not_fit_are_refused(
@@ -328,56 +321,6 @@ def test_boxes_alone_need_scores_and_no_features(tmp_path):
     writer.finish()
     boxes, scores = open_features(tmp_path / "s").boxes(0)
     assert boxes.tolist() == BOXES.tolist() and scores.tolist() == [1, 0.5]
-
-
-@pytest.mark.parametrize(
-    "statistics, of, images",
-    [
-        ({}, "train", 3),
-        ({"mean": np.ones(2, int)}, "train", 3),
-        ({"mean": np.asarray([{}], object)}, "train", 3),
-        ({"mean": np.ones(2)}, "", 3),
-        ({"mean": np.ones(2)}, "train", 0),
-    ],
-)
-def test_statistics_say_what_they_are_of(tmp_path, statistics, of, images):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    with pytest.raises(ValueError, match="`statistics` must be float arrays"):
-        writer.finish(statistics, of, images)
-    assert not open_store(tmp_path / "s", incomplete=True).complete
-
-
-def test_statistics_may_come_before_the_features(tmp_path):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    assert writer.statistics is None
-    writer.add_statistics({"mean": np.asarray([2.0])}, "train", 3)
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)  # Killed, restarted.
-    assert writer.statistics["mean"].tolist() == [2]
-    writer.add_shard(["a"], np.ones((1, 1)))
-    writer.finish()
-    store = open_features(tmp_path / "s")
-    assert store.statistics["mean"].tolist() == [2]
-    assert store.manifest.statistics.images == 3
-
-
-def test_killed_between_new_statistics_and_their_manifest(
-    tmp_path, monkeypatch
-):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.finish({"mean": np.asarray([2.0])}, "train", 3)
-    write = files.write_atomically
-
-    def killed(path, function):
-        write(path, function)
-        if path.name == "statistics.npz":
-            raise Killed
-
-    monkeypatch.setattr(files, "write_atomically", killed)
-    with pytest.raises(Killed):
-        writer.finish({"mean": np.asarray([3.0])}, "train", 3)
-    store = open_store(tmp_path / "s", incomplete=True)
-    store.verify()
-    assert store.statistics is None and not store.complete
 
 
 def test_full_disk_leaves_the_earlier_shards(tmp_path, monkeypatch):

@@ -12,23 +12,25 @@ import pytest
 
 from tbnets import runs
 from tbnets.data import description
-from tbnets.store.shards import open_features
+from tbnets.store import shards
+from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.tasks import inputs
 from tbnets.training import checkpoints
+from tbnets.training import loop
 from tests import tiny
 
 EXTRACTION = {"model": "Tiny", "layers": "conv1"}
 
 
-def write_store(path, folder, splits, extraction=EXTRACTION, **options):
+def write_store(path, folder, splits, extraction=EXTRACTION):
     """Copies the features of `tiny.write_precomputed` into a store."""
     writer = FeatureWriter(path, extraction, 8)
     for split in splits:
         array = np.load(folder / f"{split}_ims.npy")
         ids = (folder / f"{split}_ids.txt").read_text().split()
         writer.add_shard(ids[::-1], array[::-1])
-    writer.finish(**options)
+    writer.finish()
     return path
 
 
@@ -56,10 +58,10 @@ def save(session, name="last"):
     )
 
 
-def replace(folder, name, splits, extraction=EXTRACTION, **options):
+def replace(folder, name, splits, extraction=EXTRACTION):
     """Puts another store in the place of one."""
     shutil.rmtree(folder / name)
-    write_store(folder / name, folder, splits, extraction, **options)
+    write_store(folder / name, folder, splits, extraction)
 
 
 @pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
@@ -85,25 +87,23 @@ def test_splits_must_be_extracted_alike(folder, tmp_path):
         prepare(folder, tmp_path / "two", image_features="stores/{split}")
     stores = folder / "stores"
     assert (
-        f"--image_features={stores / 'dev'}, which differ from those of "
-        f"{stores / 'train'}: layers: conv1 in {stores / 'train'}, fc7 in "
-        f"{stores / 'dev'}. Extract" in str(error.value)
+        f"--image_features={stores / 'train'}, which differ from those of "
+        f"{stores / 'dev'}: layers: fc7 in {stores / 'dev'}, conv1 in "
+        f"{stores / 'train'}. Extract" in str(error.value)
     )
 
 
-def test_splits_must_share_their_statistics(folder, tmp_path):
-    for split, mean in (("train", 1.0), ("dev", 2.0)):
-        statistics = {"mean": np.asarray([mean])}
-        replace(
-            folder,
-            f"stores/{split}",
-            [split],
-            statistics=statistics,
-            of="train",
-            images=12,
-        )
-    with pytest.raises(ValueError, match="store.statistics_sha256: "):
-        prepare(folder, tmp_path / "run", image_features="stores/{split}")
+def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch):
+    hashed = []
+    sha256 = shards.file_sha256
+    monkeypatch.setattr(
+        shards, "file_sha256", lambda path: hashed.append(path) or sha256(path)
+    )
+    session, train = prepare(folder, tmp_path / "run")
+    loop.fit(session, train)
+    runs.finish(session)
+    prepare(folder, tmp_path / "run", resume=True)
+    assert len(hashed) == len(set(hashed)) == 2 * len(tiny.SPLITS)
 
 
 def test_a_changed_byte_stops_the_training(folder, tmp_path):
@@ -175,6 +175,16 @@ def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
     with pytest.raises(ValueError, match="crops: nothing in .*best.npz, 10 in"):
         runs.open_run(tmp_path / "run")
+
+
+def test_a_run_of_before_goes_on(folder, tmp_path):
+    session, _ = prepare(folder, tmp_path / "run")
+    made_by = session.state.fitted["image_features_made_by"]
+    made_by["store"] = {**made_by["store"], "statistics_sha256": None}
+    save(session)
+    save(session, "best")
+    runs.open_run(tmp_path / "run")
+    prepare(folder, tmp_path / "run", resume=True)
 
 
 def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):

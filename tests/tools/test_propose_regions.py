@@ -12,7 +12,7 @@ import pytest
 
 from tbnets.features import proposals
 from tbnets.scenes.dataset import ensure_scenes
-from tbnets.store.shards import open_features
+from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

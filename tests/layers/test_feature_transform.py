@@ -1,0 +1,102 @@
+"""Tests of the ternary step of `FeatureTransform`; test_branch has the rest."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.feature_transform import FeatureTransform
+from tbnets.layers.feature_transform import ternary
+from tbnets.layers.feature_transform import ternary_bounds
+from tbnets.statistics import StreamingStatistics
+
+
+def cut(rows, bounds):
+    """Returns what `ternary` makes of float32 rows, as an array."""
+    return ternary(tf.constant(rows, tf.float32), *bounds).numpy()
+
+
+def oracle(train, features, low=-0.25, high=0.15):
+    """The definition of Vilalta 2017, Sec. 3.1, in float64."""
+    train = np.asarray(train, np.float64)
+    mean, deviation = train.mean(axis=0), train.std(axis=0)
+    result = np.zeros(features.shape, np.int8)
+    for i, row in enumerate(features):
+        for j, value in enumerate(row):
+            if deviation[j] > 0:
+                z = (np.float64(value) - mean[j]) / deviation[j]
+                result[i, j] = int(z > high) - int(z < low)
+    return result
+
+
+def test_ternary_literal():
+    # Mean 3, population deviation 1: z is -1, 1; 2.7 is at -0.3, 3.1 at 0.1,
+    # 3.2 at 0.2.
+    statistics = StreamingStatistics()
+    statistics.update([[2.0], [4.0]])
+    bounds = ternary_bounds(statistics.mean, statistics.deviation)
+    rows = [[2.0], [4.0], [2.7], [3.0], [3.1], [3.2]]
+    assert cut(rows, bounds).ravel().tolist() == [-1, 1, -1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("thresholds", [(-0.25, 0.15), (0.0, 0.0), (-1, 2)])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_ternary_agrees_with_the_oracle(compiled, thresholds, offset):
+    generator = np.random.default_rng(0)
+    train = generator.gamma(0.5, size=(50, 7)).astype(np.float32) + offset
+    train[:, 3] = 0.1  # never changes
+    train = train.astype(np.float32)
+    others = generator.gamma(0.5, size=(9, 7)).astype(np.float32) + offset
+    others = others.astype(np.float32)
+    statistics = StreamingStatistics()
+    for start in range(0, 50, 8):
+        statistics.update(train[start : start + 8])
+    bounds = ternary_bounds(statistics.mean, statistics.deviation, *thresholds)
+    for rows in (train, others):
+        expected = oracle(train, rows, *thresholds)
+        expected[:, 3] = 0
+        found = compiled(ternary)(tf.constant(rows), *bounds)
+        assert found.dtype == tf.float32
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_bounds_are_strict_and_rounded_outwards():
+    # 1 + 0.15 and 1 - 0.25: 0.75 is a float32, so 0.75 itself is not low;
+    # 1.15 is none: the nearest, 1.14999998, is not above it.
+    bounds = ternary_bounds(np.array([1.0]), np.array([1.0]))
+    edge = np.float32(0.75)
+    rows = np.array([[edge], [np.nextafter(edge, np.float32(0))]])
+    assert cut(rows, bounds).ravel().tolist() == [0, -1]
+    near = np.float32(1.15)
+    rows = np.array([[near], [np.nextafter(near, np.float32(2))]])
+    assert cut(rows, bounds).ravel().tolist() == [0, 1]
+
+
+def test_features_nearest_to_a_bound_are_decided_exactly():
+    # Half of the float32 nearest to a bound lie below it, half above.
+    generator = np.random.default_rng(2)
+    mean = generator.uniform(1, 9, 99)
+    deviation = generator.uniform(1, 9, 99)
+    low, high = mean - 0.25 * deviation, mean + 0.15 * deviation
+    bounds = ternary_bounds(mean, deviation)
+    near = low.astype(np.float32)
+    expected = -(near.astype(np.float64) < low).astype(int)
+    np.testing.assert_array_equal(cut(near[None], bounds)[0], expected)
+    near = high.astype(np.float32)
+    expected = (near.astype(np.float64) > high).astype(int)
+    np.testing.assert_array_equal(cut(near[None], bounds)[0], expected)
+    assert 0 < expected.sum() < 99
+
+
+def test_thresholds_in_the_wrong_order_are_refused():
+    with pytest.raises(ValueError, match="low=0.15, high=-0.25"):
+        ternary_bounds(np.zeros(1), np.ones(1), 0.15, -0.25)
+
+
+def test_the_layer_agrees_with_the_oracle():
+    generator = np.random.default_rng(3)
+    train = generator.gamma(0.5, size=(40, 5)).astype(np.float32)
+    others = generator.gamma(0.5, size=(9, 5)).astype(np.float32)
+    transform = FeatureTransform(("ternary",))
+    transform.build((None, 5))
+    transform.adapt(np.split(train, [7, 7, 30]))
+    np.testing.assert_array_equal(transform(others), oracle(train, others))
