@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
+from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import served_model
@@ -250,6 +251,31 @@ def test_served_model_takes_photos_and_text_features(served_bytes):
     assert served.embed_images([photo("red")]).shape == (1, 4)
     assert served.embed_text(np.ones([2, 5])).shape == (2, 4)
     assert served.embed_images([]).shape == (0, 4)
+
+
+def test_convolutional_model_takes_no_photos(tmp_path):
+    class PixelNetwork(TinyNetwork):
+        def embed_images(self, images, training=False):
+            return super().embed_images(encoder(images, training=training))
+
+    encoder = SmallConvNet((4, 6))
+    encoder.build((None, SIZE, SIZE, 3))
+    network = PixelNetwork()
+    network.image_dim = encoder.output_dim
+    network.embed_images(tf.ones([2, SIZE, SIZE, 3]))
+    network.embed_text(tf.ones([2, 3], tf.int32))
+    path = tmp_path / "1"
+    export_saved_model(
+        network,
+        VOCABULARY,
+        path,
+        image_shape=(SIZE, SIZE, 3),
+        read_photos=lambda photos: decode_images(photos, SIZE),
+    )
+    served = load_saved_model(path)
+    assert served.embed_images([]).shape == (0, 4)
+    assert served.score([], CAPTIONS).shape == (0, 5)
+    assert served.score([photo("red")], CAPTIONS).shape == (1, 5)
 
 
 def test_served_model_batch_of_none(served_features):
