@@ -27,6 +27,7 @@ from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tests.test_images import HUGE
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
 CAPTIONS = ["A dog in the snow!", "", "zebra", "\u00c9te\u0301 DOG", "?!"]
@@ -311,6 +312,18 @@ def test_served_model_refuses(served_features, method, values, message):
 def test_undecodable_photo_is_an_error_not_noise(served_bytes):
     with pytest.raises(tf.errors.InvalidArgumentError):
         served_bytes.embed_images([photo("red")[:-40]])
+
+
+def test_a_huge_photo_is_refused_by_the_served_graph(served_bytes):
+    photos = [photo("red"), HUGE["png"]]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"\[20000 20000\]"
+    ):
+        served_bytes.embed_images(photos)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="must be .*JPEG or PNG"
+    ):
+        served_bytes.embed_images([photo("red", "P", "GIF")])
 
 
 def test_metadata_describes_the_model(features_model, served_features):
