@@ -17,6 +17,7 @@ from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
 from tbnets.data.splits import fill_split
 from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
 from tbnets.store.arrays import check_finite
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
@@ -44,9 +45,9 @@ def resolve(settings, path, split=None):
 
 def _ensure_scenes(settings):
     """Renders the embedded data set where it is not there yet."""
-    train, dev, test = settings.num_scenes
+    scenes = SceneSettings(*settings.num_scenes)
     with tqdm.tqdm(
-        total=train + dev + test,
+        total=scenes.num_scenes,
         desc="rendering scenes",
         unit="scene",
         leave=False,
@@ -55,10 +56,8 @@ def _ensure_scenes(settings):
     ) as bar:
         ensure_scenes(
             settings.scenes,
-            num_train=train,
-            num_dev=dev,
-            num_test=test,
-            progress=lambda done, _: bar.update(done - bar.n),
+            scenes,
+            lambda done, _: bar.update(done - bar.n),
         )
 
 
