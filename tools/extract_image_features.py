@@ -36,12 +36,12 @@ with startup.quiet_tensorflow():
     import keras
     import tensorflow  # noqa: F401
 
-from tbnets.data.photos import define_photo_flags
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import full_network
 from tbnets.features import photo_features
 from tbnets.features import regions
+from tbnets.photo_flags import define_photo_flags
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.shards import open_store
 from tbnets.store.shards import read_made_by
