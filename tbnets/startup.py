@@ -57,6 +57,22 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Parameters of `mallopt` in glibc's malloc.h."""
 
 
+_FEW_CORES = 4
+
+
+def most_arenas(num_cores):
+    """Returns how many arenas malloc may have; None for glibc's own choice.
+
+    A thread's own arena returns blocks of more than 64 MiB whatever is set,
+    so all threads share one. They then wait for each other to allocate, which
+    cost nothing on two cores and has not been measured on many.
+
+    Args:
+        num_cores: number of cores that the process may use.
+    """
+    return 1 if num_cores <= _FEW_CORES else None
+
+
 def keep_freed_memory():
     """Lets the C library reuse big blocks instead of returning them.
 
@@ -64,9 +80,9 @@ def keep_freed_memory():
     the system and gives it back when the tensor goes, so each step pays for
     fresh pages again: a third of the time of a training step on features.
     What is freed now stays with the process, up to 2 GiB, for the next step.
-    All threads share one arena, as those of threads are too small for big
-    blocks. Nothing happens where there is no glibc, or where the environment
-    sets its `MALLOC_` variables.
+    On few cores all threads share one arena, see `most_arenas`. Nothing
+    happens where there is no glibc, or where the environment sets its
+    `MALLOC_` variables.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -74,7 +90,9 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    mallopt(_M_ARENA_MAX, 1)
+    arenas = most_arenas(len(os.sched_getaffinity(0)))
+    if arenas is not None:
+        mallopt(_M_ARENA_MAX, arenas)
 
 
 _BUG = (

@@ -322,16 +322,25 @@ def test_an_error_of_this_package_is_for_the_user(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("num_cores", "expected"), [(1, 1), (2, 1), (4, 1), (5, None), (64, None)]
+)
+def test_few_cores_share_one_arena(num_cores, expected):
+    assert startup.most_arenas(num_cores) == expected
+
+
 # A block of 100 MiB is written, freed and asked for again: are its pages new?
-# A thread's own arena would be too small for it.
+# A thread's own arena would be too small for it: there is one for a few cores.
 BLOCKS = """
 import ctypes
+import os
 import resource
 import sys
 import threading
 
 from tbnets import startup
 
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:2])
 startup.keep_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
