@@ -42,8 +42,11 @@ def orientation(image_bytes):
 
 def _split_at_exif(head):
     """Returns what stands before and after the first "Exif", 0, 0."""
-    parts = tf.strings.split(head, b"Exif\x00\x00", maxsplit=1)
-    parts = tf.concat([parts, ["", ""]], axis=0)
+    # The op alone: `tf.strings.split` would make a ragged tensor of it.
+    split = tf.raw_ops.StringSplitV2(
+        input=[head], sep=b"Exif\x00\x00", maxsplit=1
+    )
+    parts = tf.concat([split.values, ["", ""]], axis=0)
     return parts[0], parts[1]
 
 

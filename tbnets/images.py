@@ -18,6 +18,9 @@ import tensorflow as tf
 from tbnets import exif
 
 MAX_PIXELS = 80_000_000
+_JPEG_START = b"\xff\xd8\xff"
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+_PNG_HEAD_BYTES = 24  # The start, then of chunk IHDR length, name and sides.
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
@@ -48,14 +51,24 @@ def decode_image(image_bytes, image_size):
     antialiasing; a photo that has the size already is left alone. A JPEG is
     turned upright by its EXIF orientation; CMYK becomes RGB.
 
+    A file of another kind, or of more than `MAX_PIXELS` pixels, is refused by
+    its first bytes, before memory is asked for.
+
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         image_size: side of the square, in pixels.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
+            file, or one too large.
     """
-    image = tf.io.decode_image(image_bytes, channels=3, expand_animations=False)
+    with tf.control_dependencies(_check_head(image_bytes)):
+        image = tf.io.decode_image(
+            image_bytes, channels=3, expand_animations=False
+        )
     image = exif.upright(image, exif.orientation(image_bytes))
     size = [image_size, image_size]
     image = tf.cond(
@@ -64,6 +77,54 @@ def decode_image(image_bytes, image_size):
         lambda: tf.image.resize(image, size, "bilinear", antialias=True),
     )
     return tf.ensure_shape(image, [image_size, image_size, 3])
+
+
+def _check_head(image_bytes):
+    """Refuses what is no photo or too large a one, in the graph.
+
+    Returns:
+        list of the ops that must run before the photo is decoded.
+    """
+    start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
+    sides = tf.cond(
+        tf.equal(start, _JPEG_START),
+        lambda: tf.io.extract_jpeg_shape(image_bytes, tf.int64)[1::-1],
+        lambda: _png_sides(image_bytes),
+    )
+    num_pixels = tf.reduce_prod(tf.cast(sides, tf.float64))
+    return _require(
+        num_pixels <= MAX_PIXELS,
+        f"`image_bytes` must be a photo of at most {MAX_PIXELS} pixels; scale "
+        "it down. Received width and height:",
+        sides,
+    )
+
+
+def _png_sides(image_bytes):
+    """Returns width and height of what is no JPEG and so must be a PNG."""
+    head = tf.strings.substr(image_bytes, 0, _PNG_HEAD_BYTES)
+    head = tf.strings.join([head, bytes(_PNG_HEAD_BYTES)])
+    start = tf.strings.substr(head, 0, len(_PNG_START))
+    is_png = _require(
+        (start == _PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
+        "`image_bytes` must be the content of a JPEG or PNG file; convert it. "
+        "Received another kind, of so many bytes:",
+        tf.strings.length(image_bytes),
+    )
+    with tf.control_dependencies(is_png):
+        sides = tf.strings.substr(head, 16, 8)
+    sides = tf.io.decode_raw(sides, tf.int32, little_endian=False)
+    return tf.cast(tf.bitcast(sides, tf.uint32), tf.int64)
+
+
+def _require(condition, expectation, found):
+    """Raises unless a condition holds, when the graph runs.
+
+    Returns:
+        list of the ops that check it, none in eager mode.
+    """
+    check = tf.raw_ops.Assert(condition=condition, data=[expectation, found])
+    return [] if check is None else [check]
 
 
 def decode_images(image_bytes, image_size):

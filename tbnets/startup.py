@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import dis
+import errno
 import logging as py_logging
 import os
 import pathlib
@@ -55,6 +57,22 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Parameters of `mallopt` in glibc's malloc.h."""
 
 
+_FEW_CORES = 4
+
+
+def most_arenas(num_cores):
+    """Returns how many arenas malloc may have; None for glibc's own choice.
+
+    A thread's own arena returns blocks of more than 64 MiB whatever is set,
+    so all threads share one. They then wait for each other to allocate, which
+    cost nothing on two cores and has not been measured on many.
+
+    Args:
+        num_cores: number of cores that the process may use.
+    """
+    return 1 if num_cores <= _FEW_CORES else None
+
+
 def keep_freed_memory():
     """Lets the C library reuse big blocks instead of returning them.
 
@@ -62,9 +80,9 @@ def keep_freed_memory():
     the system and gives it back when the tensor goes, so each step pays for
     fresh pages again: a third of the time of a training step on features.
     What is freed now stays with the process, up to 2 GiB, for the next step.
-    All threads share one arena, as those of threads are too small for big
-    blocks. Nothing happens where there is no glibc, or where the environment
-    sets its `MALLOC_` variables.
+    On few cores all threads share one arena, see `most_arenas`. Nothing
+    happens where there is no glibc, or where the environment sets its
+    `MALLOC_` variables.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -72,31 +90,75 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    mallopt(_M_ARENA_MAX, 1)
+    arenas = most_arenas(len(os.sched_getaffinity(0)))
+    if arenas is not None:
+        mallopt(_M_ARENA_MAX, arenas)
 
 
-def _is_for_the_user(error):
-    """Tells an error this package raised from one that is a bug."""
-    if isinstance(error, OSError):
-        return True
-    frame = error.__traceback__
-    while frame.tb_next:
-        frame = frame.tb_next
-    raised_in = pathlib.Path(frame.tb_frame.f_code.co_filename).resolve()
+_BUG = (
+    "This is a bug in tbnets. Please report it, with the command and all of "
+    "the lines above."
+)
+# These come without a file's name, from a write that was under way.
+_OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
+
+
+def is_for_the_user(error, tool):
+    """Tells an error that a user can mend from one that is a bug.
+
+    For the user is what a `raise` statement of this package or of the tool
+    raised: such an error says what to change. The same kinds of errors out
+    of a library, or out of a function written in C that this package called
+    (then too a line of this package is where the traceback ends), were not
+    foreseen. And for the user is what the system says of a file.
+
+    Args:
+        error: a caught exception.
+        tool: path of the tool's file.
+
+    Returns:
+        bool.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.filename is not None or error.errno in _OF_THE_SYSTEM:
+            return True
+    end = error.__traceback__
+    while end.tb_next:
+        end = end.tb_next
+    code = end.tb_frame.f_code
+    raised_in = pathlib.Path(code.co_filename).resolve()
     package = pathlib.Path(__file__).resolve().parent
-    tools = pathlib.Path(sys.argv[0]).resolve().parent
-    return package in raised_in.parents or tools in raised_in.parents
+    tools = pathlib.Path(tool).resolve().parent
+    if package not in raised_in.parents and tools != raised_in.parent:
+        return False
+    return dis.opname[code.co_code[end.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _say(error):
+    """Returns an error's own words, without quotes or numbers around them."""
+    if isinstance(error, KeyError) and len(error.args) == 1:
+        return str(error.args[0])
+    if isinstance(error, OSError) and error.strerror and not error.filename:
+        return error.strerror
+    return str(error)
+
+
+def _print_bug(kind, error, trace):
+    sys.__excepthook__(kind, error, trace)
+    if issubclass(kind, Exception):
+        sys.stderr.write(f"\n{_BUG}\n")
 
 
 def run_tool(main):
     """Runs a tool's `main(argv)` under absl; ends on a plain error line.
 
-    What a user can mend (an `OSError`, or a `ValueError` raised in this
-    package, which says what to change) is printed without a traceback, and
-    the exit code is 1. Any other exception is a bug and keeps its traceback.
-    Ctrl-C exits with 130, as a shell expects.
+    What a user can mend (see `is_for_the_user`) is printed without a
+    traceback, and the exit code is 1. Any other exception keeps its
+    traceback, and a line says that it is a bug. Ctrl-C exits with 130, as a
+    shell expects.
     """
     keep_freed_memory()
+    sys.excepthook = _print_bug
 
     def guarded(argv):
         # TensorFlow and Keras inform and warn through these two; a tool's
@@ -106,11 +168,10 @@ def run_tool(main):
         py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
         try:
             return main(argv)
-        except (ValueError, OSError) as error:
-            if not _is_for_the_user(error):
+        except Exception as error:
+            if not is_for_the_user(error, tool=sys.argv[0]):
                 raise
-            unnamed = isinstance(error, OSError) and not error.filename
-            sys.exit(f"error: {unnamed and error.strerror or error}")
+            sys.exit(f"error: {_say(error)}")
         except KeyboardInterrupt:
             sys.exit(130)
 

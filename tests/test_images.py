@@ -1,6 +1,8 @@
 """Tests of photo decoding."""
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import PIL.Image
@@ -16,10 +18,10 @@ from tbnets.images import read_image_bytes
 PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256
 
 
-def encode(mode="RGB", format="PNG", pixels=PIXELS):
+def encode(mode="RGB", format="PNG", pixels=PIXELS, **options):
     buffer = io.BytesIO()
     image = PIL.Image.fromarray(pixels.astype(np.uint8)).convert(mode)
-    image.save(buffer, format)
+    image.save(buffer, format, **options)
     return buffer.getvalue()
 
 
@@ -117,6 +119,126 @@ def test_load_image_names_the_undecodable_file(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="broken.jpg', which does not decode"):
         load_image(path, 8)
+
+
+def huge_png(width=20_000, height=20_000):
+    """Returns a PNG of one colour and 49 kB, without drawing it."""
+
+    def chunk(name, data):
+        check = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + check
+
+    packer = zlib.compressobj(9)
+    row = bytes(1 + (width + 7) // 8)  # A bit a pixel.
+    rows = b"".join(packer.compress(row) for _ in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", rows + packer.flush())
+        + chunk(b"IEND", b"")
+    )
+
+
+def with_sides(content, frame, width, height):
+    """Returns a JPEG whose frame of some kind tells other sides."""
+    at = content.index(frame) + 5
+    return content[:at] + struct.pack(">HH", height, width) + content[at + 4 :]
+
+
+BASELINE, PROGRESSIVE = b"\xff\xc0", b"\xff\xc2"
+HUGE = {
+    "png": huge_png(),
+    "jpeg": with_sides(encode(format="JPEG"), BASELINE, 20_000, 20_000),
+    "progressive": with_sides(
+        encode(format="JPEG", progressive=True), PROGRESSIVE, 20_000, 20_000
+    ),
+}
+
+
+def peak_memory():
+    """Returns the most memory this process has had, in bytes."""
+    resource = pytest.importorskip("resource")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.fixture(params=["eager", "batch in a graph", "Dataset.map"])
+def decode_one(request):
+    """Returns a function that decodes one photo to 8 x 8 pixels."""
+    if request.param == "eager":
+        return lambda content: decode_image(content, 8)
+    if request.param == "Dataset.map":
+        return lambda content: next(
+            iter(
+                tf.data.Dataset.from_tensors(content).map(
+                    lambda one: decode_image(one, 8)
+                )
+            )
+        )
+    graph = tf.function(
+        lambda batch: decode_images(batch, 8),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    return lambda content: graph(tf.constant([content]))[0]
+
+
+@pytest.mark.parametrize("kind", list(HUGE))
+def test_a_huge_photo_is_refused_before_it_is_decoded(kind, decode_one):
+    decode_one(encode())
+    before = peak_memory()
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"at most 80000000 pixels; .*width and height:\] \[20000 20000\]",
+    ):
+        decode_one(HUGE[kind])
+    # 400 million pixels of three bytes are 1.2 GB.
+    assert peak_memory() - before < 200e6
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
+    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60)
+    assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
+    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60 - 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[60 40\]"):
+        decode_image(encode(format=format), 8)
+
+
+@pytest.mark.parametrize("sides", [(2**32 - 1, 2**32 - 1), (2**31, 1)])
+def test_sides_beyond_31_bits_are_refused(sides):
+    content = encode()
+    content = content[:16] + struct.pack(">II", *sides) + content[24:]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{sides[0]}"):
+        decode_image(content, 8)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no photo at all",
+        encode("P", "GIF"),
+        encode(format="BMP"),
+        encode(format="WEBP"),
+        encode(format="TIFF"),
+        encode()[:8],
+        encode()[:8] + b"\x00\x00\x00\x01tEXt." + encode()[8:],
+    ],
+    ids="empty text gif bmp webp tiff start late_head".split(),
+)
+def test_other_kinds_of_files_are_refused(content, decode_one):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=rf"JPEG or PNG file; .*so many bytes:\] \[{len(content)}\]",
+    ):
+        decode_one(content)
+
+
+@pytest.mark.parametrize("size", range(3, 30, 3))
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_a_cut_head_is_an_error_of_the_argument(format, size):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode_image(encode(format=format)[:size], 8)
 
 
 def test_load_image_names_the_missing_file(tmp_path):

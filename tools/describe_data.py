@@ -17,10 +17,13 @@ The formats are shown in docs/data_formats.md.
 """
 
 import json
-import sys
 
-from absl import app
 from absl import flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import tensorflow  # noqa: F401
 
 from tbnets.data import captions
 from tbnets.data import description
@@ -83,7 +86,10 @@ def read_splits(problems):
 def print_report(report, problems):
     """Prints the table of the splits, then the problems."""
     print(description.format_table(report["splits"]))
-    print("\nWords are runs of letters and digits, in lower case.")
+    print(
+        "\nWords are those that models read: letters and digits in lower case; "
+        "man's is two words, don't is dont."
+    )
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
     for problem in problems[:MOST_PRINTED]:
@@ -95,13 +101,12 @@ def print_report(report, problems):
 def main(argv):
     """Reads, counts, prints; returns the exit code."""
     if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+        raise ValueError(
+            "`describe_data.py` takes flags only. Received: "
+            f"{' '.join(argv[1:])}. Write --flag=value."
+        )
     problems = []
-    try:
-        splits, vocabulary = read_splits(problems)
-    except (OSError, ValueError) as error:
-        print(f"Nothing can be read. {error}", file=sys.stderr)
-        return 1
+    splits, vocabulary = read_splits(problems)
     report = {"splits": {}}
     for name, images in splits.items():
         counts = description.describe_split(images, vocabulary)
@@ -125,4 +130,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    startup.run_tool(main)

@@ -36,11 +36,11 @@ with startup.quiet_tensorflow():
     import keras
     import tensorflow  # noqa: F401
 
-from tbnets.data.photos import define_photo_flags
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import photo_features
 from tbnets.features import regions
+from tbnets.flags.photos import define_photo_flags
 from tbnets.store.manifest import DTYPES
 from tbnets.store.manifest import read_manifest
 from tbnets.store.shards import open_store

@@ -31,6 +31,7 @@ from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
+from tbnets.scenes.settings import SceneSettings
 
 _FOLDER = flags.DEFINE_string(
     "folder",
@@ -39,29 +40,34 @@ _FOLDER = flags.DEFINE_string(
     required=True,
 )
 _NUM_TRAIN = flags.DEFINE_integer(
-    "num_train", 2000, "Scenes of split train.", lower_bound=0
+    "num_train",
+    SceneSettings.num_train,
+    "Scenes of split train.",
+    lower_bound=0,
 )
 _NUM_DEV = flags.DEFINE_integer(
     "num_dev",
-    250,
+    SceneSettings.num_dev,
     "Scenes of the dev split, which dataset.json calls val.",
     lower_bound=0,
 )
 _NUM_TEST = flags.DEFINE_integer(
-    "num_test", 250, "Scenes of split test.", lower_bound=0
+    "num_test", SceneSettings.num_test, "Scenes of split test.", lower_bound=0
 )
 _IMAGE_SIZE = flags.DEFINE_integer(
-    "image_size", 96, "Width and height of the images, in pixels."
+    "image_size",
+    SceneSettings.image_size,
+    "Width and height of the images, in pixels.",
 )
 _SEED = flags.DEFINE_integer(
     "seed",
-    0,
+    SceneSettings.seed,
     "Other seeds give other scenes. No test scene holds the objects of a "
     "training scene, whatever the seeds.",
 )
 _CLUTTER = flags.DEFINE_float(
     "clutter",
-    0.3,
+    SceneSettings.clutter,
     "From 0 (the objects alone) to 1 (many lines and blots, strong noise).",
 )
 _CONTACT_SHEET = flags.DEFINE_string(
@@ -182,19 +188,19 @@ def main(argv):
             "`make_scenes.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    num_scenes = _NUM_TRAIN.value + _NUM_DEV.value + _NUM_TEST.value
+    settings = SceneSettings(
+        num_train=_NUM_TRAIN.value,
+        num_dev=_NUM_DEV.value,
+        num_test=_NUM_TEST.value,
+        image_size=_IMAGE_SIZE.value,
+        seed=_SEED.value,
+        clutter=_CLUTTER.value,
+    )
     with tqdm.tqdm(
-        total=num_scenes, unit="scene", leave=False, disable=None
+        total=settings.num_scenes, unit="scene", leave=False, disable=None
     ) as bar:
         summary = ensure_scenes(
-            _FOLDER.value,
-            num_train=_NUM_TRAIN.value,
-            num_dev=_NUM_DEV.value,
-            num_test=_NUM_TEST.value,
-            image_size=_IMAGE_SIZE.value,
-            seed=_SEED.value,
-            clutter=_CLUTTER.value,
-            progress=lambda done, total: bar.update(),
+            _FOLDER.value, settings, lambda done, total: bar.update()
         )
     if _CONTACT_SHEET.value:
         draw_contact_sheet(

@@ -37,9 +37,9 @@ with startup.quiet_tensorflow():
 from tbnets import boxes as box_math
 from tbnets import images
 from tbnets.data import entities
-from tbnets.data.photos import define_photo_flags
 from tbnets.features import extraction
 from tbnets.features import proposals
+from tbnets.flags.photos import define_photo_flags
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 

@@ -1,12 +1,10 @@
 """What a caption data set holds: counts for each split, and its problems.
 
-Words are what `WORD` finds in the lower-cased caption. That is simpler than
-the vocabulary of a model, and meant for a first look at the data alone.
+Words are those of `text.vocabulary.split_words`, which a model reads.
 """
 
 import collections
 import os
-import re
 
 import numpy as np
 from PIL import Image
@@ -17,20 +15,15 @@ from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
 from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
+from tbnets.text.vocabulary import count_words
 
-WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 MOST_COUNTS = 6
 MOST_NAMED = 5
 
 
-def words(caption: str) -> list[str]:
-    """Returns the lower-case words of a caption."""
-    return WORD.findall(caption.lower())
-
-
 def known_words(images: CaptionedImages) -> set[str]:
     """Returns the words that occur in a split."""
-    return {word for caption in images.captions for word in words(caption)}
+    return set(count_words(images.captions)[0])
 
 
 def describe_split(
@@ -48,8 +41,7 @@ def describe_split(
         counts, `unknown_word_rate` is the share of all words in [0, 1].
     """
     per_image = images.captions_per_image
-    texts = [words(caption) for caption in images.captions]
-    lengths = np.asarray([len(text) for text in texts], dtype=np.int64)
+    words, lengths = count_words(images.captions)
     copies, shared = _repeated_captions(images)
     counts = {
         "images": images.num_images,
@@ -63,10 +55,10 @@ def describe_split(
         "repeated_within_an_image": copies,
         "shared_by_several_images": shared,
         "words": int(lengths.sum()),
-        "distinct_words": len({word for text in texts for word in text}),
+        "distinct_words": len(words),
     }
     if vocabulary is not None:
-        unknown = sum(w not in vocabulary for text in texts for w in text)
+        unknown = sum(words[word] for word in words.keys() - vocabulary)
         counts["unknown_words"] = unknown
         counts["unknown_word_rate"] = unknown / max(1, counts["words"])
     return counts

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 
 import keras
+import tensorflow as tf
 
 from tbnets.features.cnn_weights import load_weights
 
@@ -203,6 +204,34 @@ def build_cnn(name, weights=None, image_size=None, top=True):
         load_weights(network, weights)
     side = int(network.input_shape[1])
     return Cnn(name, network, preprocess, side, top)
+
+
+def call_with_any_batch(function, photos):
+    """Calls a convolutional function on a batch that may hold no picture.
+
+    oneDNN's convolution of an empty batch comes out with the channels of its
+    input, which the next layer refuses; oneDNN is on by default on CPUs with
+    AVX512. So a picture is added to a batch that has none and its row is
+    dropped again. Neither costs anything where there are pictures: a padding
+    by nothing and a slice of everything hand their tensor on.
+
+    Args:
+        function: `[n, height, width, 3]` with n from 1 -> `[n, ...]`.
+        photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
+
+    Returns:
+        What the function returns, `[n, ...]`.
+    """
+    if photos.shape[0]:
+        return function(photos)
+    num_photos = tf.shape(photos)[0]
+    num_added = tf.cast(num_photos == 0, tf.int32)
+    # Ones, as a padding by zeros would be merged with a convolution that
+    # follows, to a kernel of oneDNN that pads height and width alone.
+    padded = tf.pad(
+        photos, [[0, num_added], [0, 0], [0, 0], [0, 0]], constant_values=1
+    )
+    return function(padded)[:num_photos]
 
 
 def layer_outputs(cnn, layers):

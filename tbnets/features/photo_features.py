@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import build_cnn
+from tbnets.features.cnn import call_with_any_batch
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.full_network import FULL_NETWORK
@@ -106,11 +107,15 @@ class PhotoFeatures:
 
         Args:
             photos: float32 `[n, photo_size, photo_size, 3]`, RGB in [0,
-                255].
+                255]; `n` may be 0.
 
         Returns:
             float32 `[n, dim]`.
         """
+        return call_with_any_batch(self._forward_some, photos)
+
+    def _forward_some(self, photos):
+        """Computes the features of one photo or more."""
         size = self.cnn.image_size
         if self.crops == "ten":
             crops = ten_crops(photos, size)

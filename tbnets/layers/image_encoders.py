@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import build_cnn
+from tbnets.features.cnn import call_with_any_batch
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 
@@ -65,12 +66,16 @@ class SmallConvNet(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         """Returns the flattened last map."""
-        outputs = inputs / 127.5 - 1.0
-        for convolution, normalisation in self._pairs():
-            outputs = convolution(outputs)
-            outputs = normalisation(outputs, training=training)
-            outputs = tf.nn.relu(outputs)
-        return tf.reshape(outputs, [-1, self.output_dim])
+
+        def encode(pixels):
+            outputs = pixels / 127.5 - 1.0
+            for convolution, normalisation in self._pairs():
+                outputs = convolution(outputs)
+                outputs = normalisation(outputs, training=training)
+                outputs = tf.nn.relu(outputs)
+            return tf.reshape(outputs, [-1, self.output_dim])
+
+        return call_with_any_batch(encode, inputs)
 
     def get_config(self):
         """Returns the constructor's arguments."""
@@ -118,8 +123,13 @@ class ApplicationEncoder(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         """Returns the pooled activations of the last convolution."""
-        pixels = self.preprocess(inputs)
-        return self.network(pixels, training=training and self.fine_tune)
+        learn = training and self.fine_tune
+        return call_with_any_batch(
+            lambda pixels: self.network(
+                self.preprocess(pixels), training=learn
+            ),
+            inputs,
+        )
 
     def get_config(self):
         """Returns the constructor's arguments; weights are not fetched."""

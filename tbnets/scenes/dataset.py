@@ -46,11 +46,10 @@ from tbnets.scenes.layout import draw_objects
 from tbnets.scenes.layout import draw_scene
 from tbnets.scenes.layout import objects_key
 from tbnets.scenes.layout import split_of
+from tbnets.scenes.settings import SCENES_PER_SPLIT
 
 # Raised whenever the same settings give other bytes.
 VERSION = 1
-# Scene ids are numbers, as Flickr's are: the first digit tells the split.
-SCENES_PER_SPLIT = 1_000_000
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
 
@@ -78,7 +77,7 @@ class DescribedScene:
     groups: dict
 
 
-def draw_scenes(split, num_scenes, image_size=96, seed=0, clutter=0.3):
+def draw_scenes(split, settings):
     """Draws the scenes of one split, one after the other.
 
     No two scenes of a split hold the same objects, and no scene of a split
@@ -86,26 +85,23 @@ def draw_scenes(split, num_scenes, image_size=96, seed=0, clutter=0.3):
 
     Args:
         split: "train", "val" or "test".
-        num_scenes: Number of scenes.
-        image_size: Width and height of the images, in pixels.
-        seed: Integer from 0.
-        clutter: From 0 (the objects alone) to 1 (many lines, strong noise).
+        settings: `SceneSettings`.
 
     Yields:
         `DescribedScene`.
     """
     split_row = SPLITS.index(split)
     seen = set()
-    for number in range(num_scenes):
-        rng = np.random.default_rng([seed, split_row, number])
+    for number in range(settings.counts()[split]):
+        rng = np.random.default_rng([settings.seed, split_row, number])
         scene = None
         while scene is None:
             objects = draw_objects(rng)
             key = objects_key(objects)
             if split_of(objects) == split and key not in seen:
-                scene = draw_scene(rng, image_size, objects)
+                scene = draw_scene(rng, settings.image_size, objects)
         seen.add(key)
-        image, boxes = rendering.render_scene(scene, rng, clutter)
+        image, boxes = rendering.render_scene(scene, rng, settings.clutter)
         captions, groups = grammar.describe_scene(scene, boxes, rng)
         scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
         yield DescribedScene(
@@ -113,16 +109,7 @@ def draw_scenes(split, num_scenes, image_size=96, seed=0, clutter=0.3):
         )
 
 
-def write_scenes(  # noqa: PLR0913 (the settings of a data set, by name)
-    folder,
-    num_train=2000,
-    num_dev=250,
-    num_test=250,
-    image_size=96,
-    seed=0,
-    clutter=0.3,
-    progress=None,
-):
+def write_scenes(folder, settings, progress=None):
     """Draws scenes and writes them to a new folder.
 
     The folder appears when it is complete: everything is written to a hidden
@@ -130,12 +117,7 @@ def write_scenes(  # noqa: PLR0913 (the settings of a data set, by name)
 
     Args:
         folder: Path of the new folder; an empty one may stand there.
-        num_train: Scenes of split "train".
-        num_dev: Scenes of split "val", as Karpathy's json calls it.
-        num_test: Scenes of split "test".
-        image_size: Width and height of the images, in pixels, 48 to 1024.
-        seed: Integer from 0; other seeds give other scenes.
-        clutter: From 0 (the objects alone) to 1 (many lines, strong noise).
+        settings: `SceneSettings`.
         progress: None, or a function called after each scene with the number
             of scenes written and of all scenes.
 
@@ -144,19 +126,8 @@ def write_scenes(  # noqa: PLR0913 (the settings of a data set, by name)
 
     Raises:
         FileExistsError: There is something in the folder.
-        ValueError: A setting is out of range.
     """
     folder = pathlib.Path(folder)
-    settings = _checked_settings(
-        {
-            "num_train": num_train,
-            "num_dev": num_dev,
-            "num_test": num_test,
-            "image_size": image_size,
-            "seed": seed,
-            "clutter": clutter,
-        }
-    )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             "`folder` must not exist yet or be empty. "
@@ -176,26 +147,12 @@ def write_scenes(  # noqa: PLR0913 (the settings of a data set, by name)
     return {**manifest, "folder": str(folder), "reused": False}
 
 
-def ensure_scenes(  # noqa: PLR0913 (as `write_scenes`)
-    folder,
-    num_train=2000,
-    num_dev=250,
-    num_test=250,
-    image_size=96,
-    seed=0,
-    clutter=0.3,
-    progress=None,
-):
+def ensure_scenes(folder, settings, progress=None):
     """Writes scenes as `write_scenes` does, unless they are there already.
 
     Args:
         folder: Path of the folder.
-        num_train: Scenes of split "train".
-        num_dev: Scenes of split "val".
-        num_test: Scenes of split "test".
-        image_size: Width and height of the images, in pixels.
-        seed: Integer from 0.
-        clutter: From 0 to 1.
+        settings: `SceneSettings`.
         progress: None, or a function of (number written, number of all).
 
     Returns:
@@ -204,22 +161,11 @@ def ensure_scenes(  # noqa: PLR0913 (as `write_scenes`)
     Raises:
         FileExistsError: The folder holds something else: scenes of other
             settings, an incomplete copy, or no scenes at all.
-        ValueError: A setting is out of range.
     """
-    settings = _checked_settings(
-        {
-            "num_train": num_train,
-            "num_dev": num_dev,
-            "num_test": num_test,
-            "image_size": image_size,
-            "seed": seed,
-            "clutter": clutter,
-        }
-    )
     if not (pathlib.Path(folder) / MANIFEST).exists():
-        return write_scenes(folder, **settings, progress=progress)
+        return write_scenes(folder, settings, progress)
     manifest = read_manifest(folder)
-    wanted = {"version": VERSION, **settings}
+    wanted = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [
         f"{name} is {manifest.get(name)!r}, asked for {value!r}"
         for name, value in wanted.items()
@@ -293,56 +239,13 @@ def check_complete(folder, manifest):
             )
 
 
-def _checked_settings(settings):
-    """Returns the settings when they are all in range."""
-    ranges = {
-        "num_train": (0, SCENES_PER_SPLIT),
-        "num_dev": (0, SCENES_PER_SPLIT),
-        "num_test": (0, SCENES_PER_SPLIT),
-        "image_size": (48, 1024),
-        "seed": (0, 2**63 - 1),
-    }
-    for name, (low, high) in ranges.items():
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(
-                f"`{name}` must be an integer. Received: {name}={value!r}. "
-                f"Give a whole number from {low} to {high}."
-            )
-        if not low <= value <= high:
-            raise ValueError(
-                f"`{name}` must lie from {low} to {high}. "
-                f"Received: {name}={value}. Change {name}."
-            )
-    clutter = settings["clutter"]
-    if not isinstance(clutter, (int, float)) or not 0 <= clutter <= 1:
-        raise ValueError(
-            "`clutter` must lie from 0 to 1. "
-            f"Received: clutter={clutter!r}. 0 draws the objects alone, 0.3 "
-            "is the usual value."
-        )
-    if not settings["num_train"] + settings["num_dev"] + settings["num_test"]:
-        raise ValueError(
-            "`num_train`, `num_dev` and `num_test` must ask for one scene at "
-            "least. Received: num_train=0, num_dev=0, num_test=0. Raise one."
-        )
-    return {**settings, "clutter": float(clutter)}
-
-
 def _write_all(folder, settings, progress):
     """Writes every file of the data set and returns the manifest."""
-    counts = [settings[f"num_{name}"] for name in ("train", "dev", "test")]
     for name in FOLDERS:
         (folder / name).mkdir(parents=True)
     entries, records, num_captions = [], [], 0
-    for split, count in zip(SPLITS, counts):
-        for described in draw_scenes(
-            split,
-            count,
-            settings["image_size"],
-            settings["seed"],
-            settings["clutter"],
-        ):
+    for split in SPLITS:
+        for described in draw_scenes(split, settings):
             _write_scene(folder, described)
             entries.append(
                 karpathy_entry(described, len(entries), num_captions)
@@ -350,12 +253,12 @@ def _write_all(folder, settings, progress):
             records.append(scene_record(described))
             num_captions += len(described.captions)
             if progress is not None:
-                progress(len(entries), sum(counts))
+                progress(len(entries), settings.num_scenes)
     dataset = {"images": entries, "dataset": "tbnets_scenes"}
     dataset = json.dumps(dataset).encode()
     manifest = {
         "version": VERSION,
-        **settings,
+        **dataclasses.asdict(settings),
         "num_captions": num_captions,
         "dataset_sha256": _sha256(dataset),
     }

@@ -18,6 +18,7 @@ from tbnets.data.examples import equal_text_ids
 from tbnets.data.splits import fill_split
 from tbnets.data.splits import splits_in_path
 from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.manifest import without_retired
@@ -59,9 +60,9 @@ def _filled(pattern, split):
 
 def _ensure_scenes(settings):
     """Renders the embedded data set where it is not there yet."""
-    train, dev, test = settings.num_scenes
+    scenes = SceneSettings(*settings.num_scenes)
     with tqdm.tqdm(
-        total=train + dev + test,
+        total=scenes.num_scenes,
         desc="rendering scenes",
         unit="scene",
         leave=False,
@@ -70,10 +71,8 @@ def _ensure_scenes(settings):
     ) as bar:
         ensure_scenes(
             settings.scenes,
-            num_train=train,
-            num_dev=dev,
-            num_test=test,
-            progress=lambda done, _: bar.update(done - bar.n),
+            scenes,
+            lambda done, _: bar.update(done - bar.n),
         )
 
 

@@ -13,6 +13,7 @@ import collections
 import dataclasses
 import pathlib
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -128,7 +129,7 @@ class Vocabulary:
                     f"`{name}` must be at least 1. Received: {name}={value}. "
                     f"Use 1 or more."
                 )
-        counts = _count_words(captions)
+        counts, _ = count_words(captions)
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
@@ -263,36 +264,29 @@ class Tokenizer(tf.Module):
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
 
 
-def unknown_rate(vocabulary, captions):
-    """Measures the share of words that have no id of their own.
+def count_words(captions):
+    """Counts the words of captions, a batch at a time.
 
     Args:
-        vocabulary: a `Vocabulary`.
         captions: sequence of strings.
 
     Returns:
-        Unknown words / words, each occurrence counted: a float in [0, 1]; 0.0
-        where the captions hold no word.
+        (counts, lengths): a `collections.Counter` of the words, in the order
+        in which they first come, and int64 `[num_captions]`, the number of
+        words of each caption.
     """
-    counts = _count_words(captions)
-    known = set(vocabulary.words)
-    total = sum(counts.values())
-    unknown = sum(n for word, n in counts.items() if word not in known)
-    return unknown / total if total else 0.0
-
-
-def _count_words(captions):
-    """Counts the words of captions, a batch at a time."""
     if isinstance(captions, (str, bytes)):
         raise ValueError(
             "`captions` must be a sequence of strings. Received: "
             f"captions={captions!r}. Put the caption into a list."
         )
-    counts = collections.Counter()
+    counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
     for start in range(0, len(captions), _COUNTING_BATCH):
-        batch = list(captions[start : start + _COUNTING_BATCH])
-        counts.update(split_words(batch).flat_values.numpy().tolist())
-    return {word.decode("utf-8"): count for word, count in counts.items()}
+        words = split_words(list(captions[start : start + _COUNTING_BATCH]))
+        counts.update(words.flat_values.numpy().tolist())
+        lengths.append(words.row_lengths().numpy())
+    counts = {word.decode("utf-8"): count for word, count in counts.items()}
+    return collections.Counter(counts), np.concatenate(lengths)
 
 
 def _first_problem(words):

@@ -16,17 +16,17 @@ def make(captions, owners, num_images=3, split="train", ids="xyz"):
     )
 
 
-def test_words_are_runs_of_letters_and_digits_in_lower_case():
-    assert description.words("A dog's T-shirt, no_5 (Été) .") == [
-        "a",
-        "dog's",
-        "t",
-        "shirt",
-        "no",
-        "5",
-        "été",
-    ]
-    assert description.words(" . ") == []
+def test_words_are_those_of_the_models():
+    images = make(["A man's T-shirt", "don't DO N'T \u2019", "..."], [0, 1, 2])
+    assert description.known_words(images) == {
+        *("a", "man", "s", "t", "shirt", "dont")
+    }
+    counts = description.describe_split(images, {"a", "s", "dont"})
+    # a man s t shirt, dont dont, nothing.
+    assert counts["words_per_caption"] == {"min": 0, "median": 2.0, "max": 5}
+    assert (counts["words"], counts["distinct_words"]) == (7, 6)
+    assert counts["unknown_words"] == 3
+    assert counts["captions_without_words"] == 1
 
 
 def test_counts_of_a_split():

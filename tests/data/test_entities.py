@@ -7,6 +7,7 @@ import pytest
 
 from tbnets.data import entities
 from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
 
 BOX = "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
 
@@ -149,7 +150,7 @@ def test_read_boxes_by_id_or_file_name_has_each_box_once(write):
 
 def test_annotations_of_scenes_are_the_boxes_drawn(tmp_path):
     folder = tmp_path / "scenes"
-    ensure_scenes(folder, num_train=4, num_dev=0, num_test=0)
+    ensure_scenes(folder, SceneSettings(4, 0, 0))
     for line in (folder / "scenes.jsonl").read_text().splitlines():
         record = json.loads(line)
         found = entities.read_boxes(folder / "Annotations", record["id"])

@@ -1,7 +1,10 @@
 """Tests of finding photos."""
 
+import pathlib
+
 import pytest
 
+import tbnets.data
 from tbnets.data.photos import find_photos
 
 
@@ -35,3 +38,10 @@ def test_photos_of_captions_stand_once(folder, splits, expected):
 def test_a_folder_without_photos_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="--images"):
         find_photos(tmp_path)
+
+
+def test_the_data_room_reads_no_flags():
+    modules = sorted(pathlib.Path(tbnets.data.__file__).parent.glob("*.py"))
+    assert len(modules) > 5
+    for path in modules:
+        assert "absl" not in path.read_text(), path

@@ -95,10 +95,20 @@ def test_cmyk_photo_is_the_rgb_one():
     np.testing.assert_allclose(contents[0], contents[1], atol=3)
 
 
-def test_no_photos():
-    features = PhotoFeatures(tiny_cnn(), ["full_network"], "ten")
+@pytest.mark.parametrize("crops", ["one", "ten"])
+def test_no_photos(crops, compiled):
+    features = PhotoFeatures(tiny_cnn(), ["full_network"], crops)
     assert features.dim == 4 + 6 + 5 + 3
     assert features(tf.zeros([0], tf.string)).shape == (0, 18)
+    side = features.photo_size
+    assert compiled(features.forward)(tf.zeros([0, side, side, 3])).shape == (
+        0,
+        18,
+    )
+    assert features.compiled_forward(tf.zeros([0, side, side, 3])).shape == (
+        0,
+        18,
+    )
 
 
 def test_a_photo_does_not_depend_on_its_batch():

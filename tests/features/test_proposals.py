@@ -20,6 +20,7 @@ from tbnets.features.proposals import Proposer  # noqa: E402
 from tbnets.images import BrokenImageError  # noqa: E402
 from tbnets.images import read_photo  # noqa: E402
 from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
+from tbnets.scenes.settings import SceneSettings  # noqa: E402
 from tbnets.store.opening import open_features  # noqa: E402
 from tbnets.store.writer import FeatureWriter  # noqa: E402
 
@@ -458,7 +459,7 @@ def test_propose_photos_without_photos(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_proposals_find_the_objects_of_scenes(tmp_path, method):
     folder = tmp_path / "scenes"
-    ensure_scenes(folder, num_train=6, num_dev=0, num_test=0)
+    ensure_scenes(folder, SceneSettings(6, 0, 0))
     proposer, found = Proposer(method), []
     for name in sorted(os.listdir(folder / "images")):
         truth = entities.read_boxes(folder / "Annotations", name)

@@ -1,3 +1,10 @@
+"""Tests of the image encoders."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,3 +54,96 @@ def test_frozen_application_has_nothing_to_train():
 def test_unknown_application_lists_the_known():
     with pytest.raises(ValueError, match="MobileNetV2.*VGG19"):
         ApplicationEncoder("AlexNet")
+
+
+ENCODERS = {
+    "small": lambda: SmallConvNet((4, 6)),
+    "application": lambda: ApplicationEncoder(
+        "SqueezeNet", image_size=48, fine_tune=True
+    ),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", list(ENCODERS))
+def test_no_images_have_no_features(name, training, compiled):
+    encoder = ENCODERS[name]()
+    encoder.build((None, 48, 48, 3))
+
+    @compiled
+    def gradients_of(pixels):
+        with tf.GradientTape() as tape:
+            outputs = encoder(pixels, training=training)
+            loss = tf.reduce_sum(outputs)
+        variables = encoder.trainable_variables
+        return outputs, tape.gradient(loss, variables)
+
+    outputs, gradients = gradients_of(tf.zeros((0, 48, 48, 3)))
+    assert outputs.shape == (0, encoder.output_dim)
+    for gradient in gradients:
+        np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
+    assert all(np.isfinite(value).all() for value in encoder.get_weights())
+
+
+@pytest.mark.parametrize("name", list(ENCODERS))
+def test_a_graph_for_any_number_of_images_changes_no_bit(name):
+    encoder = ENCODERS[name]()
+    pixels = np.random.default_rng(0).uniform(0, 255, (3, 48, 48, 3))
+    pixels = tf.constant(pixels, tf.float32)
+    encoder(pixels)
+    known, unknown = (
+        tf.function(
+            lambda pixels: encoder(pixels),
+            input_signature=[tf.TensorSpec((size, 48, 48, 3))],
+        )
+        for size in (3, None)
+    )
+    np.testing.assert_array_equal(known(pixels), unknown(pixels))
+    assert unknown(pixels[:0]).shape == (0, encoder.output_dim)
+
+
+# oneDNN's kernels are chosen when TensorFlow is imported. The network's first
+# layer is a convolution without padding, with nothing before it.
+NO_PHOTOS = """
+import keras
+import tensorflow as tf
+
+from tbnets.features.cnn import Cnn
+from tbnets.features.photo_features import PhotoFeatures
+from tbnets.layers.image_encoders import ApplicationEncoder
+from tbnets.layers.image_encoders import SmallConvNet
+
+inputs = keras.Input((48, 48, 3))
+outputs = keras.layers.Conv2D(5, 3, name="first")(inputs)
+outputs = keras.layers.Conv2D(7, 3, name="second")(outputs)
+plain = Cnn("plain", keras.Model(inputs, outputs), lambda x: x, 48, False)
+functions = [
+    PhotoFeatures(plain, ["first", "second"]).forward,
+    SmallConvNet((4, 6)),
+    ApplicationEncoder("SqueezeNet", image_size=48),
+]
+for function in functions:
+    function(tf.zeros((1, 48, 48, 3)))
+    function(tf.zeros((0, 48, 48, 3)))
+    signature = [tf.TensorSpec((None, 48, 48, 3))]
+    graph = tf.function(lambda x: function(x), input_signature=signature)
+    print(*graph(tf.zeros((0, 48, 48, 3))).shape)
+"""
+
+
+@pytest.mark.parametrize("one_dnn", ["0", "1"])
+def test_no_images_with_and_without_one_dnn(one_dnn):
+    root = pathlib.Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-c", NO_PHOTOS],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(root),
+            "TF_ENABLE_ONEDNN_OPTS": one_dnn,
+        },
+    )
+    assert not ended.returncode, ended.stderr
+    # 48 -> 24 -> 12 pixels a side, of 6 channels.
+    assert ended.stdout.split("\n")[:3] == ["0 12", f"0 {144 * 6}", "0 512"]

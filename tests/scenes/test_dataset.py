@@ -1,5 +1,6 @@
 """Tests of the written data set: bytes, formats, refusals."""
 
+import dataclasses
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -23,19 +24,20 @@ from tbnets.scenes.layout import SceneObject
 from tbnets.scenes.layout import objects_key
 from tbnets.scenes.layout import pick
 from tbnets.scenes.layout import split_of
+from tbnets.scenes.settings import SceneSettings
 from tbnets.scenes.words import COLOUR_WORDS
 from tbnets.scenes.words import NOUNS
 from tbnets.scenes.words import SIZE_WORDS
 from tbnets.scenes.words import TEXTURE_WORDS
 
-COUNTS = {"num_train": 6, "num_dev": 2, "num_test": 2}
+SETTINGS = SceneSettings(6, 2, 2, image_size=64)
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("scenes") / "made"
-    write_scenes(path, **COUNTS, image_size=64)
+    write_scenes(path, SETTINGS)
     return path
 
 
@@ -91,7 +93,7 @@ def read_tree(text):
 
 
 def test_write_scenes_same_seed_same_bytes(folder, tmp_path):
-    write_scenes(tmp_path / "again", **COUNTS, image_size=64)
+    write_scenes(tmp_path / "again", SETTINGS)
     again = files_of(tmp_path / "again")
     # 10 scenes of 4 files, and dataset.json, scenes.jsonl, README, manifest.
     assert len(again) == 44
@@ -99,14 +101,14 @@ def test_write_scenes_same_seed_same_bytes(folder, tmp_path):
 
 
 def test_write_scenes_other_seed_other_scenes(folder, tmp_path):
-    write_scenes(tmp_path / "b", **COUNTS, image_size=64, seed=1)
+    write_scenes(tmp_path / "b", dataclasses.replace(SETTINGS, seed=1))
     name = "images/1000000.jpg"
     assert files_of(tmp_path / "b")[name] != files_of(folder)[name]
 
 
 def test_write_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
-    fewer = {**COUNTS, "num_train": 3}
-    write_scenes(tmp_path / "fewer", **fewer, image_size=64)
+    fewer = dataclasses.replace(SETTINGS, num_train=3)
+    write_scenes(tmp_path / "fewer", fewer)
     all_files, some = files_of(folder), files_of(tmp_path / "fewer")
     shared = [name for name in some if "/" in name]
     assert len(shared) == 4 * 7
@@ -117,11 +119,8 @@ def test_write_scenes_summary_and_progress(tmp_path):
     seen = []
     summary = write_scenes(
         tmp_path / "deep" / "folder",
-        num_train=2,
-        num_dev=1,
-        num_test=0,
-        image_size=48,
-        progress=lambda done, total: seen.append((done, total)),
+        SceneSettings(2, 1, 0, image_size=48),
+        lambda done, total: seen.append((done, total)),
     )
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert (summary["num_train"], summary["num_dev"]) == (2, 1)
@@ -330,7 +329,8 @@ def tags_of(path):
 @pytest.mark.parametrize("split", SPLITS)
 def test_draw_scenes_objects_of_a_split_stay_in_it(split, seed):
     """Splits are apart by a hash of the objects; no collection comes twice."""
-    drawn = [one.scene.objects for one in draw_scenes(split, 15, 48, seed)]
+    settings = SceneSettings(15, 15, 15, image_size=48, seed=seed)
+    drawn = [one.scene.objects for one in draw_scenes(split, settings)]
     assert [split_of(objects) for objects in drawn] == [split] * 15
     assert len({objects_key(objects) for objects in drawn}) == 15
 
@@ -345,7 +345,7 @@ def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
     monkeypatch.setattr(
         "tbnets.scenes.layout.draw_objects", lambda rng: pick(rng, few)
     )
-    drawn = draw_scenes("train", len(few), 64)
+    drawn = draw_scenes("train", SceneSettings(len(few), image_size=64))
     keys = {objects_key(one.scene.objects) for one in drawn}
     assert len(keys) == len(few) > 2
 
@@ -354,9 +354,8 @@ def test_ensure_scenes_reuses_what_is_there(folder):
     before = files_of(folder)
     summary = ensure_scenes(
         folder,
-        **COUNTS,
-        image_size=64,
-        progress=lambda done, total: pytest.fail("drew again"),
+        SETTINGS,
+        lambda done, total: pytest.fail("drew again"),
     )
     assert summary["reused"] is True
     assert summary["num_train"] == 6
@@ -366,9 +365,7 @@ def test_ensure_scenes_reuses_what_is_there(folder):
 def test_ensure_scenes_writes_what_is_missing(tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("empty", "absent"):
-        summary = ensure_scenes(
-            tmp_path / name, num_train=1, num_dev=0, num_test=0
-        )
+        summary = ensure_scenes(tmp_path / name, SceneSettings(1, 0, 0))
         assert summary["reused"] is False
         assert len(files_of(tmp_path / name)) == 8
 
@@ -383,30 +380,28 @@ def test_ensure_scenes_writes_what_is_missing(tmp_path):
     ],
 )
 def test_ensure_scenes_refuses_other_settings(folder, change, expected):
-    settings = {**COUNTS, "image_size": 64, **change}
+    settings = dataclasses.replace(SETTINGS, **change)
     with pytest.raises(FileExistsError, match=expected):
-        ensure_scenes(folder, **settings)
+        ensure_scenes(folder, settings)
 
 
 def test_ensure_scenes_refuses_another_version(folder, monkeypatch):
     monkeypatch.setattr("tbnets.scenes.dataset.VERSION", VERSION + 1)
     with pytest.raises(FileExistsError, match="version is 1, asked for 2"):
-        ensure_scenes(folder, **COUNTS, image_size=64)
+        ensure_scenes(folder, SETTINGS)
 
 
 def test_write_scenes_refuses_a_folder_in_use(folder, tmp_path):
     with pytest.raises(FileExistsError, match="not exist yet or be empty"):
-        write_scenes(folder, **COUNTS, image_size=64)
+        write_scenes(folder, SETTINGS)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="not exist yet or be empty"):
-        ensure_scenes(tmp_path, **COUNTS)
+        ensure_scenes(tmp_path, SETTINGS)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def small(folder):
-    return ensure_scenes(
-        folder, num_train=2, num_dev=0, num_test=0, image_size=48
-    )
+    return ensure_scenes(folder, SceneSettings(2, 0, 0, image_size=48))
 
 
 def test_ensure_scenes_names_what_is_damaged(tmp_path):
@@ -436,7 +431,7 @@ def test_write_scenes_interrupted_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_scenes(tmp_path / "scenes", **COUNTS, progress=stop)
+        write_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -454,8 +449,24 @@ def test_write_scenes_interrupted_leaves_nothing(tmp_path):
         ({"clutter": "much"}, "`clutter` must lie"),
     ],
 )
-def test_scenes_refuse_bad_settings(tmp_path, change, expected):
-    for write in (write_scenes, ensure_scenes):
-        with pytest.raises(ValueError, match=expected):
-            write(tmp_path / "scenes", **{**COUNTS, **change})
-    assert list(tmp_path.iterdir()) == []
+def test_scenes_refuse_bad_settings(change, expected):
+    with pytest.raises(ValueError, match=expected):
+        dataclasses.replace(SETTINGS, **change)
+
+
+def test_settings_are_the_same_when_they_are_equal():
+    assert SceneSettings(clutter=1) == SceneSettings(clutter=1.0)
+    assert isinstance(SceneSettings(clutter=1).clutter, float)
+    assert SceneSettings().num_scenes == 2500
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SETTINGS.seed = 2
+
+
+def test_manifest_is_written_as_before(folder):
+    """Folders made long ago must be found again."""
+    text = (folder / "manifest.json").read_text()
+    assert text.startswith(
+        '{\n  "version": 1,\n  "num_train": 6,\n  "num_dev": 2,\n'
+        '  "num_test": 2,\n  "image_size": 64,\n  "seed": 0,\n'
+        '  "clutter": 0.3,\n  "num_captions": '
+    )

@@ -20,6 +20,7 @@ from tbnets.scenes.layout import Scene
 from tbnets.scenes.layout import SceneObject
 from tbnets.scenes.phrases import Group
 from tbnets.scenes.phrases import Speaker
+from tbnets.scenes.settings import SceneSettings
 from tbnets.scenes.words import BACKGROUND_WORDS
 from tbnets.scenes.words import COLOUR_WORDS
 from tbnets.scenes.words import NOUNS
@@ -50,7 +51,10 @@ def described():
     return [
         one
         for split, seed in (("train", 0), ("train", 1), ("test", 2))
-        for one in draw_scenes(split, 60, 64, seed, 0.0)
+        for one in draw_scenes(
+            split,
+            SceneSettings(60, 60, 60, image_size=64, seed=seed, clutter=0.0),
+        )
     ]
 
 

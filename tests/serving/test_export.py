@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
+from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import served_model
@@ -26,6 +27,7 @@ from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tests.test_images import HUGE
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
 CAPTIONS = ["A dog in the snow!", "", "zebra", "\u00c9te\u0301 DOG", "?!"]
@@ -252,6 +254,31 @@ def test_served_model_takes_photos_and_text_features(served_bytes):
     assert served.embed_images([]).shape == (0, 4)
 
 
+def test_convolutional_model_takes_no_photos(tmp_path):
+    class PixelNetwork(TinyNetwork):
+        def embed_images(self, images, training=False):
+            return super().embed_images(encoder(images, training=training))
+
+    encoder = SmallConvNet((4, 6))
+    encoder.build((None, SIZE, SIZE, 3))
+    network = PixelNetwork()
+    network.image_dim = encoder.output_dim
+    network.embed_images(tf.ones([2, SIZE, SIZE, 3]))
+    network.embed_text(tf.ones([2, 3], tf.int32))
+    path = tmp_path / "1"
+    export_saved_model(
+        network,
+        VOCABULARY,
+        path,
+        image_shape=(SIZE, SIZE, 3),
+        read_photos=lambda photos: decode_images(photos, SIZE),
+    )
+    served = load_saved_model(path)
+    assert served.embed_images([]).shape == (0, 4)
+    assert served.score([], CAPTIONS).shape == (0, 5)
+    assert served.score([photo("red")], CAPTIONS).shape == (1, 5)
+
+
 def test_served_model_batch_of_none(served_features):
     assert served_features.embed_text([]).shape == (0, 4)
     assert served_features.embed_images(np.ones([0, 5])).shape == (0, 4)
@@ -285,6 +312,18 @@ def test_served_model_refuses(served_features, method, values, message):
 def test_undecodable_photo_is_an_error_not_noise(served_bytes):
     with pytest.raises(tf.errors.InvalidArgumentError):
         served_bytes.embed_images([photo("red")[:-40]])
+
+
+def test_a_huge_photo_is_refused_by_the_served_graph(served_bytes):
+    photos = [photo("red"), HUGE["png"]]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"\[20000 20000\]"
+    ):
+        served_bytes.embed_images(photos)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="must be .*JPEG or PNG"
+    ):
+        served_bytes.embed_images([photo("red", "P", "GIF")])
 
 
 def test_metadata_describes_the_model(features_model, served_features):

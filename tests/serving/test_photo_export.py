@@ -85,6 +85,8 @@ def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
         model.embed_images(contents), expected, atol=1e-4
     )
     np.testing.assert_allclose(model.embed_features(rows), expected, atol=1e-5)
+    assert model.embed_images([]).shape == (0, expected.shape[1])
+    assert model.score([], ["dog runs"]).shape == (0, 1)
 
 
 def test_example_queries_are_answered_by_photos(folder, tmp_path):

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tbnets.text import vocabulary as vocabulary_lib
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import count_words
 from tbnets.text.vocabulary import split_words
-from tbnets.text.vocabulary import unknown_rate
 
 CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1
 WORDS = ("", "[UNK]", "a", "dog", "cat", "runs")
@@ -217,12 +217,13 @@ def test_tokenizer_ids_do_not_depend_on_the_other_captions():
     np.testing.assert_array_equal(beside[:1, 2:], [[0, 0, 0]])
 
 
-def test_unknown_rate_counts_occurrences():
-    vocabulary = Vocabulary(WORDS)
-    # a, zebra, zebra, runs: 2 unknown of 4.
-    assert unknown_rate(vocabulary, ["A zebra", "zebra runs", ""]) == 0.5
-    assert unknown_rate(vocabulary, ["?", ""]) == 0.0
-    assert unknown_rate(vocabulary, []) == 0.0
+def test_count_words_over_batches(monkeypatch):
+    monkeypatch.setattr(vocabulary_lib, "_COUNTING_BATCH", 2)
+    counts, lengths = count_words(["A zebra", "", "a man's", "?", "zebra"])
+    assert dict(counts) == {"a": 2, "zebra": 2, "man": 1, "s": 1}
+    assert lengths.tolist() == [2, 0, 3, 0, 1]
+    counts, lengths = count_words([])
+    assert (dict(counts), lengths.tolist()) == ({}, [])
 
 
 @pytest.mark.real_data

@@ -98,7 +98,7 @@ def test_file_that_cannot_be_read(tmp_path):
     path.write_text('{"images": [\n{"filename": "a.j')
     result = describe("--captions_format=karpathy", f"--captions={path}")
     assert result.returncode == 1
-    assert f"{path}:2: expected JSON" in result.stderr
+    assert result.stderr.startswith(f"error: {path}:2: expected JSON")
     assert "looks truncated" in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -12,6 +12,7 @@ import pytest
 
 from tbnets.features import proposals
 from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 
@@ -23,7 +24,7 @@ pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 def folder(tmp_path_factory):
     """A few scenes."""
     path = tmp_path_factory.mktemp("tool") / "scenes"
-    ensure_scenes(path, num_train=12, num_dev=0, num_test=3)
+    ensure_scenes(path, SceneSettings(12, 0, 3))
     return path
 
 
@@ -79,7 +80,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
 def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
-    ensure_scenes(tmp_path / "scenes", num_train=8, num_dev=0, num_test=0)
+    ensure_scenes(tmp_path / "scenes", SceneSettings(8, 0, 0))
     for number, path in enumerate(
         sorted((tmp_path / "scenes" / "images").iterdir())
     ):

@@ -1,0 +1,37 @@
+"""The flags of tools that work on photos."""
+
+from absl import flags
+
+from tbnets.data.captions import READERS
+from tbnets.data.photos import find_photos
+
+flags.disclaim_key_flags()  # They are the tool's, and stand in its --help.
+
+
+def define_photo_flags():
+    """Defines --images, --captions, --captions_format and --splits.
+
+    Returns:
+        Function () -> what `find_photos` does by the values of these flags.
+    """
+    images = flags.DEFINE_string(
+        "images", None, "Folder of the photos.", required=True
+    )
+    captions_path = flags.DEFINE_string(
+        "captions",
+        None,
+        "Captions whose images are wanted, and which tell their splits; "
+        "without, all photos below --images, each under its path as id.",
+    )
+    captions_format = flags.DEFINE_enum(
+        "captions_format",
+        "karpathy",
+        list(READERS),
+        "Format of --captions; docs/data_formats.md describes each.",
+    )
+    splits = flags.DEFINE_list(
+        "splits", None, "Splits of --captions to work on; by default all."
+    )
+    return lambda: find_photos(
+        images.value, captions_format.value, captions_path.value, splits.value
+    )
