@@ -28,17 +28,26 @@ _BENCHMARK = flags.DEFINE_enum(
 )
 _NUM_IMAGES = flags.DEFINE_list(
     "num_images",
-    ["500", "1500"],
-    "Images in a batch, one table each; train_step takes the first.",
+    None,
+    "Images: of a batch, one table each (default 500,1500; train_step takes "
+    "the first), or of the evaluation (default 5000).",
 )
 _CAPTIONS = flags.DEFINE_integer(
-    "captions_per_image", 2, "Captions of each image in a batch.", 1
+    "captions_per_image",
+    None,
+    "Captions of each image; default 2, of the evaluation 5.",
+    1,
 )
 _DIM = flags.DEFINE_integer("embedding_dim", 512, "Embedding size.", 1)
+_HIDDEN = flags.DEFINE_integer(
+    "hidden_dim", 2048, "Hidden units of each branch, for train_step.", 1
+)
 _NEGATIVES = flags.DEFINE_integer(
     "num_negatives", 10, "Negatives K kept for an anchor; Wang 2018: 10.", 1
 )
-_REPEATS = flags.DEFINE_integer("repeats", 15, "Timed runs of each row.", 1)
+_REPEATS = flags.DEFINE_integer(
+    "repeats", None, "Timed runs of each row; default 15, of evaluation 3.", 1
+)
 _IMAGES = flags.DEFINE_string("images", None, "Photos, for extraction.")
 _CNN = flags.DEFINE_string("cnn", "SqueezeNet", "Network, for extraction.")
 _LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
@@ -52,22 +61,17 @@ def main(_):
     if _BENCHMARK.value != "evaluation":
         with startup.quiet_tensorflow():
             import tensorflow  # noqa: F401
-    num_images = [int(count) for count in _NUM_IMAGES.value]
+    num_images = [int(count) for count in _NUM_IMAGES.value or (500, 1500)]
+    captions, repeats = _CAPTIONS.value or 2, _REPEATS.value or 15
     if _BENCHMARK.value == "loss":
         from benchmarks import loss
 
-        loss.run(
-            num_images,
-            _CAPTIONS.value,
-            _DIM.value,
-            _NEGATIVES.value,
-            _REPEATS.value,
-        )
+        loss.run(num_images, captions, _DIM.value, _NEGATIVES.value, repeats)
     elif _BENCHMARK.value == "train_step":
         from benchmarks import train_step
 
         train_step.run(
-            num_images[0], _CAPTIONS.value, _DIM.value, _REPEATS.value
+            num_images[0], captions, _HIDDEN.value, _DIM.value, repeats
         )
     elif _BENCHMARK.value == "extraction":
         from benchmarks import extraction
@@ -77,12 +81,17 @@ def main(_):
             _CNN.value,
             _LAYERS.value,
             _NUM_PHOTOS.value,
-            _REPEATS.value,
+            repeats,
         )
     else:
         from benchmarks import evaluation
 
-        evaluation.run()
+        evaluation.run(
+            num_images[0] if _NUM_IMAGES.value else 5000,
+            _CAPTIONS.value or 5,
+            _DIM.value,
+            _REPEATS.value or 3,
+        )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -27,6 +25,7 @@ from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tests import fresh
 from tests.test_images import HUGE
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
@@ -158,11 +157,10 @@ def run_client(folder, path, **inputs):
     """Calls the SavedModel at `path` in a fresh process without tbnets."""
     np.savez(folder / "inputs.npz", **inputs)
     outputs = folder / "outputs.npz"
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    subprocess.run(
-        [sys.executable, "-c", CLIENT, path, folder / "inputs.npz", outputs],
+    fresh.run(
+        *("-c", CLIENT, path, folder / "inputs.npz", outputs),
         cwd=folder,
-        env=environment,
+        with_tbnets=False,
         check=True,
     )
     return np.load(outputs)

@@ -1,11 +1,8 @@
 """Feature stores where they are used: training, evaluation, description."""
 
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,6 +15,7 @@ from tbnets.store.writer import FeatureWriter
 from tbnets.tasks import inputs
 from tbnets.training import checkpoints
 from tbnets.training import loop
+from tests import fresh
 from tests import tiny
 
 EXTRACTION = {"model": "Tiny", "layers": "conv1"}
@@ -257,18 +255,10 @@ print(ids[3], embeddings.shape, (embeddings[3:4] == one).all())
 
 
 def test_query_tool_reads_stores(folder):
-    root = pathlib.Path(__file__).resolve().parents[2]
     store = open_features(folder / "all")
-    result = subprocess.run(
-        [
-            *(sys.executable, "-c", QUERY, f"--image_features={store.path}"),
-            *(f"--image={store.ids[3]}", "--batch_size=5"),
-        ],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
+    result = fresh.run(
+        *("-c", QUERY, f"--image_features={store.path}"),
+        *(f"--image={store.ids[3]}", "--batch_size=5"),
     )
     expected = f"{store.ids[3]} ({len(store)}, 8) True\n"
     assert result.stdout == expected, result.stderr

@@ -2,8 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
+from tests import fresh
 from tests.features.test_photo_features import photo
 
 TOOL = "tools/extract_image_features.py"
@@ -31,7 +30,6 @@ def folder(tmp_path):
 
 def command(folder, *flags):
     return [
-        sys.executable,
         TOOL,
         f"--images={folder / 'photos'}",
         "--cnn=SqueezeNet",
@@ -43,9 +41,7 @@ def command(folder, *flags):
 
 
 def run(folder, *flags):
-    done = subprocess.run(
-        command(folder, *flags), capture_output=True, text=True
-    )
+    done = fresh.run(*command(folder, *flags))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -81,16 +77,13 @@ def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
     for i in range(30):
         (folder / "photos" / f"{i}.jpg").write_bytes(photo(i))
     small = ("--shard_images=2", "--batch_size=2")
-    killed = subprocess.Popen(
-        command(folder, *small),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    killed = fresh.start(*command(folder, *small))
     while not (folder / "store" / "00002.npy").exists():
-        assert killed.poll() is None
+        assert killed.is_alive()
         time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.kill()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     code, text = run(folder, *small)
     assert code == 0, text
     assert run(folder, *small, f"--output={folder / 'straight'}")[0] == 0

@@ -1,10 +1,6 @@
 """Tests of the tool that proposes boxes."""
 
-import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import PIL.Image
@@ -15,8 +11,9 @@ from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
+from tests import fresh
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = "tools/propose_regions.py"
 pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
 
@@ -28,23 +25,10 @@ def folder(tmp_path_factory):
     return path
 
 
-def start(*arguments):
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "tools/propose_regions.py", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run(*arguments):
     """Returns (exit code, standard output, standard error)."""
-    process = start(*arguments)
-    output, errors = process.communicate()
-    return process.returncode, output, errors
+    ended = fresh.run(TOOL, *arguments)
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 def content(folder):
@@ -91,13 +75,13 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     arguments = (f"--images={photos}", "--shard_images=1", "--workers=2")
 
     killed = tmp_path / "killed"
-    process = start(*arguments, f"--output={killed}")
+    process = fresh.start(TOOL, *arguments, f"--output={killed}")
     second = killed / "00001.boxes.npy"
-    while process.poll() is None and not second.exists():
+    while process.is_alive() and not second.exists():
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     with pytest.raises(ValueError, match="complete"):
         open_features(killed)
 

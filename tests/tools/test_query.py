@@ -14,12 +14,13 @@ import tensorflow as tf
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.text.vocabulary import Vocabulary
+from tests import fresh
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
 COLORS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
 
-# Asks several questions in one process: starting TensorFlow takes longest.
+# Asks several questions in one process.
 DRIVER = """
 import contextlib
 import io
@@ -142,13 +143,8 @@ def answers(folder):
             *(by_features, f"--image_features={folder}/nan_ims.npy", "red"),
         ],
     }
-    result = subprocess.run(
-        [sys.executable, "-c", DRIVER, json.dumps(list(questions.values()))],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
+    asked = json.dumps(list(questions.values()))
+    result = fresh.run("-c", DRIVER, asked, check=True)
     return dict(zip(questions, json.loads(result.stdout)))
 
 

@@ -2,8 +2,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import keras
@@ -16,9 +14,8 @@ from tbnets.tasks import inputs
 from tbnets.training import checkpoints
 from tbnets.training import loop
 from tbnets.training import optimizers
+from tests import fresh
 from tests import tiny
-
-TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "train.py"
 
 
 @pytest.fixture(scope="module")
@@ -95,17 +92,18 @@ def test_killed_run_resumes_to_the_straight_one(folder, tmp_path):
     def command(run_dir, *more):
         line = tiny.arguments(folder, run_dir, epochs=12).items()
         flags = [f"--{name}={value}" for name, value in line]
-        return [sys.executable, str(TOOL), *flags, *more]
+        return ["tools/train.py", *flags, *more]
 
-    subprocess.run(command(tmp_path / "straight"), check=True)
-    process = subprocess.Popen(command(tmp_path / "killed"))
+    fresh.run(*command(tmp_path / "straight"), check=True)
+    process = fresh.start(*command(tmp_path / "killed"))
     last = tmp_path / "killed" / "checkpoints" / "last.npz"
-    while not last.exists() and process.poll() is None:
+    while not last.exists() and process.is_alive():
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     assert stored(tmp_path / "killed")[1].epoch < 12
-    subprocess.run(command(tmp_path / "killed", "--resume"), check=True)
+    fresh.run(*command(tmp_path / "killed", "--resume"), check=True)
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
     one, two = (
         json.loads((tmp_path / name / "metrics.json").read_text())

@@ -5,11 +5,6 @@ import subprocess
 import sys
 import time
 
-NUM_IMAGES = 5000
-CAPTIONS_PER_IMAGE = 5
-DIM = 512
-REPEATS = 3
-
 
 def _seconds(function):
     start = time.perf_counter()
@@ -24,24 +19,24 @@ def _peak_mib():
     return int(line.split()[1]) / 1024
 
 
-def _embeddings(noise):
+def _embeddings(num_images, captions_per_image, dim, noise):
     """Returns unit embeddings; captions are their image plus noise."""
     import numpy as np
 
     generator = np.random.default_rng(0)
-    rows = np.repeat(np.arange(NUM_IMAGES), CAPTIONS_PER_IMAGE)
+    rows = np.repeat(np.arange(num_images), captions_per_image)
 
     def unit(values):
         return values / np.linalg.norm(values, axis=1, keepdims=True)
 
-    images = unit(generator.standard_normal((NUM_IMAGES, DIM), np.float32))
-    texts = generator.standard_normal((len(rows), DIM), np.float32)
-    texts *= noise / np.sqrt(DIM)
+    images = unit(generator.standard_normal((num_images, dim), np.float32))
+    texts = generator.standard_normal((len(rows), dim), np.float32)
+    texts *= noise / np.sqrt(dim)
     texts += images[rows]
     return images, unit(texts), rows
 
 
-def measure(noise):
+def measure(num_images, captions_per_image, dim, repeats, noise):
     """Prints one row: peak memory, then seconds and their ratio.
 
     The product runs in a loop with the evaluation, so that both meet the same
@@ -52,7 +47,9 @@ def measure(noise):
 
     from tbnets.evaluation import retrieval
 
-    images, texts, rows = _embeddings(noise)
+    images, texts, rows = _embeddings(
+        num_images, captions_per_image, dim, noise
+    )
 
     def evaluate():
         retrieval.evaluate_retrieval(images, texts, rows, text_to_text=False)
@@ -60,7 +57,7 @@ def measure(noise):
     evaluations, products = [_seconds(evaluate)], []
     peak = _peak_mib()
     scores = np.empty((len(images), len(texts)), np.float32)
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         products.append(_seconds(lambda: np.matmul(images, texts.T, scores)))
         evaluations.append(_seconds(evaluate))
     best, product = min(evaluations), min(products)
@@ -70,11 +67,18 @@ def measure(noise):
     )
 
 
-def run():
-    """Prints the table; each row is measured in a process of its own."""
+def run(num_images, captions_per_image, dim, repeats):
+    """Prints the table; each row is measured in a process of its own.
+
+    Args:
+        num_images: Images to rank.
+        captions_per_image: Captions of each image.
+        dim: Size of the embeddings.
+        repeats: Times each row is run; the best time is printed.
+    """
     print(
-        f"Evaluation of {NUM_IMAGES} images x "
-        f"{NUM_IMAGES * CAPTIONS_PER_IMAGE} captions x {DIM}, both directions"
+        f"Evaluation of {num_images} images x "
+        f"{num_images * captions_per_image} captions x {dim}, both directions"
     )
     titles = ("evaluation", "product", "ratio", "peak")
     print("{:18}{:>12} {:>12} {:>7} {:>14}".format("", *titles))
@@ -84,10 +88,7 @@ def run():
         code = (
             f"import sys; sys.path[:0] = [{str(root)!r}, "
             f"{str(root / 'tools')!r}]; "
-            f"from benchmarks import evaluation; evaluation.measure({noise})"
+            "from benchmarks import evaluation; evaluation.measure("
+            f"{num_images}, {captions_per_image}, {dim}, {repeats}, {noise})"
         )
         subprocess.run([sys.executable, "-c", code], check=True)
-
-
-if __name__ == "__main__":
-    run()

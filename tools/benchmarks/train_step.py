@@ -3,8 +3,8 @@
 The floor holds the float32 matrix products of one step and nothing else:
 forward, for the weights' gradients and for the hidden layers' gradients in
 both branches, and the similarities with theirs. The step adds activations,
-batch normalisation, dropout, the loss, its miner and the Adam update of
-22 million weights.
+batch normalisation, dropout, the loss, its miner and the Adam update, of
+22 million weights where a branch has 2048 hidden units.
 """
 
 import keras
@@ -17,15 +17,16 @@ from tbnets.layers.branch import Branch
 from tbnets.losses import triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
 
-IMAGE_DIM, TEXT_DIM, HIDDEN = 4096, 6000, 2048
+IMAGE_DIM, TEXT_DIM = 4096, 6000
 
 
-def run(num_images, captions_per_image, embedding_dim, repeats):
+def run(num_images, captions_per_image, hidden_dim, embedding_dim, repeats):
     """Prints the table.
 
     Args:
         num_images: Images in a batch.
         captions_per_image: Captions of each image.
+        hidden_dim: Hidden units of each branch.
         embedding_dim: Size of the embeddings.
         repeats: Times each row is run; the median is printed.
     """
@@ -40,28 +41,29 @@ def run(num_images, captions_per_image, embedding_dim, repeats):
     }
     rows = {
         "matmuls alone, float32": loss.waiting(
-            tf.function(_matmuls(embedding_dim)), (images, texts)
+            tf.function(_matmuls(hidden_dim, embedding_dim)), (images, texts)
         )
     }
     for policy in ("float32", "mixed_bfloat16"):
-        network = _network(embedding_dim, policy)
+        network = _network(hidden_dim, embedding_dim, policy)
         step = tf.function(network.train_step)
         rows[f"train step, {policy}"] = loss.waiting(step, (batch,))
     timing.print_table(
         f"{num_images} images, {len(owners)} captions, "
-        f"{IMAGE_DIM}/{TEXT_DIM} -> {HIDDEN} -> {embedding_dim}, Adam",
+        f"{IMAGE_DIM}/{TEXT_DIM} -> {hidden_dim} -> {embedding_dim}, Adam",
         timing.interleaved(rows, repeats),
         "matmuls alone, float32",
     )
 
 
-def _network(embedding_dim, policy):
+def _network(hidden_dim, embedding_dim, policy):
     """Builds a network whose layers compute under a Keras dtype policy."""
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(policy)
     try:
         network = EmbeddingNetwork(
-            Branch((HIDDEN, embedding_dim)), Branch((HIDDEN, embedding_dim))
+            Branch((hidden_dim, embedding_dim)),
+            Branch((hidden_dim, embedding_dim)),
         )
         network.build(
             {"images": (None, IMAGE_DIM), "captions": (None, TEXT_DIM)}
@@ -72,12 +74,12 @@ def _network(embedding_dim, policy):
     return network
 
 
-def _matmuls(embedding_dim):
+def _matmuls(hidden_dim, embedding_dim):
     """Returns the products of a step; values stand in for gradients."""
     weights = {
         dim: (
-            tf.random.stateless_normal([dim, HIDDEN], (1, dim)),
-            tf.random.stateless_normal([HIDDEN, embedding_dim], (2, dim)),
+            tf.random.stateless_normal([dim, hidden_dim], (1, dim)),
+            tf.random.stateless_normal([hidden_dim, embedding_dim], (2, dim)),
         )
         for dim in (IMAGE_DIM, TEXT_DIM)
     }

@@ -1,0 +1,191 @@
+"""A run from the command line: train, evaluate, export, query.
+
+One tiny run is trained for all tests; each tool reads what it left.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from tbnets.serving import served_model
+from tests import fresh
+from tests import tiny
+
+
+def tool(name, *arguments):
+    """Runs a tool, which must succeed; returns what it printed."""
+    return fresh.run(f"tools/{name}.py", *arguments, check=True).stdout
+
+
+def train(folder, run_dir, *more, **changes):
+    line = tiny.arguments(folder, run_dir, **changes).items()
+    return tool("train", *(f"--{name}={value}" for name, value in line), *more)
+
+
+def metrics_of(run_dir):
+    return json.loads((run_dir / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def run_dir(data, tmp_path_factory):
+    """A finished and exported run whose best epoch is not its last."""
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    # At so high a rate the dev split's best comes long before the end.
+    text = train(data, run_dir, epochs=8, learning_rate=0.3, export=True)
+    assert f"SavedModel       {run_dir / 'saved_model' / '1'}" in text
+    report = metrics_of(run_dir)
+    assert report["best_epoch"] < report["epochs"] == 8
+    return run_dir
+
+
+@pytest.fixture(scope="module", params=["dev", "test"])
+def evaluated(request, run_dir, tmp_path_factory):
+    """(split, metrics of its evaluation, folder of its embeddings)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    text = tool(
+        "evaluate",
+        f"--run_dir={run_dir}",
+        f"--split={request.param}",
+        f"--json={folder / 'metrics.json'}",
+        f"--save_embeddings={folder / 'embeddings'}",
+    )
+    assert text.startswith(f"{run_dir}, {request.param}, protocol: full\n")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    return request.param, metrics, folder / "embeddings"
+
+
+def test_evaluation_of_a_run_repeats_its_own_report(run_dir, evaluated):
+    split, metrics, _ = evaluated
+    reported = metrics_of(run_dir)[split]
+    assert metrics.keys() == reported.keys()
+    for name, value in reported.items():
+        assert metrics[name] == pytest.approx(value), name
+
+
+def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
+    _, metrics, folder = evaluated
+    names = ("image_embeddings", "text_embeddings", "caption_to_image")
+    assert {path.stem for path in folder.iterdir()} == set(names)
+    files = [f"--{name}={folder / name}.npy" for name in names]
+    tool("evaluate", *files, f"--json={tmp_path / 'again.json'}")
+    assert json.loads((tmp_path / "again.json").read_text()) == metrics
+
+
+def answers(text):
+    """Returns (similarity, answer) of each line of an answer's table."""
+    lines = [line.split(None, 2) for line in text.splitlines()[2:]]
+    return [(float(similarity), answer) for _, similarity, answer in lines]
+
+
+def query(saved_model, data, split, caption):
+    return answers(
+        tool(
+            "query",
+            f"--saved_model={saved_model}",
+            f"--image_features={data / f'{split}_ims.npy'}",
+            "--top=6",
+            caption,
+        )
+    )
+
+
+def assert_ranks(found, ids, similarities):
+    """The answers are the images by falling similarity, as embedded."""
+    assert {name for _, name in found} == set(ids)
+    wanted = dict(zip(ids, similarities))
+    for similarity, name in found:
+        # Printed with three digits.
+        assert similarity == pytest.approx(wanted[name], abs=6e-4)
+    order = [wanted[name] for _, name in found]
+    np.testing.assert_allclose(order, sorted(order)[::-1], atol=1e-6)
+
+
+def test_query_of_the_exported_run_ranks_as_its_evaluation(
+    data, run_dir, evaluated
+):
+    split, _, folder = evaluated
+    images = np.load(folder / "image_embeddings.npy")
+    texts = np.load(folder / "text_embeddings.npy")
+    caption = (data / f"{split}_caps.txt").read_text().splitlines()[3]
+    ids = (data / f"{split}_ids.txt").read_text().split()
+    found = query(run_dir / "saved_model" / "1", data, split, caption)
+    assert_ranks(found, ids, images @ texts[3])
+
+
+@pytest.fixture(scope="module")
+def last_epoch(run_dir):
+    """The SavedModel of the run's last epoch."""
+    text = tool("export", f"--run_dir={run_dir}", "--checkpoint=last")
+    saved_model = run_dir / "saved_model" / "2"
+    assert text == f"SavedModel  {saved_model}, images as features\n"
+    return saved_model
+
+
+def test_another_checkpoint_is_exported_as_it_is_evaluated(
+    data, run_dir, last_epoch, tmp_path
+):
+    tool(
+        "evaluate",
+        f"--run_dir={run_dir}",
+        "--checkpoint=last",
+        f"--save_embeddings={tmp_path}",
+    )
+    images = np.load(tmp_path / "image_embeddings.npy")
+    texts = np.load(tmp_path / "text_embeddings.npy")
+    caption = (data / "test_caps.txt").read_text().splitlines()[0]
+    ids = (data / "test_ids.txt").read_text().split()
+    found = query(last_epoch, data, "test", caption)
+    assert_ranks(found, ids, images @ texts[0])
+
+
+def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
+    best = run_dir / "saved_model" / "1"
+    epochs = (metrics_of(run_dir)["best_epoch"], 8)
+    for saved_model, epoch in zip((best, last_epoch), epochs):
+        text = (saved_model / served_model.METADATA_FILE).read_text()
+        assert json.loads(text)["metadata"]["epoch"] == epoch
+
+
+@pytest.mark.parametrize("name", ["train", "export"])
+def test_a_stray_argument_is_named(name):
+    ended = fresh.run(f"tools/{name}.py", "--run_dir=absent", "runs/first")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error: `{name}.py` takes flags only.")
+    assert "Received: runs/first" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["evaluate", "export"])
+def test_a_folder_without_a_run_is_named(name, tmp_path):
+    ended = fresh.run(f"tools/{name}.py", f"--run_dir={tmp_path / 'absent'}")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: `run_dir` must be the folder of a")
+
+
+@pytest.mark.parametrize(
+    "flag", ["--precision=mixed_bfloat16", "--jit_compile"]
+)
+def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
+    text = train(data, tmp_path / "straight", flag, epochs=2)
+    assert "recall sum" in text
+    train(data, tmp_path / "two", flag, epochs=1)
+    text = train(data, tmp_path / "two", flag, "--resume", epochs=2)
+    assert "continued after epoch 1" in text
+    straight = metrics_of(tmp_path / "straight")
+    resumed = metrics_of(tmp_path / "two")
+    assert straight["test"] == resumed["test"]
+    assert straight["epochs"] == resumed["epochs"] == 2
+    tool(
+        "evaluate",
+        f"--run_dir={tmp_path / 'two'}",
+        f"--json={tmp_path / 'metrics.json'}",
+    )
+    again = json.loads((tmp_path / "metrics.json").read_text())
+    assert again["recall_sum"] == pytest.approx(
+        resumed["test"]["recall_sum"], abs=1e-4
+    )
