@@ -29,7 +29,7 @@ from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.losses import triplet
-from tbnets.losses.triplet import PRESETS
+from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export

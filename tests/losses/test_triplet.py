@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.losses import hinges
 from tbnets.losses import triplet
+from tbnets.losses.presets import PRESETS
 from tests import reference
 
 ALL_TERMS = dict(zip(triplet.TERMS, (1.0, 1.5, 0.3, 0.2)))
@@ -305,15 +308,34 @@ def test_float_ids_are_refused():
         triplet.positive_masks(tf.constant([1.0]), tf.constant([1]))
 
 
-@pytest.mark.parametrize("preset", triplet.PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_presets_survive_a_round_trip(preset):
-    loss = triplet.TripletLoss(**triplet.PRESETS[preset])
+    loss = triplet.TripletLoss(**PRESETS[preset])
     again = triplet.TripletLoss.from_config(loss.get_config())
     assert again.get_config() == loss.get_config()
 
 
-def test_preset_of_wang_2018_has_the_numbers_of_the_paper():
-    config = triplet.TripletLoss(**triplet.PRESETS["wang2018"]).get_config()
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_name_all_that_makes_the_loss(preset):
+    named = {"margin", "distance", "reduction", "negatives", "term_weights"}
+    if PRESETS[preset]["negatives"] == "top_k":
+        named.add("num_negatives")
+    assert set(PRESETS[preset]) == named
+
+
+def test_presets_are_read_without_tensorflow():
+    code = (
+        "import sys, tbnets.losses.presets; print('tensorflow' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "False"
+
+
+def test_a_loss_by_default_is_that_of_wang_2018():
+    config = triplet.TripletLoss().get_config()
+    assert config == triplet.TripletLoss(**PRESETS["wang2018"]).get_config()
     assert config["margin"] == 0.05
     assert config["num_negatives"] == 10
     assert list(config["term_weights"].values()) == [1.0, 1.5, 0.05, 0.0]
