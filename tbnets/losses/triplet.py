@@ -124,7 +124,7 @@ class TripletLoss:
     Shapes may be unknown, and the loss compiles under XLA. Memory stays
     within a few arrays of `[num_anchors, num_candidates]`.
 
-    >>> loss = TripletLoss(**presets.PRESETS["wang2018"])
+    >>> loss = TripletLoss(**presets.PRESETS["wang2018"], max_positives=2)
     >>> masks = positive_masks(image_ids, caption_image_ids)
     >>> output = loss(image_embeddings, text_embeddings, masks)
     >>> output.total, output.active_fraction["text_to_image"]
@@ -144,6 +144,11 @@ class TripletLoss:
         negatives: "top_k"; "hardest", one negative an anchor (VSE++);
             "all" (Kiros 2014); or "all_to_hardest", a blend of the last two
             that follows the `hardness` given with each call.
+        max_positives: A promise that makes the loss cheaper where an anchor
+            keeps a few negatives: the most positives that an anchor has in
+            any term, such as the captions drawn of each image when every
+            image of a batch is another one. Where it is used, and a batch
+            breaks it, the loss is NaN. None promises nothing.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
     matching is decided by identity, and the reduction, a plain sum in the
@@ -159,9 +164,12 @@ class TripletLoss:
         distance=_DEFAULTS["distance"],
         reduction=_DEFAULTS["reduction"],
         negatives=_DEFAULTS["negatives"],
+        max_positives=None,
     ):
         _check_at_least("margin", margin, 0)
         _check_at_least("num_negatives", num_negatives, 1)
+        if max_positives is not None:
+            _check_at_least("max_positives", max_positives, 1)
         _check_known("distance", distance, distances.DISTANCES)
         _check_known("reduction", reduction, REDUCTIONS)
         _check_known("negatives", negatives, NEGATIVES)
@@ -176,6 +184,9 @@ class TripletLoss:
         self.distance = distance
         self.reduction = reduction
         self.negatives = negatives
+        self.max_positives = (
+            None if max_positives is None else int(max_positives)
+        )
 
     def get_config(self):
         """Returns the arguments that make an equal loss."""
@@ -186,6 +197,7 @@ class TripletLoss:
             "distance": self.distance,
             "reduction": self.reduction,
             "negatives": self.negatives,
+            "max_positives": self.max_positives,
         }
 
     @classmethod
@@ -254,7 +266,11 @@ class TripletLoss:
         )
         count = {"hardest": 1, "all": None}.get(negatives, self.num_negatives)
         sums = hinges.sums(
-            views, count, self.margin, distances.DISTANCES[self.distance]
+            views,
+            count,
+            self.max_positives,
+            self.margin,
+            distances.DISTANCES[self.distance],
         )
         return {term: self._reduce(row) for term, row in sums.items()}
 
