@@ -44,7 +44,7 @@ def run(num_images, captions_per_image, embedding_dim, repeats):
         )
     }
     for policy in ("float32", "mixed_bfloat16"):
-        network = _network(embedding_dim, policy)
+        network = _network(embedding_dim, captions_per_image, policy)
         step = tf.function(network.train_step)
         rows[f"train step, {policy}"] = loss.waiting(step, (batch,))
     timing.print_table(
@@ -55,7 +55,7 @@ def run(num_images, captions_per_image, embedding_dim, repeats):
     )
 
 
-def _network(embedding_dim, policy):
+def _network(embedding_dim, captions_per_image, policy):
     """Builds a network whose layers compute under a Keras dtype policy."""
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(policy)
@@ -68,7 +68,10 @@ def _network(embedding_dim, policy):
         )
     finally:
         keras.mixed_precision.set_global_policy(before)
-    network.compile(keras.optimizers.Adam(1e-4), triplet.TripletLoss())
+    network.compile(
+        keras.optimizers.Adam(1e-4),
+        triplet.TripletLoss(max_positives=captions_per_image),
+    )
     return network
 
 
