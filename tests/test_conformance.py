@@ -26,7 +26,7 @@ from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.losses import triplet
-from tbnets.losses.triplet import PRESETS
+from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export
@@ -125,6 +125,7 @@ MODELS = {
 PARTS = LAYERS | MODELS
 LOSSES = {
     **PRESETS,
+    "promised": {"max_positives": 2},
     "four_terms": {
         "num_negatives": 2,
         "reduction": "mean",
@@ -401,10 +402,12 @@ def test_loss_config_gives_the_same_loss(arguments):
 
 @pytest.mark.parametrize(
     "name, mode",
-    # One of each kind: the other presets differ in their numbers alone.
+    # One of each kind: the others differ in their numbers alone.
     [
         ("wang2018", "graph"),
         ("wang2018", "xla"),
+        ("promised", "graph"),
+        ("promised", "xla"),
         ("kiros2014", "graph"),
         ("vse++", "graph"),
         ("vse++", "xla"),
@@ -415,7 +418,7 @@ def test_compiled_loss_equals_eager(name, mode):
 
     tests/losses/test_triplet.py compiles every kind by XLA, sizes known.
     """
-    run = ranked(TripletLoss(**PRESETS[name]))
+    run = ranked(TripletLoss(**LOSSES[name]))
     signature = {
         key: tf.TensorSpec((None, *array.shape[1:]), array.dtype)
         for key, array in loss_batch().items()

@@ -48,9 +48,7 @@ def picked_similarities(queries, candidates, similarities, pairs):
     """
 
     def gradient(upstream):
-        # XLA knows a shape that is taken here, not one carried into a branch.
-        shape = tf.stack([tf.shape(queries)[0], tf.shape(candidates)[0]])
-        slopes = tf.scatter_nd(pairs, upstream, shape)
+        slopes = tf.scatter_nd(pairs, upstream, tf.shape(similarities))
         by_queries = _sparse_product(slopes, candidates)
         by_candidates = _sparse_product(slopes, queries, transpose_a=True)
         return by_queries, by_candidates, None, None

@@ -1,26 +1,56 @@
-"""Settings of the triplet loss by the paper that used them."""
+"""The losses of the papers, as arguments of `TripletLoss`.
 
-WANG2018 = {
-    "margin": 0.05,
-    "num_negatives": 10,
-    "distance": "euclidean",
-    "reduction": "mean_active",
-    "negatives": "top_k",
-    "term_weights": {
-        "image_to_text": 1.0,
-        "text_to_image": 1.5,
-        "text_to_text": 0.05,
-    },
-}
-KIROS2014 = {
+Plain numbers: the command line reads them before TensorFlow is there. A term
+without a weight is not part of the loss. Where negatives are not "top_k",
+`num_negatives` has no use.
+"""
+
+_KIROS_2014 = {
     "margin": 0.2,
     "distance": "cosine",
     "reduction": "sum",
     "negatives": "all",
     "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
 }
+
 PRESETS = {
-    "wang2018": WANG2018,
-    "kiros2014": KIROS2014,
-    "vilalta2017": KIROS2014,
+    # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
+    # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
+    "wang2016": {
+        "margin": 0.1,
+        "num_negatives": 50,
+        "distance": "euclidean",
+        "reduction": "mean_active",
+        "negatives": "top_k",
+        "term_weights": {
+            "image_to_text": 1.0,
+            "text_to_image": 2.0,
+            "text_to_text": 0.2,
+        },
+    },
+    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums; see `TripletLoss`.
+    "wang2018": {
+        "margin": 0.05,
+        "num_negatives": 10,
+        "distance": "euclidean",
+        "reduction": "mean_active",
+        "negatives": "top_k",
+        "term_weights": {
+            "image_to_text": 1.0,
+            "text_to_image": 1.5,
+            "text_to_text": 0.05,
+        },
+    },
+    # Faghri 2018 (VSE++): the one hardest negative, summed.
+    "vse++": {
+        "margin": 0.2,
+        "distance": "cosine",
+        "reduction": "sum",
+        "negatives": "hardest",
+        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
+    },
+    # Kiros 2014: every negative of the batch, summed.
+    "kiros2014": _KIROS_2014,
+    # Vilalta 2017, Eq. 1, trains with the loss of Kiros 2014.
+    "vilalta2017": _KIROS_2014,
 }

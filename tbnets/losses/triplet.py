@@ -18,58 +18,13 @@ import tensorflow as tf
 from tbnets.losses import distances
 from tbnets.losses import hinges
 from tbnets.losses import miners
+from tbnets.losses import presets
 
 TERMS = hinges.TERMS
 REDUCTIONS = ("mean_active", "mean", "sum")
 NEGATIVES = ("top_k", "hardest", "all", "all_to_hardest")
 
-PRESETS = {
-    # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
-    # "structure" rows of Table 1. The text leaves the reduction open.
-    "wang2016": {
-        "margin": 0.1,
-        "num_negatives": 50,
-        "term_weights": {
-            "image_to_text": 1.0,
-            "text_to_image": 2.0,
-            "text_to_text": 0.2,
-        },
-    },
-    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3.
-    "wang2018": {
-        "margin": 0.05,
-        "num_negatives": 10,
-        "term_weights": {
-            "image_to_text": 1.0,
-            "text_to_image": 1.5,
-            "text_to_text": 0.05,
-        },
-    },
-    # Faghri 2018 (VSE++): the one hardest negative, summed.
-    "vse++": {
-        "margin": 0.2,
-        "distance": "cosine",
-        "reduction": "sum",
-        "negatives": "hardest",
-        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
-    },
-    # Kiros 2014: every negative of the batch, summed.
-    "kiros2014": {
-        "margin": 0.2,
-        "distance": "cosine",
-        "reduction": "sum",
-        "negatives": "all",
-        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
-    },
-    # Vilalta 2017 trains with the loss of Kiros 2014.
-    "vilalta2017": {
-        "margin": 0.2,
-        "distance": "cosine",
-        "reduction": "sum",
-        "negatives": "all",
-        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
-    },
-}
+_DEFAULTS = presets.PRESETS["wang2018"]
 
 
 class PositiveMasks(NamedTuple):
@@ -169,10 +124,12 @@ class TripletLoss:
     Shapes may be unknown, and the loss compiles under XLA. Memory stays
     within a few arrays of `[num_anchors, num_candidates]`.
 
-    >>> loss = TripletLoss(**PRESETS["wang2018"])
+    >>> loss = TripletLoss(**presets.PRESETS["wang2018"], max_positives=2)
     >>> masks = positive_masks(image_ids, caption_image_ids)
     >>> output = loss(image_embeddings, text_embeddings, masks)
     >>> output.total, output.active_fraction["text_to_image"]
+
+    The defaults are the preset "wang2018" of `losses.presets`.
 
     Args:
         margin: Required gap m, in units of the distance; not negative (0.1
@@ -181,13 +138,17 @@ class TripletLoss:
             `negatives="top_k"` (50 in Wang 2016, 10 in Wang 2018).
         term_weights: Mapping of a term in `TERMS` to its weight, not
             negative; a term left out has weight 0 and is not computed.
-            None means the weights of Wang 2018: 1, 1.5, 0.05 and 0.
         distance: A key of `distances.DISTANCES`.
         reduction: "mean_active", over the triplets with a loss above 0;
             "mean", over all kept triplets; or "sum".
         negatives: "top_k"; "hardest", one negative an anchor (VSE++);
             "all" (Kiros 2014); or "all_to_hardest", a blend of the last two
             that follows the `hardness` given with each call.
+        max_positives: A promise that makes the loss cheaper where an anchor
+            keeps a few negatives: the most positives that an anchor has in
+            any term, such as the captions drawn of each image when every
+            image of a batch is another one. Where it is used, and a batch
+            breaks it, the loss is NaN. None promises nothing.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
     matching is decided by identity, and the reduction, a plain sum in the
@@ -197,17 +158,18 @@ class TripletLoss:
 
     def __init__(
         self,
-        margin=0.05,
-        num_negatives=10,
-        term_weights=None,
-        distance="euclidean",
-        reduction="mean_active",
-        negatives="top_k",
+        margin=_DEFAULTS["margin"],
+        num_negatives=_DEFAULTS["num_negatives"],
+        term_weights=_DEFAULTS["term_weights"],
+        distance=_DEFAULTS["distance"],
+        reduction=_DEFAULTS["reduction"],
+        negatives=_DEFAULTS["negatives"],
+        max_positives=None,
     ):
-        if term_weights is None:
-            term_weights = PRESETS["wang2018"]["term_weights"]
         _check_at_least("margin", margin, 0)
         _check_at_least("num_negatives", num_negatives, 1)
+        if max_positives is not None:
+            _check_at_least("max_positives", max_positives, 1)
         _check_known("distance", distance, distances.DISTANCES)
         _check_known("reduction", reduction, REDUCTIONS)
         _check_known("negatives", negatives, NEGATIVES)
@@ -222,6 +184,9 @@ class TripletLoss:
         self.distance = distance
         self.reduction = reduction
         self.negatives = negatives
+        self.max_positives = (
+            None if max_positives is None else int(max_positives)
+        )
 
     def get_config(self):
         """Returns the arguments that make an equal loss."""
@@ -232,6 +197,7 @@ class TripletLoss:
             "distance": self.distance,
             "reduction": self.reduction,
             "negatives": self.negatives,
+            "max_positives": self.max_positives,
         }
 
     @classmethod
@@ -300,7 +266,11 @@ class TripletLoss:
         )
         count = {"hardest": 1, "all": None}.get(negatives, self.num_negatives)
         sums = hinges.sums(
-            views, count, self.margin, distances.DISTANCES[self.distance]
+            views,
+            count,
+            self.max_positives,
+            self.margin,
+            distances.DISTANCES[self.distance],
         )
         return {term: self._reduce(row) for term, row in sums.items()}
 

@@ -123,6 +123,10 @@ def build_triplet_loss(settings):
         distance=settings.distance,
         reduction=settings.reduction,
         negatives=settings.negatives,
+        # A batch holds every image once, see `data.batches.sample_epoch`.
+        max_positives=None
+        if settings.equal_texts_match
+        else settings.captions_per_image,
     )
 
 

@@ -1,15 +1,18 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import hinges
 from tbnets.losses import triplet
+from tbnets.losses.presets import PRESETS
 from tests import reference
 
 ALL_TERMS = dict(zip(triplet.TERMS, (1.0, 1.5, 0.3, 0.2)))
 KEPT = {"top_k": 3, "all": None, "hardest": 1}
+PROMISES = [None, 11]  # 11: the most crowded anchor of BATCHES
 
 # Ids of images, of the captions' images, and of the captions' texts.
 BATCHES = {
@@ -71,9 +74,12 @@ def check(found, wanted):
         np.testing.assert_allclose(gradient, values, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("max_positives", PROMISES)
 @pytest.mark.parametrize("negatives", KEPT)
 @pytest.mark.parametrize("name", BATCHES)
-def test_values_and_gradients_are_those_of_the_loops(name, negatives):
+def test_values_and_gradients_are_those_of_the_loops(
+    name, negatives, max_positives
+):
     images, texts, masks = batch(name)
     for distance, reduction, margin in [
         ("euclidean", "mean_active", 0.05),
@@ -81,7 +87,13 @@ def test_values_and_gradients_are_those_of_the_loops(name, negatives):
         ("cosine", "sum", 0.2),
     ]:
         loss = triplet.TripletLoss(
-            margin, 3, ALL_TERMS, distance, reduction, negatives
+            margin,
+            3,
+            ALL_TERMS,
+            distance,
+            reduction,
+            negatives,
+            max_positives,
         )
         found = with_gradients(loss)(
             tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
@@ -99,10 +111,13 @@ def test_values_and_gradients_are_those_of_the_loops(name, negatives):
         check(found, wanted)
 
 
+@pytest.mark.parametrize("max_positives", PROMISES)
 @pytest.mark.parametrize("num_negatives", [1, 2, 10])
-def test_num_negatives_is_that_of_the_loops(num_negatives):
+def test_num_negatives_is_that_of_the_loops(num_negatives, max_positives):
     images, texts, masks = batch("ragged")
-    loss = triplet.TripletLoss(0.4, num_negatives, ALL_TERMS)
+    loss = triplet.TripletLoss(
+        0.4, num_negatives, ALL_TERMS, max_positives=max_positives
+    )
     wanted = reference.triplet_loss(
         images, texts, masks, ALL_TERMS, 0.4, num_negatives
     )
@@ -112,12 +127,16 @@ def test_num_negatives_is_that_of_the_loops(num_negatives):
     check(found, wanted)
 
 
-@pytest.mark.parametrize("negatives", ["top_k", "all"])
+@pytest.mark.parametrize(
+    "negatives, max_positives", [("top_k", 10), ("top_k", None), ("all", None)]
+)
 def test_compiled_values_and_gradients_are_those_of_the_loops(
-    compiled, negatives
+    compiled, negatives, max_positives
 ):
     weights = {**ALL_TERMS, "image_to_image": 0.0}
-    loss = triplet.TripletLoss(0.3, 3, weights, negatives=negatives)
+    loss = triplet.TripletLoss(
+        0.3, 3, weights, negatives=negatives, max_positives=max_positives
+    )
     run = compiled(with_gradients(loss))
     # One compiled function sees a common and a crowded batch.
     for caption_ids in [[1, 2, 3] * 4, [1] * 10 + [2, 3]]:
@@ -132,23 +151,74 @@ def test_compiled_values_and_gradients_are_those_of_the_loops(
         check(found, wanted)
 
 
-def test_the_way_by_rank_and_the_way_by_survivors_agree(monkeypatch):
-    images, texts, masks = batch("ragged")
-    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS)
-    outputs = []
-    for limit in (1, 100):
-        monkeypatch.setattr(hinges, "_POSITIVES", limit)
-        output, gradients = with_gradients(loss)(
-            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
-        )
-        outputs.append([output.total, *gradients])
-    for left, right in zip(*outputs):
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize("captions_per_image", [1, 2, 3, 4])
+def test_a_promise_that_is_kept_changes_nothing(compiled, captions_per_image):
+    plain = triplet.TripletLoss(0.3, 3, ALL_TERMS)
+    promised = triplet.TripletLoss(
+        0.3, 3, ALL_TERMS, max_positives=captions_per_image
+    )
+    runs = [compiled(with_gradients(loss)) for loss in (plain, promised)]
+    rng = np.random.default_rng(captions_per_image)
+    for seed in range(3):
+        counts = rng.integers(1, captions_per_image, 7, endpoint=True)
+        # One shape, so that XLA compiles once; the last image fills it up.
+        owners = np.repeat(np.arange(7), counts)
+        owners = np.append(owners, 7 + np.arange(30 - len(owners)))
+        masks = reference.positive_masks(np.arange(9), owners)
+        inputs = [unit_rows(9, seed), unit_rows(30, seed + 10), *masks]
+        wanted, found = (run(*map(tf.constant, inputs)) for run in runs)
+        for left, right in zip(
+            tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True
+        ):
+            np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
 
 
-def test_one_trace_serves_every_batch_size():
+@pytest.mark.parametrize("reduction", triplet.REDUCTIONS)
+def test_a_broken_promise_is_nan_not_a_smaller_loss(compiled, reduction):
+    loss = triplet.TripletLoss(
+        0.3, 3, {"text_to_text": 1.0}, reduction=reduction, max_positives=2
+    )
+    run = compiled(with_gradients(loss))
+    texts = tf.constant(unit_rows(6, 1))
+    for caption_ids, broken in [
+        # Of four captions of an image each has three others.
+        ([1, 1, 1, 2, 2, 3], False),
+        ([1, 1, 1, 1, 2, 3], True),
+    ]:
+        masks = triplet.positive_masks([1, 2, 3], caption_ids)
+        output, (_, gradient) = run(texts[:3], texts, *masks)
+        for value in (output.total, output.active_fraction["text_to_text"]):
+            assert np.isnan(value) == broken
+        assert np.isnan(gradient).any() == broken
+
+
+def test_a_broken_promise_is_nan_where_no_triplet_is_active():
+    # Both captions lie on their image and the other's far off: no hinge.
+    images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
+    texts = tf.gather(images, [0, 0, 1])
+    masks = triplet.positive_masks([1, 2], [1, 1, 2])
+    assert triplet.TripletLoss()(images, texts, masks).total == 0.0
+    loss = triplet.TripletLoss(max_positives=1)
+    assert np.isnan(loss(images, texts, masks).total)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"negatives": "all"}, {"num_negatives": 1000}],
+)
+def test_a_promise_without_use_is_not_looked_at(arguments):
+    images, texts, masks = batch("crowded")
+    wanted = triplet.TripletLoss(**arguments)(images, texts, masks)
+    loss = triplet.TripletLoss(**arguments, max_positives=1)
+    assert loss(images, texts, masks).total == wanted.total
+
+
+@pytest.mark.parametrize("max_positives", PROMISES)
+def test_one_trace_serves_every_batch_size(max_positives):
     traces = []
-    loss = triplet.TripletLoss(0.3, 3, {"text_to_image": 1.0})
+    loss = triplet.TripletLoss(
+        0.3, 3, {"text_to_image": 1.0}, max_positives=max_positives
+    )
     run = with_gradients(loss)
     rows = tf.TensorSpec([None, None])
     mask = tf.TensorSpec([None, None], tf.bool)
@@ -247,11 +317,21 @@ def test_half_precision_embeddings_give_a_float32_loss(dtype):
     assert all(np.all(np.isfinite(g.numpy().astype("f4"))) for g in gradients)
 
 
-def test_a_nan_embedding_is_not_hidden():
+@pytest.mark.parametrize(
+    "negatives, max_positives", [("top_k", 3), ("top_k", None), ("all", None)]
+)
+def test_a_nan_embedding_is_not_hidden(compiled, negatives, max_positives):
     images, texts, masks = batch("ragged")
-    texts[2] = np.nan
-    output = triplet.TripletLoss(0.3, 3)(images, texts, masks)
-    assert np.isnan(output.total)
+    loss = triplet.TripletLoss(
+        0.3, 3, negatives=negatives, max_positives=max_positives
+    )
+    run = compiled(with_gradients(loss))
+    for rows in (slice(2, 3), slice(None)):
+        texts[rows] = np.nan
+        output, _ = run(
+            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
+        )
+        assert np.isnan(output.total)
 
 
 def test_warm_up_blends_all_negatives_into_the_hardest():
@@ -305,15 +385,34 @@ def test_float_ids_are_refused():
         triplet.positive_masks(tf.constant([1.0]), tf.constant([1]))
 
 
-@pytest.mark.parametrize("preset", triplet.PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_presets_survive_a_round_trip(preset):
-    loss = triplet.TripletLoss(**triplet.PRESETS[preset])
+    loss = triplet.TripletLoss(**PRESETS[preset], max_positives=2)
     again = triplet.TripletLoss.from_config(loss.get_config())
     assert again.get_config() == loss.get_config()
 
 
-def test_preset_of_wang_2018_has_the_numbers_of_the_paper():
-    config = triplet.TripletLoss(**triplet.PRESETS["wang2018"]).get_config()
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_name_all_that_makes_the_loss(preset):
+    named = {"margin", "distance", "reduction", "negatives", "term_weights"}
+    if PRESETS[preset]["negatives"] == "top_k":
+        named.add("num_negatives")
+    assert set(PRESETS[preset]) == named
+
+
+def test_presets_are_read_without_tensorflow():
+    code = (
+        "import sys, tbnets.losses.presets; print('tensorflow' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "False"
+
+
+def test_a_loss_by_default_is_that_of_wang_2018():
+    config = triplet.TripletLoss().get_config()
+    assert config == triplet.TripletLoss(**PRESETS["wang2018"]).get_config()
     assert config["margin"] == 0.05
     assert config["num_negatives"] == 10
     assert list(config["term_weights"].values()) == [1.0, 1.5, 0.05, 0.0]
@@ -325,6 +424,7 @@ def test_preset_of_wang_2018_has_the_numbers_of_the_paper():
         ({"margin": -0.1}, "margin=-0.1"),
         ({"margin": math.nan}, "margin=nan"),
         ({"num_negatives": 0}, "num_negatives=0"),
+        ({"max_positives": 0}, "max_positives=0"),
         ({"distance": "l1"}, "cosine.*euclidean"),
         ({"reduction": "max"}, "mean_active"),
         ({"negatives": "semi"}, "all_to_hardest"),

@@ -71,6 +71,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "distance": "cosine",
         "reduction": "sum",
         "negatives": "hardest",
+        "captions_per_image": 3,
     }
     loss = parts.build_triplet_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config() == {
@@ -80,7 +81,12 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "distance": "cosine",
         "reduction": "sum",
         "negatives": "hardest",
+        "max_positives": 3,
     }
+    # A text that stands on two images joins any number of captions.
+    changes["equal_texts_match"] = True
+    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
+    assert loss.get_config()["max_positives"] is None
 
 
 def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):

@@ -7,7 +7,8 @@ Nothing is mined, masked or compared in it. Both directions between images and
 captions read one matrix, so it is computed once.
 
 The loss starts from embeddings and ids: it builds the masks, mines, and
-returns the total, the terms and the gradients of all embeddings.
+returns the total, the terms and the gradients of all embeddings. It is told
+how many captions an image has, as in training; the last row is not told.
 """
 
 import numpy as np
@@ -29,15 +30,30 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
     """
     for count in num_images:
         inputs = _batch(count, captions_per_image, embedding_dim)
-        loss = triplet.TripletLoss(num_negatives=num_negatives)
-        candidate = tf.function(_loss_step(loss))
+        losses = {
+            "miner + loss": captions_per_image,
+            "the same, any number of positives": None,
+        }
+        candidates = {
+            name: tf.function(
+                _loss_step(
+                    triplet.TripletLoss(
+                        num_negatives=num_negatives, max_positives=promise
+                    )
+                )
+            )
+            for name, promise in losses.items()
+        }
         milliseconds = timing.interleaved(
             {
                 "matmuls forward": waiting(tf.function(_forward), inputs),
                 "matmuls forward + backward": waiting(
                     tf.function(floor), inputs
                 ),
-                "miner + loss": waiting(candidate, inputs),
+                **{
+                    name: waiting(candidate, inputs)
+                    for name, candidate in candidates.items()
+                },
             },
             repeats,
         )
