@@ -85,7 +85,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
     }
     # A text that stands on two images joins any number of captions.
     changes["equal_texts_match"] = True
-    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
+    loss = parts.build_triplet_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config()["max_positives"] is None
 
 
