@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tbnets import runs
 from tbnets.features import extraction
@@ -63,9 +64,14 @@ def settings_for(folder, run_dir, **changes):
 
 
 def trained(settings):
+    """Trains without tracing, as the export is what is tested."""
     session, examples = runs.prepare(settings, runs.start(settings, False))
-    loop.fit(session, examples)
-    runs.finish(session)
+    tf.config.run_functions_eagerly(True)
+    try:
+        loop.fit(session, examples)
+        runs.finish(session)
+    finally:
+        tf.config.run_functions_eagerly(False)
     return session
 
 

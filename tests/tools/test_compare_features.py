@@ -1,10 +1,14 @@
 """Tests of the comparison of features."""
 
+import os
+import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def write(folder, name, rows, ids):
@@ -16,6 +20,8 @@ def write(folder, name, rows, ids):
 def run(*arguments):
     done = subprocess.run(
         [sys.executable, "tools/compare_features.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

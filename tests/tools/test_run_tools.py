@@ -171,21 +171,12 @@ def test_a_folder_without_a_run_is_named(name, tmp_path):
     "flag", ["--precision=mixed_bfloat16", "--jit_compile"]
 )
 def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
-    text = train(data, tmp_path / "straight", flag, epochs=2)
-    assert "recall sum" in text
-    train(data, tmp_path / "two", flag, epochs=1)
-    text = train(data, tmp_path / "two", flag, "--resume", epochs=2)
+    train(data, tmp_path / "run", flag, epochs=1)
+    text = train(data, tmp_path / "run", flag, "--resume", epochs=2)
     assert "continued after epoch 1" in text
-    straight = metrics_of(tmp_path / "straight")
-    resumed = metrics_of(tmp_path / "two")
-    assert straight["test"] == resumed["test"]
-    assert straight["epochs"] == resumed["epochs"] == 2
-    tool(
-        "evaluate",
-        f"--run_dir={tmp_path / 'two'}",
-        f"--json={tmp_path / 'metrics.json'}",
-    )
-    again = json.loads((tmp_path / "metrics.json").read_text())
-    assert again["recall_sum"] == pytest.approx(
-        resumed["test"]["recall_sum"], abs=1e-4
-    )
+    assert metrics_of(tmp_path / "run")["epochs"] == 2
+    reported = metrics_of(tmp_path / "run")["test"]
+    path = tmp_path / "metrics.json"
+    tool("evaluate", f"--run_dir={tmp_path / 'run'}", f"--json={path}")
+    for name, value in json.loads(path.read_text()).items():
+        assert value == pytest.approx(reported[name]), name
