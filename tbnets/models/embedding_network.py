@@ -32,10 +32,10 @@ class EmbeddingNetwork(TwoBranchModel):
         text_encoder: layer that turns word ids into features, or None.
 
     Example:
-        network = EmbeddingNetwork(
-            Branch((2048, 512)), Branch((1024, 512)),
-            text_encoder=RecurrentEncoder(len(vocabulary)))
-        network.compile("adam", TripletLoss())
+        network = tbnets.EmbeddingNetwork(
+            tbnets.Branch((2048, 512)), tbnets.Branch((1024, 512)),
+            text_encoder=tbnets.RecurrentEncoder(vocabulary.size))
+        network.compile("adam", tbnets.TripletLoss())
         network.fit(batches)
 
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
