@@ -31,7 +31,7 @@ _MODULES = {
     # Losses and miners.
     "PRESETS": "tbnets.losses.presets",
     "TripletLoss": "tbnets.losses.triplet",
-    "positive_masks": "tbnets.losses.triplet",
+    "positive_masks": "tbnets.losses.positives",
     "hardest_negatives": "tbnets.losses.miners",
     # Data.
     "CaptionedImages": "tbnets.data.captions",

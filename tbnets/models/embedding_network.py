@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from tbnets.losses.triplet import TERMS
-from tbnets.losses.triplet import positive_masks
 from tbnets.models.two_branch import TwoBranchModel
 
 
@@ -123,23 +122,21 @@ class EmbeddingNetwork(TwoBranchModel):
             {"images": batch["images"], "captions": batch["captions"]},
             training=training,
         )
-        masks = positive_masks(
-            batch["image_ids"],
-            batch["caption_image_ids"],
-            batch.get("text_ids"),
-        )
-        hardness = None
-        if self.triplet_loss.negatives == "all_to_hardest":
-            step = tf.cast(
-                tf.convert_to_tensor(self.optimizer.iterations), tf.float32
-            )
-            hardness = tf.minimum(step / self.hardness_steps, 1.0)
         return self.triplet_loss(
             outputs["image_embeddings"],
             outputs["text_embeddings"],
-            masks,
-            hardness,
+            batch["image_ids"],
+            batch["caption_image_ids"],
+            batch.get("text_ids"),
+            self._hardness(),
         )
+
+    def _hardness(self):
+        """Returns how far "all_to_hardest" is, None for other negatives."""
+        if self.triplet_loss.negatives != "all_to_hardest":
+            return None
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        return tf.minimum(tf.cast(step, tf.float32) / self.hardness_steps, 1.0)
 
     def report(self, output):
         """Returns loss and share of active triplets of each term."""

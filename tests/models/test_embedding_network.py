@@ -177,7 +177,8 @@ def test_hardness_follows_the_steps():
         float(
             TripletLoss(negatives=negatives, **arguments)(
                 *network(batch).values(),
-                positive_masks_of(batch),
+                batch["image_ids"],
+                batch["caption_image_ids"],
             ).total
         )
         for negatives in ("all", "hardest")
@@ -185,12 +186,6 @@ def test_hardness_follows_the_steps():
     # The statistics of batch normalisation move, so weights alone are equal.
     assert found[0] > found[1] > found[2]
     assert soft > hard
-
-
-def positive_masks_of(batch):
-    from tbnets.losses.triplet import positive_masks
-
-    return positive_masks(batch["image_ids"], batch["caption_image_ids"])
 
 
 def test_branches_of_different_size_are_refused():
