@@ -5,6 +5,10 @@ import tensorflow as tf
 
 from tbnets.losses.triplet import TERMS
 from tbnets.models.two_branch import TwoBranchModel
+from tbnets.models.two_branch import checked_dict
+
+INPUTS = ("images", "captions")
+IDS = ("image_ids", "caption_image_ids")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -66,7 +70,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            triplet_loss: a `losses.triplet.TripletLoss`.
+            triplet_loss: a `TripletLoss`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
             hardness_steps: steps in which `all_to_hardest` goes from all
@@ -107,6 +111,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
+        inputs = checked_dict("inputs", inputs, INPUTS)
         return {
             "image_embeddings": self.embed_images(
                 inputs["images"], training=training
@@ -118,10 +123,8 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def batch_loss(self, batch, training=False):
         """Returns the `LossOutput` of one batch."""
-        outputs = self(
-            {"images": batch["images"], "captions": batch["captions"]},
-            training=training,
-        )
+        batch = checked_dict("batch", batch, INPUTS + IDS)
+        outputs = self({key: batch[key] for key in INPUTS}, training=training)
         return self.triplet_loss(
             outputs["image_embeddings"],
             outputs["text_embeddings"],

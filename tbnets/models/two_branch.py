@@ -1,5 +1,7 @@
 """What all two-branch models share: branches, train step, reported means."""
 
+from collections.abc import Mapping
+
 import keras
 import tensorflow as tf
 
@@ -18,6 +20,47 @@ def current_learning_rate(optimizer):
     if callable(rate) and not isinstance(rate, tf.Variable):
         rate = rate(optimizer.iterations)
     return tf.cast(tf.convert_to_tensor(rate), tf.float32)
+
+
+def checked_dict(name, values, keys):
+    """Returns what a batch holds; refuses one that lacks something.
+
+    Args:
+        name: what to call it in the error.
+        values: dict, or the tuple of one dict that Keras 2 makes of it.
+        keys: what it must hold.
+
+    Raises:
+        ValueError: names what is expected and what is there.
+    """
+    if isinstance(values, tuple | list) and len(values) == 1:
+        (values,) = values
+    if isinstance(values, Mapping):
+        missing = [key for key in keys if key not in values]
+        if not missing:
+            return values
+        found = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
+    else:
+        found = type(values).__name__
+        if isinstance(values, tuple | list):
+            found += f" of {len(values)}"
+    raise ValueError(
+        f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
+        " Put all of it into the dict that `fit` is given: image_ids and "
+        "caption_image_ids say what belongs together, and (x, y) does not."
+    )
+
+
+def output_dim(layer):
+    """Returns the size of what a built branch or encoder returns."""
+    size = getattr(layer, "output_dim", None)
+    if size is None:
+        raise ValueError(
+            "A branch or encoder must have an `output_dim`, the size of what "
+            f"it returns. Received: {type(layer).__name__} without. Set the "
+            "attribute in its `__init__` or `build`."
+        )
+    return size
 
 
 class TwoBranchModel(keras.Model):
@@ -99,7 +142,8 @@ class TwoBranchModel(keras.Model):
             input_shape: dict with the shapes of `images` and `captions`;
                 the number of images, captions and words may be None.
         """
-        shapes = {key: tuple(shape) for key, shape in input_shape.items()}
+        shapes = checked_dict("inputs", input_shape, ("images", "captions"))
+        shapes = {key: tuple(shape) for key, shape in shapes.items()}
         for shape, encoder, branch in (
             (shapes["images"], self.image_encoder, self.image_branch),
             (shapes["captions"], self.text_encoder, self.text_branch),
@@ -107,10 +151,10 @@ class TwoBranchModel(keras.Model):
             if encoder is not None:
                 if not encoder.built:
                     encoder.build(shape)
-                shape = (None, encoder.output_dim)
+                shape = (None, output_dim(encoder))
             if not branch.built:
                 branch.build(shape)
-        sizes = (self.image_branch.output_dim, self.text_branch.output_dim)
+        sizes = (output_dim(self.image_branch), output_dim(self.text_branch))
         if sizes[0] != sizes[1]:
             raise ValueError(
                 "`image_branch` and `text_branch` must end in the same size. "
