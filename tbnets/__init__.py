@@ -21,6 +21,7 @@ _MODULES = {
     # A network and its parts.
     "EmbeddingNetwork": "tbnets.models.embedding_network",
     "TwoBranchModel": "tbnets.models.two_branch",
+    "load_model": "tbnets.models.keras_file",
     "Branch": "tbnets.layers.branch",
     "FeatureTransform": "tbnets.layers.feature_transform",
     "ApplicationEncoder": "tbnets.layers.image_encoders",

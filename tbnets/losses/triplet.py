@@ -13,6 +13,7 @@ the pairs that survive, and the gradient is assembled from those alone.
 
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tbnets.losses import distances
@@ -41,6 +42,7 @@ class LossOutput(NamedTuple):
     active_fraction: dict
 
 
+@keras.saving.register_keras_serializable(package="tbnets")
 class TripletLoss:
     r"""Ranking loss over the hardest triplets of a batch.
 

@@ -44,6 +44,12 @@ class EmbeddingNetwork(TwoBranchModel):
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
 
+    compile_arguments = (
+        "gradient_clip_norm",
+        "triplet_loss",
+        "hardness_steps",
+    )
+
     def __init__(
         self,
         image_branch,

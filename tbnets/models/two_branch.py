@@ -79,7 +79,13 @@ class TwoBranchModel(keras.Model):
         text_branch: layer on the texts, with an `output_dim`.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
+
+    Attributes:
+        compile_arguments: names of what `compile` takes beside that of Keras;
+            the model keeps it in attributes of the same names.
     """
+
+    compile_arguments = ("gradient_clip_norm",)
 
     def __init__(
         self,
@@ -95,6 +101,7 @@ class TwoBranchModel(keras.Model):
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.gradient_clip_norm = None
+        self.input_shapes = None
         names = ["total_loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
@@ -130,6 +137,20 @@ class TwoBranchModel(keras.Model):
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
 
+    def get_compile_config(self):
+        """Returns what `compile` was given, empty before that."""
+        config = super().get_compile_config()
+        if not config:
+            return config
+        own = {name: getattr(self, name) for name in self.compile_arguments}
+        return {**config, **keras.saving.serialize_keras_object(own)}
+
+    def compile_from_config(self, config):
+        """Compiles the model as `get_compile_config` describes it."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built and hasattr(self.optimizer, "build"):
+            self.optimizer.build(self.trainable_variables)
+
     @property
     def metrics(self):
         """The means over an epoch of what `train_step` reports."""
@@ -162,7 +183,19 @@ class TwoBranchModel(keras.Model):
                 "Change the last entry of --image_units or --text_units, or "
                 "--rnn_units where the text branch has no layers."
             )
+        self.input_shapes = shapes
         self.built = True
+
+    def get_build_config(self):
+        """Returns the shapes the model was built with; Keras 2 keeps none."""
+        if self.input_shapes is None:
+            return None
+        shapes = {key: list(shape) for key, shape in self.input_shapes.items()}
+        return {"input_shape": shapes}
+
+    def build_from_config(self, config):
+        """Builds the model as `get_build_config` describes it."""
+        self.build(config["input_shape"])
 
     def train_step(self, batch):
         """Takes one step down the gradient; returns what it saw."""
