@@ -1,7 +1,7 @@
 """Two-branch networks for image-text matching in Keras.
 
 What a library user needs is found right here, as `tbnets.EmbeddingNetwork`;
-`docs/reading_order.md` names the rooms of
+`docs/library.md` shows it at work. `docs/reading_order.md` names the rooms of
 the package and what each turns into what.
 
 Importing this module is cheap: a name imports its room, and with it
