@@ -392,7 +392,8 @@ def test_loss_config_gives_the_same_loss(arguments):
     again = TripletLoss.from_config(json.loads(json.dumps(loss.get_config())))
     assert vars(again) == vars(loss)
     # A term left out has weight 0.
-    weights = dict.fromkeys(triplet.TERMS, 0.0) | arguments["term_weights"]
+    named = arguments.get("term_weights", PRESETS["wang2018"]["term_weights"])
+    weights = dict.fromkeys(triplet.TERMS, 0.0) | named
     config = loss.get_config()
     for name, value in (arguments | {"term_weights": weights}).items():
         assert config[name] == value
