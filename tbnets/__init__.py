@@ -1,16 +1,83 @@
 """Two-branch networks for image-text matching in Keras.
 
-The package reads in the order that data flows: `data` and `text` turn files
-into records and token ids, `layers` and `models` embed them, `miners` and
-`losses` train them, `evaluation` measures and `serving` exports them.
+What a library user needs is found right here, as `tbnets.EmbeddingNetwork`;
+`docs/library.md` shows it at work. `docs/reading_order.md` names the rooms of
+the package and what each turns into what.
 
-Importing this module is cheap: TensorFlow is imported by the rooms that need
-it. It only asks TensorFlow to keep its start-up messages to itself, unless
-the caller's environment already says how much it wants to hear.
+Importing this module is cheap: a name imports its room, and with it
+TensorFlow, when it is first asked for. The module only asks TensorFlow to keep
+its start-up messages to itself, unless the caller's environment already says
+how much it wants to hear.
 """
 
+import importlib
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    # A network and its parts.
+    "EmbeddingNetwork": "tbnets.models.embedding_network",
+    "TwoBranchModel": "tbnets.models.two_branch",
+    "load_model": "tbnets.models.keras_file",
+    "Branch": "tbnets.layers.branch",
+    "FeatureTransform": "tbnets.layers.feature_transform",
+    "ApplicationEncoder": "tbnets.layers.image_encoders",
+    "SmallConvNet": "tbnets.layers.image_encoders",
+    "MeanOfWords": "tbnets.layers.text_encoders",
+    "RecurrentEncoder": "tbnets.layers.text_encoders",
+    "SeededDropout": "tbnets.layers.dropout",
+    # Losses and miners.
+    "PRESETS": "tbnets.losses.presets",
+    "TripletLoss": "tbnets.losses.triplet",
+    "positive_masks": "tbnets.losses.positives",
+    "hardest_negatives": "tbnets.losses.miners",
+    # Data.
+    "CaptionedImages": "tbnets.data.captions",
+    "read_captions": "tbnets.data.captions",
+    "Examples": "tbnets.data.examples",
+    "EpochBatches": "tbnets.data.batches",
+    "decode_images": "tbnets.images",
+    "open_features": "tbnets.store.opening",
+    "Tokenizer": "tbnets.text.vocabulary",
+    "Vocabulary": "tbnets.text.vocabulary",
+    "split_words": "tbnets.text.vocabulary",
+    # Measures.
+    "bootstrap_interval": "tbnets.evaluation.retrieval",
+    "evaluate_retrieval": "tbnets.evaluation.retrieval",
+    "retrieval_ranks": "tbnets.evaluation.retrieval",
+    "format_table": "tbnets.evaluation.tables",
+    # SavedModels.
+    "export_saved_model": "tbnets.serving.export",
+    "load_saved_model": "tbnets.serving.served_model",
+}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name):
+    """Imports a public name when it is first asked for."""
+    if name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
+    message = f"module 'tbnets' has no attribute {name!r}."
+    if not name.startswith("_"):
+        message += _nearest(name)
+    raise AttributeError(message, name=name)
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES})
+
+
+def _nearest(name):
+    """Returns a sentence with the public names most like a wrong one."""
+    import difflib
+
+    known = {public.casefold(): public for public in _MODULES}
+    found = difflib.get_close_matches(name.casefold(), known)
+    meant = " or ".join(f"tbnets.{known[key]}" for key in found)
+    return f" Did you mean {meant}?" if meant else " See dir(tbnets)."

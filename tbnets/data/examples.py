@@ -28,6 +28,49 @@ class Examples:
     texts: object
     text_ids: np.ndarray | None = None
 
+    @classmethod
+    def from_arrays(cls, images, captions, caption_to_image):
+        """Makes examples of what is in memory.
+
+        Args:
+            images: `[num_images, ...]`, features or pixels.
+            captions: `[num_captions, ...]`, word ids or features.
+            caption_to_image: int `[num_captions]`, row of the image of each
+                caption.
+
+        Returns:
+            `Examples` whose image ids are the rows, and whose records know
+            no caption's words.
+        """
+        images, texts = ArrayRows(images), ArrayRows(captions)
+        records = CaptionedImages(
+            image_ids=[str(row) for row in range(len(images.array))],
+            captions=[""] * len(texts.array),
+            caption_to_image=caption_to_image,
+            split="train",
+            path="arrays",
+        )
+        return cls(records, images, texts)
+
+
+class ArrayRows:
+    """Rows of an array in memory.
+
+    Args:
+        array: `[n, ...]`; float64 becomes float32.
+    """
+
+    def __init__(self, array):
+        self.array = np.asarray(array)
+        if self.array.dtype == np.float64:
+            self.array = self.array.astype(np.float32)
+        self.dtype = tf.as_dtype(self.array.dtype)
+        self.shape = self.array.shape[1:]
+
+    def batch(self, rows):
+        """Returns `[len(rows), ...]`."""
+        return self.array[rows]
+
 
 class FeatureRows:
     """Rows of (memory-mapped) features.

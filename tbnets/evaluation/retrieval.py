@@ -37,10 +37,8 @@ def evaluate_retrieval(
     A direction without queries has `num_queries` 0 and no other key.
 
     Example:
-      ```python
-      metrics = evaluate_retrieval(images, texts, caption_to_image)
+      metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
       print(metrics["image_to_text/recall_at_1"], metrics["recall_sum"])
-      ```
 
     Args:
       image_embeddings: [num_images, dim], L2-normalised. Scores are inner

@@ -39,6 +39,10 @@ class Branch(keras.layers.Layer):
     Returns from a call: `[n, output_dim]` float32, each row of length 1,
     whatever the mixed-precision policy.
 
+    Example:
+        branch = tbnets.Branch((2048, 512))
+        branch(image_features).shape  # (n, 512)
+
     Source: Wang et al. 2016, Sec. 2.1 and 3.1; Wang et al. 2018, Sec. 3.2.1.
     Departures: batch normalisation keeps 90 % of its history a step (the
     released code kept 10 %).

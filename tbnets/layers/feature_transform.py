@@ -83,6 +83,11 @@ class FeatureTransform(keras.layers.Layer):
             deviation for all, or `standardize`, by that of each dimension,
             or `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al.
             2017, see `ternary_bounds`).
+
+    Example:
+        transform = tbnets.FeatureTransform(("signed_sqrt", "standardize"))
+        transform.build(image_features.shape)
+        transform.adapt([image_features])
     """
 
     def __init__(self, steps=(), **kwargs):

@@ -45,6 +45,10 @@ class MeanOfWords(keras.layers.Layer):
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
 
+    Example:
+        encoder = tbnets.MeanOfWords(vocabulary.size)
+        encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
+
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     Departures: the vectors are learned, not fixed word2vec.
     """
@@ -107,6 +111,10 @@ class RecurrentEncoder(keras.layers.Layer):
 
     Returns from a call on int `[n, words]`: float `[n, units]`, or `[n, 2 *
     units]` when bidirectional.
+
+    Example:
+        encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
+        encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 1024)
 
     Source: Wang et al. 2018, Sec. 5.3. Departures: none with the defaults.
     """

@@ -32,6 +32,11 @@ def hardest_negatives(similarities, positive_mask, num_negatives):
         columns with the most similar first, and bool, False where a row has
         run out of negatives. Such an index is in range but means nothing.
 
+    Example:
+        mask = tbnets.positive_masks(image_ids, caption_image_ids)
+        indices, valid = tbnets.hardest_negatives(
+            image_embeddings @ text_embeddings.T, mask.image_to_text, 10)
+
     Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures: the
     choice is made once an anchor, since it is the same for each of the
     anchor's positives.

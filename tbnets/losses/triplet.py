@@ -13,33 +13,19 @@ the pairs that survive, and the gradient is assembled from those alone.
 
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tbnets.losses import distances
 from tbnets.losses import hinges
-from tbnets.losses import miners
 from tbnets.losses import presets
+from tbnets.losses.positives import positive_masks
 
 TERMS = hinges.TERMS
 REDUCTIONS = ("mean_active", "mean", "sum")
 NEGATIVES = ("top_k", "hardest", "all", "all_to_hardest")
 
 _DEFAULTS = presets.PRESETS["wang2018"]
-
-
-class PositiveMasks(NamedTuple):
-    """Which pairs of a batch match: bool, True where they do.
-
-    Attributes:
-        image_to_text: `[num_images, num_captions]`.
-        text_to_text: `[num_captions, num_captions]`; its diagonal is never
-            looked at.
-        image_to_image: `[num_images, num_images]`; likewise.
-    """
-
-    image_to_text: tf.Tensor
-    text_to_text: tf.Tensor
-    image_to_image: tf.Tensor
 
 
 class LossOutput(NamedTuple):
@@ -56,58 +42,7 @@ class LossOutput(NamedTuple):
     active_fraction: dict
 
 
-def positive_masks(image_ids, caption_image_ids, text_ids=None):
-    """Builds the masks of a batch from integer identities.
-
-    An image drawn twice, and two captions of one image, match in every term.
-    With `text_ids`, so do equal texts: an image matches every caption that
-    reads the same as one of its own, a caption matches its copies, and two
-    images match if one text describes both.
-
-    Args:
-        image_ids: Integer `[num_images]`, any numbers that tell images
-            apart. They are compared as integers, never as floats, which
-            cannot tell large ids apart.
-        caption_image_ids: Integer `[num_captions]`, the id of each caption's
-            image. An image may have any number of captions, 0 included.
-        text_ids: Optional integer `[num_captions]`, equal for equal texts.
-
-    Returns:
-        A `PositiveMasks`.
-
-    Raises:
-        TypeError: If ids are not integers.
-
-    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
-    images and texts decides, where the papers take each row of the batch for
-    a different image.
-    """
-    image_ids = _integer_ids("image_ids", image_ids)
-    caption_ids = _integer_ids("caption_image_ids", caption_image_ids)
-    image_to_text = _equal_pairs(image_ids, caption_ids)
-    text_to_text = _equal_pairs(caption_ids, caption_ids)
-    image_to_image = _equal_pairs(image_ids, image_ids)
-    if text_ids is None:
-        return PositiveMasks(image_to_text, text_to_text, image_to_image)
-    same_text = _equal_pairs(*[_integer_ids("text_ids", text_ids)] * 2)
-    first_copy = miners.first_true(same_text)
-    # [num_captions, num_images]: is text t described by, or of, image i?
-    text_to_image = _any_of_segment(
-        tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
-    )
-    text_to_image = tf.gather(text_to_image, first_copy)
-    num_images = tf.shape(image_ids)[0]
-    owner = miners.first_true(tf.transpose(image_to_text))
-    owner = tf.where(owner < 0, num_images, owner)
-    shared = _any_of_segment(text_to_image, owner, num_images + 1)
-    shared = tf.gather(shared, miners.first_true(image_to_image))
-    return PositiveMasks(
-        tf.transpose(text_to_image),
-        tf.logical_or(text_to_text, same_text),
-        tf.logical_or(image_to_image, shared),
-    )
-
-
+@keras.saving.register_keras_serializable(package="tbnets")
 class TripletLoss:
     r"""Ranking loss over the hardest triplets of a batch.
 
@@ -124,12 +59,13 @@ class TripletLoss:
     Shapes may be unknown, and the loss compiles under XLA. Memory stays
     within a few arrays of `[num_anchors, num_candidates]`.
 
-    >>> loss = TripletLoss(**presets.PRESETS["wang2018"], max_positives=2)
-    >>> masks = positive_masks(image_ids, caption_image_ids)
-    >>> output = loss(image_embeddings, text_embeddings, masks)
-    >>> output.total, output.active_fraction["text_to_image"]
-
     The defaults are the preset "wang2018" of `losses.presets`.
+
+    Example:
+        loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
+        output = loss(
+            image_embeddings, text_embeddings, image_ids, caption_image_ids)
+        output.total, output.active_fraction["text_to_image"]
 
     Args:
         margin: Required gap m, in units of the distance; not negative (0.1
@@ -205,16 +141,56 @@ class TripletLoss:
         """Makes a loss from what `get_config` returned."""
         return cls(**config)
 
-    def __call__(self, image_embeddings, text_embeddings, masks, hardness=None):
+    def __call__(
+        self,
+        image_embeddings,
+        text_embeddings,
+        image_ids,
+        caption_image_ids,
+        text_ids=None,
+        hardness=None,
+    ):
         """Computes the loss of one batch.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, rows of
                 unit length. Half precision is widened to float32.
             text_embeddings: Float `[num_captions, embedding_dim]`, likewise.
-            masks: A `PositiveMasks` of the batch.
+            image_ids: Integer `[num_images]`, see `positive_masks`.
+            caption_image_ids: Integer `[num_captions]`, likewise.
+            text_ids: Optional integer `[num_captions]`, likewise.
             hardness: Scalar in `[0, 1]`, needed by "all_to_hardest" alone: 0
                 weighs all negatives, 1 the hardest, in between a blend.
+
+        Returns:
+            A `LossOutput`.
+
+        Raises:
+            TypeError: If ids are not integers.
+            ValueError: If there are not as many ids as embeddings, or if
+                `hardness` is missing, or given without use.
+        """
+        images = "image_embeddings", image_embeddings
+        texts = "text_embeddings", text_embeddings
+        _check_as_many("image_ids", image_ids, *images)
+        _check_as_many("caption_image_ids", caption_image_ids, *texts)
+        if text_ids is not None:
+            _check_as_many("text_ids", text_ids, *texts)
+        masks = positive_masks(image_ids, caption_image_ids, text_ids)
+        return self.with_masks(
+            image_embeddings, text_embeddings, masks, hardness
+        )
+
+    def with_masks(
+        self, image_embeddings, text_embeddings, masks, hardness=None
+    ):
+        """Computes the loss where masks say what matches, instead of ids.
+
+        Args:
+            image_embeddings: As above.
+            text_embeddings: As above.
+            masks: A `PositiveMasks` of the batch.
+            hardness: As above.
 
         Returns:
             A `LossOutput`.
@@ -288,28 +264,15 @@ class TripletLoss:
         )
 
 
-def _integer_ids(name, ids):
-    """Returns ids as int64; refuses anything that is not an integer."""
-    ids = tf.convert_to_tensor(ids)
-    if not ids.dtype.is_integer:
-        raise TypeError(
-            f"`{name}` must be integers. Received: {name}="
-            f"{ids.dtype.name}{tuple(ids.shape)}. Number the original ids; "
-            "a float merges large ones."
+def _check_as_many(name, ids, rows_name, rows):
+    """Refuses ids that are more or fewer than the rows they stand for."""
+    found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
+    if not found[0][:1].is_compatible_with(found[1][:1]):
+        raise ValueError(
+            f"`{name}` must have an id for each row of `{rows_name}`. "
+            f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
+            " Pass images with their ids, captions with those of their images."
         )
-    return tf.cast(ids, tf.int64)
-
-
-def _equal_pairs(left, right):
-    return tf.equal(left[:, None], right[None, :])
-
-
-def _any_of_segment(mask, segments, num_segments):
-    """Tells for each segment of rows whether any of them is True."""
-    counts = tf.math.unsorted_segment_sum(
-        tf.cast(mask, tf.int32), segments, num_segments
-    )
-    return tf.greater(counts, 0)
 
 
 def _check_at_least(name, value, lowest):

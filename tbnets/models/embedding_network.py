@@ -4,8 +4,11 @@ import keras
 import tensorflow as tf
 
 from tbnets.losses.triplet import TERMS
-from tbnets.losses.triplet import positive_masks
 from tbnets.models.two_branch import TwoBranchModel
+from tbnets.models.two_branch import checked_dict
+
+INPUTS = ("images", "captions")
+IDS = ("image_ids", "caption_image_ids")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -32,14 +35,20 @@ class EmbeddingNetwork(TwoBranchModel):
         text_encoder: layer that turns word ids into features, or None.
 
     Example:
-        network = EmbeddingNetwork(
-            Branch((2048, 512)), Branch((1024, 512)),
-            text_encoder=RecurrentEncoder(len(vocabulary)))
-        network.compile("adam", TripletLoss())
+        network = tbnets.EmbeddingNetwork(
+            tbnets.Branch((2048, 512)), tbnets.Branch((1024, 512)),
+            text_encoder=tbnets.RecurrentEncoder(vocabulary.size))
+        network.compile("adam", tbnets.TripletLoss())
         network.fit(batches)
 
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
+
+    compile_arguments = (
+        "gradient_clip_norm",
+        "triplet_loss",
+        "hardness_steps",
+    )
 
     def __init__(
         self,
@@ -67,7 +76,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            triplet_loss: a `losses.triplet.TripletLoss`.
+            triplet_loss: a `TripletLoss`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
             hardness_steps: steps in which `all_to_hardest` goes from all
@@ -108,6 +117,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
+        inputs = checked_dict("inputs", inputs, INPUTS)
         return {
             "image_embeddings": self.embed_images(
                 inputs["images"], training=training
@@ -119,27 +129,23 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def batch_loss(self, batch, training=False):
         """Returns the `LossOutput` of one batch."""
-        outputs = self(
-            {"images": batch["images"], "captions": batch["captions"]},
-            training=training,
-        )
-        masks = positive_masks(
-            batch["image_ids"],
-            batch["caption_image_ids"],
-            batch.get("text_ids"),
-        )
-        hardness = None
-        if self.triplet_loss.negatives == "all_to_hardest":
-            step = tf.cast(
-                tf.convert_to_tensor(self.optimizer.iterations), tf.float32
-            )
-            hardness = tf.minimum(step / self.hardness_steps, 1.0)
+        batch = checked_dict("batch", batch, INPUTS + IDS)
+        outputs = self({key: batch[key] for key in INPUTS}, training=training)
         return self.triplet_loss(
             outputs["image_embeddings"],
             outputs["text_embeddings"],
-            masks,
-            hardness,
+            batch["image_ids"],
+            batch["caption_image_ids"],
+            batch.get("text_ids"),
+            self._hardness(),
         )
+
+    def _hardness(self):
+        """Returns how far "all_to_hardest" is, None for other negatives."""
+        if self.triplet_loss.negatives != "all_to_hardest":
+            return None
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        return tf.minimum(tf.cast(step, tf.float32) / self.hardness_steps, 1.0)
 
     def report(self, output):
         """Returns loss and share of active triplets of each term."""

@@ -1,5 +1,7 @@
 """What all two-branch models share: branches, train step, reported means."""
 
+from collections.abc import Mapping
+
 import keras
 import tensorflow as tf
 
@@ -20,6 +22,47 @@ def current_learning_rate(optimizer):
     return tf.cast(tf.convert_to_tensor(rate), tf.float32)
 
 
+def checked_dict(name, values, keys):
+    """Returns what a batch holds; refuses one that lacks something.
+
+    Args:
+        name: what to call it in the error.
+        values: dict, or the tuple of one dict that Keras 2 makes of it.
+        keys: what it must hold.
+
+    Raises:
+        ValueError: names what is expected and what is there.
+    """
+    if isinstance(values, tuple | list) and len(values) == 1:
+        (values,) = values
+    if isinstance(values, Mapping):
+        missing = [key for key in keys if key not in values]
+        if not missing:
+            return values
+        found = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
+    else:
+        found = type(values).__name__
+        if isinstance(values, tuple | list):
+            found += f" of {len(values)}"
+    raise ValueError(
+        f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
+        " Put all of it into the dict that `fit` is given: image_ids and "
+        "caption_image_ids say what belongs together, and (x, y) does not."
+    )
+
+
+def output_dim(layer):
+    """Returns the size of what a built branch or encoder returns."""
+    size = getattr(layer, "output_dim", None)
+    if size is None:
+        raise ValueError(
+            "A branch or encoder must have an `output_dim`, the size of what "
+            f"it returns. Received: {type(layer).__name__} without. Set the "
+            "attribute in its `__init__` or `build`."
+        )
+    return size
+
+
 class TwoBranchModel(keras.Model):
     """An image side and a text side, trained by a loss over whole batches.
 
@@ -36,7 +79,13 @@ class TwoBranchModel(keras.Model):
         text_branch: layer on the texts, with an `output_dim`.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
+
+    Attributes:
+        compile_arguments: names of what `compile` takes beside that of Keras;
+            the model keeps it in attributes of the same names.
     """
+
+    compile_arguments = ("gradient_clip_norm",)
 
     def __init__(
         self,
@@ -52,6 +101,7 @@ class TwoBranchModel(keras.Model):
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.gradient_clip_norm = None
+        self.input_shapes = None
         names = ["total_loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
@@ -87,6 +137,20 @@ class TwoBranchModel(keras.Model):
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
 
+    def get_compile_config(self):
+        """Returns what `compile` was given, empty before that."""
+        config = super().get_compile_config()
+        if not config:
+            return config
+        own = {name: getattr(self, name) for name in self.compile_arguments}
+        return {**config, **keras.saving.serialize_keras_object(own)}
+
+    def compile_from_config(self, config):
+        """Compiles the model as `get_compile_config` describes it."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built and hasattr(self.optimizer, "build"):
+            self.optimizer.build(self.trainable_variables)
+
     @property
     def metrics(self):
         """The means over an epoch of what `train_step` reports."""
@@ -99,7 +163,8 @@ class TwoBranchModel(keras.Model):
             input_shape: dict with the shapes of `images` and `captions`;
                 the number of images, captions and words may be None.
         """
-        shapes = {key: tuple(shape) for key, shape in input_shape.items()}
+        shapes = checked_dict("inputs", input_shape, ("images", "captions"))
+        shapes = {key: tuple(shape) for key, shape in shapes.items()}
         for shape, encoder, branch in (
             (shapes["images"], self.image_encoder, self.image_branch),
             (shapes["captions"], self.text_encoder, self.text_branch),
@@ -107,10 +172,10 @@ class TwoBranchModel(keras.Model):
             if encoder is not None:
                 if not encoder.built:
                     encoder.build(shape)
-                shape = (None, encoder.output_dim)
+                shape = (None, output_dim(encoder))
             if not branch.built:
                 branch.build(shape)
-        sizes = (self.image_branch.output_dim, self.text_branch.output_dim)
+        sizes = (output_dim(self.image_branch), output_dim(self.text_branch))
         if sizes[0] != sizes[1]:
             raise ValueError(
                 "`image_branch` and `text_branch` must end in the same size. "
@@ -118,7 +183,19 @@ class TwoBranchModel(keras.Model):
                 "Change the last entry of --image_units or --text_units, or "
                 "--rnn_units where the text branch has no layers."
             )
+        self.input_shapes = shapes
         self.built = True
+
+    def get_build_config(self):
+        """Returns the shapes the model was built with; Keras 2 keeps none."""
+        if self.input_shapes is None:
+            return None
+        shapes = {key: list(shape) for key, shape in self.input_shapes.items()}
+        return {"input_shape": shapes}
+
+    def build_from_config(self, config):
+        """Builds the model as `get_build_config` describes it."""
+        self.build(config["input_shape"])
 
     def train_step(self, batch):
         """Takes one step down the gradient; returns what it saw."""

@@ -146,6 +146,10 @@ def export_saved_model(model, vocabulary, path, *, metadata=None, **shapes):
 
     Returns:
         `path` as a `pathlib.Path`.
+
+    Example:
+        tbnets.export_saved_model(
+            network, vocabulary, "served/1", image_shape=(512,))
     """
     _refuse_existing(pathlib.Path(path))
     tokenizer = vocabulary

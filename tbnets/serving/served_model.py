@@ -122,6 +122,10 @@ def load_saved_model(path):
     Raises:
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it lacks a signature.
+
+    Example:
+        served = tbnets.load_saved_model("served/1")
+        served.score(image_features, ["a red dog"])  # [n, 1] cosines
     """
     path = pathlib.Path(path)
     if not (path / "saved_model.pb").is_file():

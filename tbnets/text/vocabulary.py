@@ -79,9 +79,9 @@ class Vocabulary:
     caption can name them.
 
     Example:
-        vocabulary = Vocabulary.build(["A dog runs.", "A cat."])
+        vocabulary = tbnets.Vocabulary.build(["A dog runs.", "A cat."])
         vocabulary.words  # ("", "[UNK]", "a", "cat", "dog", "runs")
-        Tokenizer(vocabulary)(["a dog", ""])  # [[2, 4], [1, 0]]
+        tbnets.Tokenizer(vocabulary)(["a dog", ""])  # [[2, 4], [1, 0]]
 
     Args:
         words: strings, the two special words first.

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tbnets.data import batches
 from tbnets.data.batches import EpochBatches
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.examples import ArrayRows
 from tbnets.data.examples import Examples
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
@@ -21,21 +21,10 @@ RECORDS = CaptionedImages(
 )
 
 
-class Array:
-    dtype = tf.float32
-
-    def __init__(self, values):
-        self.values = np.asarray(values, np.float32)
-        self.shape = self.values.shape[1:]
-
-    def batch(self, rows):
-        return self.values[rows]
-
-
 def examples(text_ids=None):
     return Examples(
         RECORDS,
-        Array(np.arange(8).reshape(4, 2)),
+        ArrayRows(np.arange(8.0).reshape(4, 2)),
         tiny.token_rows([[2, 3, 4], [5, 0, 0], [1, 0, 0]] * 2),
         text_ids,
     )
@@ -169,6 +158,31 @@ def test_a_split_without_captions_is_refused():
     empty = CaptionedImages(
         ("a.jpg",), (), np.zeros(0, np.int64), "train", "memory"
     )
-    nothing = Examples(empty, Array([[0.0]]), None)
+    nothing = Examples(empty, ArrayRows([[0.0]]), None)
     with pytest.raises(ValueError, match="at least one image with a caption"):
         EpochBatches(nothing, 2, 2, seed=0)
+
+
+def test_examples_of_arrays_give_the_rows_of_the_arrays():
+    images = np.arange(8.0).reshape(4, 2)
+    words = np.array([[2, 3], [4, 0], [5, 6], [7, 0], [8, 9]], np.int32)
+    found = Examples.from_arrays(images, words, [3, 0, 0, 2, 3])
+    drawn = EpochBatches(found, 2, 2, seed=0)
+    seen = list(drawn.dataset.as_numpy_iterator())
+    # Image 1 has no caption.
+    ids = np.concatenate([batch["image_ids"] for batch in seen])
+    assert sorted(ids) == [0, 2, 3]
+    for batch in seen:
+        np.testing.assert_array_equal(
+            batch["images"], images[batch["image_ids"]]
+        )
+        for caption, owner in zip(
+            batch["captions"], batch["caption_image_ids"]
+        ):
+            row = int(np.flatnonzero((words == caption).all(axis=1))[0])
+            assert [3, 0, 0, 2, 3][row] == owner
+
+
+def test_examples_of_arrays_refuse_rows_that_are_none():
+    with pytest.raises(ValueError, match="`caption_to_image` must hold rows"):
+        Examples.from_arrays(np.zeros((2, 3)), np.zeros((2, 3)), [0, 2])

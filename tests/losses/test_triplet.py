@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.losses import positives
 from tbnets.losses import triplet
 from tbnets.losses.presets import PRESETS
 from tests import reference
@@ -48,7 +49,9 @@ def with_gradients(loss):
     def run(images, texts, *masks):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
-            output = loss(images, texts, triplet.PositiveMasks(*masks))
+            output = loss.with_masks(
+                images, texts, positives.PositiveMasks(*masks)
+            )
         gradients = tape.gradient(
             output.total, [images, texts], unconnected_gradients="zero"
         )
@@ -185,7 +188,7 @@ def test_a_broken_promise_is_nan_not_a_smaller_loss(compiled, reduction):
         ([1, 1, 1, 2, 2, 3], False),
         ([1, 1, 1, 1, 2, 3], True),
     ]:
-        masks = triplet.positive_masks([1, 2, 3], caption_ids)
+        masks = positives.positive_masks([1, 2, 3], caption_ids)
         output, (_, gradient) = run(texts[:3], texts, *masks)
         for value in (output.total, output.active_fraction["text_to_text"]):
             assert np.isnan(value) == broken
@@ -196,10 +199,10 @@ def test_a_broken_promise_is_nan_where_no_triplet_is_active():
     # Both captions lie on their image and the other's far off: no hinge.
     images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
     texts = tf.gather(images, [0, 0, 1])
-    masks = triplet.positive_masks([1, 2], [1, 1, 2])
-    assert triplet.TripletLoss()(images, texts, masks).total == 0.0
+    ids = [1, 2], [1, 1, 2]
+    assert triplet.TripletLoss()(images, texts, *ids).total == 0.0
     loss = triplet.TripletLoss(max_positives=1)
-    assert np.isnan(loss(images, texts, masks).total)
+    assert np.isnan(loss(images, texts, *ids).total)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +211,10 @@ def test_a_broken_promise_is_nan_where_no_triplet_is_active():
 )
 def test_a_promise_without_use_is_not_looked_at(arguments):
     images, texts, masks = batch("crowded")
-    wanted = triplet.TripletLoss(**arguments)(images, texts, masks)
+    plain = triplet.TripletLoss(**arguments)
+    wanted = plain.with_masks(images, texts, masks)
     loss = triplet.TripletLoss(**arguments, max_positives=1)
-    assert loss(images, texts, masks).total == wanted.total
+    assert loss.with_masks(images, texts, masks).total == wanted.total
 
 
 @pytest.mark.parametrize("max_positives", PROMISES)
@@ -243,14 +247,13 @@ def test_loss_of_a_batch_worked_by_hand():
     # other; second image 1 to its own, 0.2 to the other.
     images = tf.constant([[1.0, 0.0], [0.0, 1.0]])
     texts = tf.constant([[0.6, 0.8], [1.0, 0.0]])
-    masks = triplet.positive_masks([1, 2], [1, 2])
     loss = triplet.TripletLoss(
         margin=0.1,
         term_weights={"image_to_text": 2.0},
         distance="cosine",
         reduction="sum",
     )
-    output = loss(images, texts, masks)
+    output = loss(images, texts, [1, 2], [1, 2])
     # 0.1 + 0.4 - 0 = 0.5 and 0.1 + 1 - 0.2 = 0.9: 1.4, weighted 2.8.
     np.testing.assert_allclose(output.terms["image_to_text"], 1.4, rtol=1e-6)
     np.testing.assert_allclose(output.total, 2.8, rtol=1e-6)
@@ -262,19 +265,18 @@ def test_mean_active_is_not_diluted_by_satisfied_triplets():
     # and 1: hinges 0.5 - 0.2 = 0.3 and 0, so 0.3 over one, 0.15 over two.
     images = tf.constant([[1.0, 0.0]])
     texts = tf.constant([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-    masks = triplet.positive_masks([1], [1, 2, 3])
     for reduction, wanted in [("mean_active", 0.3), ("mean", 0.15)]:
         loss = triplet.TripletLoss(
             0.5, 10, {"image_to_text": 1.0}, "cosine", reduction
         )
-        output = loss(images, texts, masks)
+        output = loss(images, texts, [1], [1, 2, 3])
         np.testing.assert_allclose(output.total, wanted, rtol=1e-6)
         assert output.active_fraction["image_to_text"] == 0.5
 
 
 def test_identical_embeddings_sit_at_the_margin_with_finite_gradients():
     images = tf.tile([[1.0, 0.0]], [3, 1])
-    masks = triplet.positive_masks([1, 2, 3], [1, 2, 3])
+    masks = positives.positive_masks([1, 2, 3], [1, 2, 3])
     output, gradients = with_gradients(triplet.TripletLoss(0.05))(
         images, images, *masks
     )
@@ -285,9 +287,7 @@ def test_identical_embeddings_sit_at_the_margin_with_finite_gradients():
 def test_an_image_drawn_twice_is_not_its_own_negative():
     images = tf.constant([[1.0, 0.0], [1.0, 0.0]])
     texts = tf.constant([[1.0, 0.0], [0.0, 1.0]])
-    output = triplet.TripletLoss(1.0)(
-        images, texts, triplet.positive_masks([7, 7], [7, 7])
-    )
+    output = triplet.TripletLoss(1.0)(images, texts, [7, 7], [7, 7])
     assert output.total == 0.0
 
 
@@ -295,9 +295,9 @@ def test_an_image_drawn_twice_is_not_its_own_negative():
 def test_the_diagonal_of_a_view_with_itself_is_never_looked_at(negatives):
     images, texts, (cross, within, others) = batch("ragged")
     loss = triplet.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
-    wanted = loss(images, texts, triplet.PositiveMasks(cross, within, others))
+    wanted = loss.with_masks(images, texts, (cross, within, others))
     bare = [mask & ~np.eye(len(mask), dtype=bool) for mask in (within, others)]
-    found = loss(images, texts, triplet.PositiveMasks(cross, *bare))
+    found = loss.with_masks(images, texts, (cross, *bare))
     assert found.total == wanted.total
 
 
@@ -309,7 +309,7 @@ def test_half_precision_embeddings_give_a_float32_loss(dtype):
         images, texts, *map(tf.constant, masks)
     )
     assert output.total.dtype == tf.float32
-    wanted = triplet.TripletLoss(0.3, 3, ALL_TERMS)(
+    wanted = triplet.TripletLoss(0.3, 3, ALL_TERMS).with_masks(
         tf.cast(images, tf.float32), tf.cast(texts, tf.float32), masks
     )
     assert output.total == wanted.total
@@ -341,48 +341,47 @@ def test_warm_up_blends_all_negatives_into_the_hardest():
         triplet.TripletLoss(negatives=negatives, **plain)
         for negatives in ("all", "hardest", "all_to_hardest")
     )
-    before = soft(images, texts, masks).total.numpy()
-    after = hard(images, texts, masks).total.numpy()
+    before = soft.with_masks(images, texts, masks).total.numpy()
+    after = hard.with_masks(images, texts, masks).total.numpy()
     assert before > after
     for hardness in (0.0, 0.25, 1.0):
-        found = blend(images, texts, masks, tf.constant(hardness)).total
+        found = blend.with_masks(
+            images, texts, masks, tf.constant(hardness)
+        ).total
         wanted = (1 - hardness) * before + hardness * after
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_masks_are_those_of_the_loops(name):
-    image_ids, caption_ids, text_ids = BATCHES[name]
-    for texts in (text_ids, [1] * len(caption_ids)):
-        found = triplet.positive_masks(
-            np.array(image_ids, np.int64),
-            np.array(caption_ids, np.int32),
-            None if texts is None else np.array(texts, np.int64),
-        )
-        wanted = reference.positive_masks(image_ids, caption_ids, texts)
-        for mask, values in zip(found, wanted):
-            assert mask.dtype == tf.bool
-            np.testing.assert_array_equal(mask, values)
-
-
-def test_masks_compile(compiled):
-    # Texts 8 join image 1 with image 2, whose other caption reads 9.
-    found = compiled(triplet.positive_masks)(
-        tf.constant([1, 2]), tf.constant([1, 2, 2]), tf.constant([8, 8, 9])
+@pytest.mark.parametrize("negatives", ["top_k", "all_to_hardest"])
+def test_ids_give_the_loss_of_their_masks(name, negatives):
+    images, texts, masks = batch(name)
+    image_ids, caption_ids, text_ids = (
+        ids if ids is None else np.array(ids, np.int64) for ids in BATCHES[name]
     )
-    np.testing.assert_array_equal(found.image_to_text, [[1, 1, 0], [1, 1, 1]])
-    np.testing.assert_array_equal(found.image_to_image, [[1, 1], [1, 1]])
+    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
+    hardness = 0.25 if negatives == "all_to_hardest" else None
+    wanted = loss.with_masks(images, texts, masks, hardness)
+    found = loss(images, texts, image_ids, caption_ids, text_ids, hardness)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
+        np.testing.assert_array_equal(one, other)
 
 
-def test_ids_that_a_float_would_merge_stay_apart():
-    ids = np.array([1000092795, 1000092796])
-    masks = triplet.positive_masks(ids, ids)
-    np.testing.assert_array_equal(masks.image_to_text, np.eye(2, dtype=bool))
-
-
-def test_float_ids_are_refused():
-    with pytest.raises(TypeError, match="`image_ids` must be integers"):
-        triplet.positive_masks(tf.constant([1.0]), tf.constant([1]))
+@pytest.mark.parametrize(
+    "ids, named",
+    [
+        # Two images, three captions.
+        (([1, 2, 3], [1, 2, 3]), "`image_ids`.*(3,).*image_embeddings.*(2, 6)"),
+        (
+            ([1, 2], [1, 2]),
+            "`caption_image_ids`.*(2,).*text_embeddings.*(3, 6)",
+        ),
+        (([1, 2], [1, 2, 2], [5]), "`text_ids`.*(1,).*text_embeddings.*(3, 6)"),
+    ],
+)
+def test_ids_are_as_many_as_embeddings(ids, named):
+    with pytest.raises(ValueError, match=named):
+        triplet.TripletLoss()(unit_rows(2, 1), unit_rows(3, 2), *ids)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -438,11 +437,11 @@ def test_bad_arguments_are_named(arguments, named):
 
 
 def test_hardness_goes_with_the_warm_up_alone():
-    images, texts, masks = batch("one_pair")
+    pair = unit_rows(1, 1), unit_rows(1, 2), [1], [1]
     with pytest.raises(ValueError, match="`hardness` must"):
-        triplet.TripletLoss()(images, texts, masks, 0.5)
+        triplet.TripletLoss()(*pair, hardness=0.5)
     with pytest.raises(ValueError, match="`hardness` must"):
-        triplet.TripletLoss(negatives="all_to_hardest")(images, texts, masks)
+        triplet.TripletLoss(negatives="all_to_hardest")(*pair)
 
 
 def test_hardest_hinge_agrees_with_tensorflow_addons():
@@ -460,5 +459,5 @@ def test_hardest_hinge_agrees_with_tensorflow_addons():
         reduction="mean",
         negatives="hardest",
     )
-    found = loss(texts[:4], texts, triplet.positive_masks(labels[:4], labels))
+    found = loss(texts[:4], texts, labels[:4], labels)
     np.testing.assert_allclose(found.total, wanted, rtol=1e-4)

@@ -177,7 +177,8 @@ def test_hardness_follows_the_steps():
         float(
             TripletLoss(negatives=negatives, **arguments)(
                 *network(batch).values(),
-                positive_masks_of(batch),
+                batch["image_ids"],
+                batch["caption_image_ids"],
             ).total
         )
         for negatives in ("all", "hardest")
@@ -187,17 +188,17 @@ def test_hardness_follows_the_steps():
     assert soft > hard
 
 
-def positive_masks_of(batch):
-    from tbnets.losses.triplet import positive_masks
-
-    return positive_masks(batch["image_ids"], batch["caption_image_ids"])
-
-
 def test_branches_of_different_size_are_refused():
     with pytest.raises(ValueError, match="--image_units or --text_units"):
         EmbeddingNetwork(Branch((8, 4)), Branch((8, 5))).build(
             {"images": (None, 3), "captions": (None, 3)}
         )
+
+
+def test_branch_that_does_not_tell_its_size_is_named():
+    network = EmbeddingNetwork(Branch((4,)), keras.layers.Dense(4))
+    with pytest.raises(ValueError, match="`output_dim`.*Dense without"):
+        network.build({"images": (None, 3), "captions": (None, 3)})
 
 
 def test_text_encoder_of_the_embedding_size_needs_no_layers():
@@ -229,3 +230,70 @@ def test_learning_rate_of_numbers_and_schedules():
     assert float(
         current_learning_rate(keras.optimizers.SGD(0.125))
     ) == pytest.approx(0.125)
+
+
+def without(*keys):
+    return {k: v for k, v in make_batch().items() if k not in keys}
+
+
+@pytest.mark.parametrize(
+    "batch, found",
+    [
+        (
+            without("image_ids"),
+            "captions, caption_image_ids, without image_ids",
+        ),
+        (without("captions"), "without captions"),
+        (without("image_ids", "caption_image_ids"), "without image_ids, cap"),
+        ((make_batch()["images"], make_batch()["captions"]), "tuple of 2"),
+        (make_batch()["images"], ".*Tensor"),
+    ],
+)
+def test_batch_without_ids_says_what_a_batch_holds(batch, found):
+    network = compiled_network()
+    expected = (
+        "`batch` must be one dict with images, captions, image_ids, "
+        f"caption_image_ids. Received: .*{found}"
+    )
+    for step in (network.train_step, network.test_step, network.batch_loss):
+        with pytest.raises(ValueError, match=expected):
+            step(batch)
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize(
+    "batch, found",
+    [
+        ((tf.ones((3, 6)), tf.ones((3, 6))), ""),
+        ({"images": tf.ones((3, 6)), "captions": tf.ones((7, 6))}, "a dict of"),
+    ],
+)
+def test_fit_without_ids_says_what_a_batch_holds(built, batch, found):
+    network = EmbeddingNetwork(Branch((4,), "none"), Branch((4,), "none"))
+    if built:
+        network.build({"images": (None, 6), "captions": (None, 6)})
+    network.compile("sgd", TripletLoss())
+    with pytest.raises(
+        ValueError, match=f"must be one dict with images, .*: {found}"
+    ):
+        network.fit(
+            tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False
+        )
+
+
+def test_fit_takes_a_dict_of_arrays_with_a_row_a_pair():
+    network = compiled_network()
+    owners = np.array([0, 0, 1, 2, 2, 3])
+    history = network.fit(
+        {
+            "images": np.random.default_rng(0).normal(size=(4, 6))[owners],
+            "captions": np.arange(1, 7, dtype=np.int32)[:, None],
+            "image_ids": owners,
+            "caption_image_ids": owners,
+        },
+        batch_size=3,
+        epochs=2,
+        verbose=0,
+    ).history
+    assert np.isfinite(history["total_loss"]).all()
+    assert len(history["total_loss"]) == 2

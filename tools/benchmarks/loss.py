@@ -105,8 +105,7 @@ def _loss_step(loss):
     def step(images, texts, image_ids, caption_image_ids):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
-            masks = triplet.positive_masks(image_ids, caption_image_ids)
-            output = loss(images, texts, masks)
+            output = loss(images, texts, image_ids, caption_image_ids)
         return output, tape.gradient(output.total, [images, texts])
 
     return step

@@ -1,0 +1,105 @@
+"""Identities of images and texts -> which pairs of a batch match."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tbnets.losses import miners
+
+
+class PositiveMasks(NamedTuple):
+    """Which pairs of a batch match: bool, True where they do.
+
+    Attributes:
+        image_to_text: `[num_images, num_captions]`.
+        text_to_text: `[num_captions, num_captions]`; its diagonal is never
+            looked at.
+        image_to_image: `[num_images, num_images]`; likewise.
+    """
+
+    image_to_text: tf.Tensor
+    text_to_text: tf.Tensor
+    image_to_image: tf.Tensor
+
+
+def positive_masks(image_ids, caption_image_ids, text_ids=None):
+    """Builds the masks of a batch from integer identities.
+
+    An image drawn twice, and two captions of one image, match in every term.
+    With `text_ids`, so do equal texts: an image matches every caption that
+    reads the same as one of its own, a caption matches its copies, and two
+    images match if one text describes both.
+
+    Args:
+        image_ids: Integer `[num_images]`, any numbers that tell images
+            apart. They are compared as integers, never as floats, which
+            cannot tell large ids apart.
+        caption_image_ids: Integer `[num_captions]`, the id of each caption's
+            image. An image may have any number of captions, 0 included.
+        text_ids: Optional integer `[num_captions]`, equal for equal texts.
+
+    Returns:
+        A `PositiveMasks`.
+
+    Raises:
+        TypeError: If ids are not integers.
+        ValueError: If they are not in a row.
+
+    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
+    images and texts decides, where the papers take each row of the batch for
+    a different image.
+    """
+    image_ids = _integer_ids("image_ids", image_ids)
+    caption_ids = _integer_ids("caption_image_ids", caption_image_ids)
+    image_to_text = _equal_pairs(image_ids, caption_ids)
+    text_to_text = _equal_pairs(caption_ids, caption_ids)
+    image_to_image = _equal_pairs(image_ids, image_ids)
+    if text_ids is None:
+        return PositiveMasks(image_to_text, text_to_text, image_to_image)
+    same_text = _equal_pairs(*[_integer_ids("text_ids", text_ids)] * 2)
+    first_copy = miners.first_true(same_text)
+    # [num_captions, num_images]: is text t described by, or of, image i?
+    text_to_image = _any_of_segment(
+        tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
+    )
+    text_to_image = tf.gather(text_to_image, first_copy)
+    num_images = tf.shape(image_ids)[0]
+    owner = miners.first_true(tf.transpose(image_to_text))
+    owner = tf.where(owner < 0, num_images, owner)
+    shared = _any_of_segment(text_to_image, owner, num_images + 1)
+    shared = tf.gather(shared, miners.first_true(image_to_image))
+    return PositiveMasks(
+        tf.transpose(text_to_image),
+        tf.logical_or(text_to_text, same_text),
+        tf.logical_or(image_to_image, shared),
+    )
+
+
+def _integer_ids(name, ids):
+    """Returns a row of ids as int64; refuses what is not an integer."""
+    ids = tf.convert_to_tensor(ids)
+    found = f"{name}={ids.dtype.name}{ids.shape}"
+    if not ids.dtype.is_integer:
+        raise TypeError(
+            f"`{name}` must be integers. Received: {found}. Number the "
+            "original ids, those of images and captions together; a float "
+            "merges large ones."
+        )
+    if ids.shape.rank not in (1, None):
+        raise ValueError(
+            f"`{name}` must be of shape [n], one id a row. Received: {found}. "
+            "Flatten them."
+        )
+    return tf.cast(ids, tf.int64)
+
+
+def _equal_pairs(left, right):
+    return tf.equal(left[:, None], right[None, :])
+
+
+def _any_of_segment(mask, segments, num_segments):
+    """Tells for each segment of rows whether any of them is True."""
+    counts = tf.math.unsorted_segment_sum(
+        tf.cast(mask, tf.int32), segments, num_segments
+    )
+    return tf.greater(counts, 0)

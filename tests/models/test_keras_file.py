@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tests import fresh
+from tests.models.test_embedding_network import make
+from tests.models.test_embedding_network import make_batch
+
+BATCHES = [make_batch(seed=seed) for seed in range(4)]
+
+
+def schedule():
+    return keras.optimizers.schedules.ExponentialDecay(0.02, 1, 0.9)
+
+
+def compiled():
+    network = make()
+    network.compile(
+        keras.optimizers.Adam(schedule()),
+        tbnets.TripletLoss(0.5, 2, negatives="all_to_hardest", reduction="sum"),
+        gradient_clip_norm=0.5,
+        hardness_steps=3,
+    )
+    return network
+
+
+def steps(network, batches):
+    return [
+        {key: float(value) for key, value in network.train_step(batch).items()}
+        for batch in batches
+    ]
+
+
+def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
+    straight, stopped = compiled(), compiled()
+    steps(straight, BATCHES)
+    steps(stopped, BATCHES[:2])
+    stopped.save(tmp_path / "network.keras")
+    loaded = tbnets.load_model(tmp_path / "network.keras")
+    assert (
+        loaded.triplet_loss.get_config() == straight.triplet_loss.get_config()
+    )
+    assert (loaded.gradient_clip_norm, loaded.hardness_steps) == (0.5, 3)
+    steps(loaded, BATCHES[2:])
+    for one, other in zip(loaded.weights, straight.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert int(loaded.optimizer.iterations) == len(BATCHES)
+
+
+def test_network_that_fit_built_is_saved_too(tmp_path):
+    network = tbnets.EmbeddingNetwork(
+        tbnets.Branch((4,), "none"),
+        tbnets.Branch((4,), "none"),
+        text_encoder=tbnets.MeanOfWords(9, 5),
+    )
+    network.compile("adam", tbnets.TripletLoss())
+    network.fit(
+        tf.data.Dataset.from_tensors(BATCHES[0]), verbose=0, shuffle=False
+    )
+    network.save(tmp_path / "network.keras")
+    loaded = tbnets.load_model(tmp_path / "network.keras")
+    for one, other in zip(
+        network(BATCHES[0]).values(), loaded(BATCHES[0]).values()
+    ):
+        np.testing.assert_array_equal(one, other)
+    loaded.fit(
+        tf.data.Dataset.from_tensors(BATCHES[1]), verbose=0, shuffle=False
+    )
+
+
+def test_model_that_was_not_compiled_is_saved_too(tmp_path):
+    make().save(tmp_path / "network.keras")
+    loaded = tbnets.load_model(tmp_path / "network.keras")
+    assert loaded.triplet_loss is None
+
+
+def test_model_is_loaded_without_its_optimizer_if_asked(tmp_path):
+    compiled().save(tmp_path / "network.keras")
+    loaded = tbnets.load_model(tmp_path / "network.keras", compile=False)
+    assert loaded.triplet_loss is None
+    assert loaded(BATCHES[0])["image_embeddings"].shape == (5, 4)
+
+
+FRESH = """
+import tbnets
+
+tbnets.load_model
+import keras
+
+names = keras.saving.get_custom_objects()
+print(*sorted(name for name in names if name.startswith("tbnets>")))
+"""
+
+
+def test_everything_registered_is_found_in_a_fresh_process():
+    found = fresh.run("-c", FRESH, check=True).stdout.split()
+    assert "tbnets>Branch" in found
+    assert found == sorted(
+        name
+        for name, value in keras.saving.get_custom_objects().items()
+        if name.startswith("tbnets>") and value.__module__.startswith("tbnets")
+    )
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises((ValueError, OSError), match="nothing.keras"):
+        tbnets.load_model(tmp_path / "nothing.keras")

@@ -1,0 +1,58 @@
+"""The code of docs/library.md runs as it stands, in order."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import tbnets
+from tests import fresh
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "library.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+FRESH = "# In a fresh process."
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """Runs all blocks in one namespace and returns it."""
+    names = {"__name__": "library_page"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        for number, block in enumerate(BLOCKS):
+            if block.startswith(FRESH):
+                fresh.run("-c", block, check=True, cwd=pathlib.Path.cwd())
+            else:
+                exec(compile(block, f"{PAGE}, block {number}", "exec"), names)
+    return names
+
+
+def test_page_has_its_sections():
+    assert sum(block.startswith(FRESH) for block in BLOCKS) == 1
+    assert len(BLOCKS) == len(re.findall("^```", PAGE.read_text(), re.M)) // 2
+
+
+def test_network_of_the_page_has_learned_its_pairs(names):
+    # Chance: 1 image of 12.
+    assert names["metrics"]["text_to_image/recall_at_1"] > 0.5
+
+
+def test_miner_of_the_page_finds_wrong_captions(names):
+    owners = names["caption_to_image"][names["indices"].numpy()]
+    assert names["valid"].numpy().all()
+    assert (owners != np.arange(12)[:, None]).all()
+
+
+def test_branch_of_the_page_is_loaded_with_its_network(names):
+    assert type(names["other"].image_branch) is names["Residual"]
+    assert isinstance(names["other"].triplet_loss, tbnets.TripletLoss)
+
+
+def test_saved_model_of_the_page_answers_as_the_network(names):
+    wanted = names["images"][:2] @ names["texts"][[0, 34]].T
+    found = names["served"].score(
+        names["image_features"][:2],
+        [names["captions"][row] for row in (0, 34)],
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,66 @@
+"""`tbnets.NAME`: every name is there, and none is imported before its time."""
+
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tbnets
+import tbnets.layers
+import tbnets.models
+from tbnets.losses import triplet
+from tests.test_conformance import public_classes
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("name", tbnets.__all__)
+def test_name_is_what_its_module_calls_so(name):
+    value = getattr(tbnets, name)
+    assert value is getattr(tbnets, name)
+    assert name in dir(tbnets)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert value.__name__ == name
+        assert value.__module__ == tbnets._MODULES[name]
+        assert inspect.getdoc(value)
+
+
+def test_names_hide_no_room():
+    rooms = {path.stem for path in (ROOT / "tbnets").iterdir()}
+    assert not rooms & set(tbnets.__all__)
+
+
+def test_every_layer_model_and_loss_is_there():
+    public = public_classes(tbnets.layers) | public_classes(tbnets.models)
+    public |= public_classes(triplet) - {"LossOutput"}
+    assert not public - set(tbnets.__all__)
+
+
+def test_asking_what_there_is_imports_nothing():
+    code = (
+        "import sys, tbnets\n"
+        "names = dir(tbnets)\n"
+        "assert not hasattr(tbnets, 'Nothing') and 'Branch' in names\n"
+        "tbnets.PRESETS\n"
+        "print('tensorflow' in sys.modules, 'numpy' in sys.modules)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ended.stdout, ended.stderr) == ("False False\n", "")
+
+
+@pytest.mark.parametrize(
+    "wrong, hint",
+    [
+        ("EmbedingNetwork", "Did you mean tbnets.EmbeddingNetwork?"),
+        ("tripletloss", "Did you mean tbnets.TripletLoss"),
+        ("zzz", r"See dir\(tbnets\)"),
+    ],
+)
+def test_misspelt_name_suggests_the_nearest(wrong, hint):
+    with pytest.raises(AttributeError, match=f"no attribute '{wrong}'.*{hint}"):
+        getattr(tbnets, wrong)
+    assert not hasattr(tbnets, "__wrapped__")
