@@ -10,6 +10,18 @@ from tbnets.flags.learning_groups import LEARNING_GROUPS
 from tbnets.losses.presets import PRESETS
 
 GROUPS = {**DATA_GROUPS, **LEARNING_GROUPS}
+TITLES = {
+    "run": "The run",
+    "captions": "Captions and splits",
+    "images": "Images, from pixels or from features",
+    "texts": "Texts, and what reads them",
+    "batches": "Batches",
+    "branches": "Branches into the shared space",
+    "triplet_loss": "Loss",
+    "optimizer": "Optimizer",
+    "training": "Training",
+}
+"""Group -> title, in the order in which data pass through a run."""
 ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
 
 
