@@ -28,6 +28,9 @@ ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
 def complete(values):
     """Returns settings with the defaults of those that are missing.
 
+    Beside the flags stands `started_in`, the folder from which relative
+    places start: "" for the current one.
+
     Args:
         values: dict of some settings, for example those that a run of an
             older version was started with; None stands for a missing one.
@@ -46,4 +49,5 @@ def complete(values):
         term = name.removesuffix("_weight")
         if found[name] is None:
             found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    found["started_in"] = values.get("started_in", "")
     return found
