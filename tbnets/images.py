@@ -1,18 +1,18 @@
-"""Encoded photos -> pixels, by one function for training and serving.
+"""Encoded photos -> pixels, and the one rule of what a photo is.
 
-`decode_image` runs in the graph, so the exported model decodes and resizes
-exactly as the training input did. `load_image` is the same function for a
-file on the host, with errors that name the file.
+A photo is a JPEG or PNG file by its content, whatever its name says, of at
+most `MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that rule. It
+runs in the graph, so the exported model decodes exactly as the training
+input did, and a tool judges a file by no other: `read_photo` is the same
+function for a file on the host, `faults` tells what is wrong with files.
 """
 
-import io
+import concurrent.futures
+import os
 import pathlib
 import re
-import struct
 
 import numpy as np
-import PIL.Image
-import PIL.ImageOps
 import tensorflow as tf
 
 from tbnets import exif
@@ -22,44 +22,51 @@ _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD_BYTES = 24  # The start, then of chunk IHDR length, name and sides.
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
+_OTHER_KINDS = {
+    "GIF": rb"GIF8",
+    "BMP": rb"BM",
+    "WebP": rb"RIFF....WEBP",
+    "TIFF": rb"II\*\x00|MM\x00\*",
+    "HEIF or AVIF": rb"....ftyp",
+    "PDF": rb"%PDF",
+}
+"""Kinds of files that are taken for photos -> their start; for messages."""
+_TOO_LARGE = "pixels; scale it down. Received width and height:"
+_NO_PHOTO = "convert it. Received another kind, of so many bytes:"
 
 
 class BrokenImageError(ValueError):
-    """A file that is no whole photo.
+    """A file that is no photo, or is not there.
 
     Args:
         path: the file.
         reason: what is wrong with it, a few words after "which".
-        expected: what it must be.
     """
 
-    def __init__(self, path, reason, expected="a whole JPEG or PNG file"):
+    def __init__(self, path, reason):
         super().__init__(
-            f"`path` must name {expected}. Received: path='{path}', which "
-            f"{reason}. Replace or remove the file."
+            "`path` must name a whole JPEG or PNG file. Received: "
+            f"path='{path}', which {reason}. Replace or remove the file."
         )
         self.path = path
         self.reason = reason
 
 
-def decode_image(image_bytes, image_size):
-    """Decodes one photo and resizes it to a square, in the graph.
+def decode_photo(image_bytes):
+    """Decodes one photo as it is meant to be seen, at its own size.
 
-    Greyscale is repeated over the three channels, an alpha channel is
-    dropped. The aspect ratio is not kept: the whole photo is squeezed into
-    the square, so nothing at the border is lost. The resize is bilinear with
-    antialiasing; a photo that has the size already is left alone. A JPEG is
-    turned upright by its EXIF orientation; CMYK becomes RGB.
+    In the graph. Greyscale is repeated over the three channels, an alpha
+    channel is dropped, CMYK becomes RGB, of 16 bits the upper 8 are kept. A
+    JPEG is turned upright by its EXIF orientation.
 
     A file of another kind, or of more than `MAX_PIXELS` pixels, is refused by
     its first bytes, before memory is asked for.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square, in pixels.
 
     Returns:
-        float32 `[image_size, image_size, 3]`, RGB in [0, 255].
+        uint8 `[height, width, 3]`, RGB.
 
     Raises:
         tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
@@ -69,7 +76,27 @@ def decode_image(image_bytes, image_size):
         image = tf.io.decode_image(
             image_bytes, channels=3, expand_animations=False
         )
-    image = exif.upright(image, exif.orientation(image_bytes))
+    return exif.upright(image, exif.orientation(image_bytes))
+
+
+def decode_image(image_bytes, image_size):
+    """Decodes one photo and resizes it to a square, in the graph.
+
+    The aspect ratio is not kept: the whole photo is squeezed into the square,
+    so nothing at the border is lost. The resize is bilinear with
+    antialiasing; a photo that has the size already is left alone.
+
+    Args:
+        image_bytes: string `[]`, the content of a JPEG or PNG file.
+        image_size: side of the square, in pixels.
+
+    Returns:
+        float32 `[image_size, image_size, 3]`, RGB in [0, 255].
+
+    Raises:
+        tf.errors.InvalidArgumentError: see `decode_photo`.
+    """
+    image = decode_photo(image_bytes)
     size = [image_size, image_size]
     image = tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
@@ -94,8 +121,7 @@ def _check_head(image_bytes):
     num_pixels = tf.reduce_prod(tf.cast(sides, tf.float64))
     return _require(
         num_pixels <= MAX_PIXELS,
-        f"`image_bytes` must be a photo of at most {MAX_PIXELS} pixels; scale "
-        "it down. Received width and height:",
+        f"`image_bytes` must be a photo of at most {MAX_PIXELS} {_TOO_LARGE}",
         sides,
     )
 
@@ -107,8 +133,7 @@ def _png_sides(image_bytes):
     start = tf.strings.substr(head, 0, len(_PNG_START))
     is_png = _require(
         (start == _PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
-        "`image_bytes` must be the content of a JPEG or PNG file; convert it. "
-        "Received another kind, of so many bytes:",
+        f"`image_bytes` must be the content of a JPEG or PNG file; {_NO_PHOTO}",
         tf.strings.length(image_bytes),
     )
     with tf.control_dependencies(is_png):
@@ -147,9 +172,14 @@ def decode_images(image_bytes, image_size):
 
 
 def list_photos(folder):
-    """Returns the paths of all photos in a folder, sorted."""
+    """Returns the paths of all photos in a folder, sorted.
+
+    They are told by their names. A folder is none, whatever it is called; a
+    link that leads nowhere is one, so that it is missed.
+    """
     paths = pathlib.Path(folder).rglob("*")
     found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
+    found = [path for path in found if path.is_file() or not path.exists()]
     if not found:
         raise FileNotFoundError(
             f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
@@ -158,89 +188,69 @@ def list_photos(folder):
     return found
 
 
-def read_image_bytes(path):
-    """Reads a photo's file and checks its header before it is decoded.
-
-    Args:
-        path: JPEG or PNG file.
-
-    Returns:
-        bytes, the content of the file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        BrokenImageError: If it is not a JPEG or PNG file, or has more than
-            `MAX_PIXELS` pixels.
-    """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"`path` must name a photo. Received: path='{path}', which is not "
-            "a file. Check the image folder."
-        )
-    try:
-        with PIL.Image.open(path, formats=("JPEG", "PNG")) as image:
-            width, height = image.size
-    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        # Pillow names the file as well, which the error does.
-        reason = str(error).replace(f" '{path}'", " it")
-        raise BrokenImageError(path, f"does not decode: {reason}") from error
-    if width * height > MAX_PIXELS:
-        raise BrokenImageError(
-            path,
-            f"has {width} x {height} pixels",
-            f"a photo of at most {MAX_PIXELS} pixels",
-        )
-    return path.read_bytes()
-
-
-def load_image(path, image_size):
-    """Reads, decodes and resizes one photo.
-
-    Args:
-        path: JPEG or PNG file.
-        image_size: side of the square, in pixels.
-
-    Returns:
-        float32 NumPy array `[image_size, image_size, 3]`, RGB in [0, 255].
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        BrokenImageError: If the file is truncated, not a photo or too large.
-    """
-    content = read_image_bytes(path)
-    try:
-        return decode_image(content, image_size).numpy()
-    except tf.errors.InvalidArgumentError as error:
-        reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
-        reason = f"does not decode: {reason.rstrip('.')}"
-        raise BrokenImageError(path, reason) from error
-
-
 def read_photo(path) -> np.ndarray:
     """Reads a photo as it is meant to be seen, at its own size.
 
-    It is turned upright by its EXIF orientation and becomes RGB: grey is
-    repeated, an alpha channel dropped.
-
     Args:
         path: JPEG or PNG file.
 
     Returns:
-        uint8 `[height, width, 3]`.
+        uint8 `[height, width, 3]`, RGB.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        BrokenImageError: it does not decode, or is too large.
+        BrokenImageError: it is no photo, or not there.
     """
-    content = read_image_bytes(path)
     try:
-        with PIL.Image.open(io.BytesIO(content)) as image:
-            upright = PIL.ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I"):  # 16 bits, which would be cut.
-                grey = (np.asarray(upright) >> 8).astype(np.uint8)
-                upright = PIL.Image.fromarray(grey)
-            return np.asarray(upright.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, struct.error) as error:
-        reason = f"does not decode: {error}"
+        if not os.path.isfile(path):
+            there = os.path.exists(path)
+            reason = "is no file" if there else "is not there"
+            raise BrokenImageError(path, reason)
+        content = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        reason = f"can not be read: {error.strerror}"
         raise BrokenImageError(path, reason) from error
+    try:
+        return decode_photo(content).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        raise BrokenImageError(path, _reason(content, error)) from error
+
+
+def _reason(content, error):
+    """Returns in words why a file's content was refused."""
+    if not content:
+        return "is empty"
+    if _NO_PHOTO in error.message:
+        for kind, start in _OTHER_KINDS.items():
+            if re.match(start, content, re.DOTALL):
+                return f"is a {kind} file"
+        return "is of another kind"
+    if _TOO_LARGE in error.message:
+        width, height = re.findall(r"\d+", error.message.split(_TOO_LARGE)[1])
+        return f"has {width} x {height} pixels, more than {MAX_PIXELS}"
+    reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
+    return f"does not decode: {reason.rstrip('.')}"
+
+
+def faults(paths):
+    """Judges files, several at once.
+
+    Args:
+        paths: files that should be photos.
+
+    Yields:
+        For each in its order what is wrong with it, a few words after
+        "which"; None for a photo.
+    """
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        yield from pool.map(_fault, paths)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _fault(path):
+    try:
+        read_photo(path)
+    except BrokenImageError as error:
+        return error.reason
+    return None

@@ -17,6 +17,7 @@ for people and programs; of it, files and folders alone are read back, as they
 may have moved.
 """
 
+import os
 import pathlib
 import platform
 import shlex
@@ -202,7 +203,8 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
         data_root: where relative data paths start from now; None for what
-            the environment or the run says.
+            the environment or the run says. Other relative places start from
+            the folder that the run was started in.
         more_splits: splits that the run was not started with, whose data are
             wanted too.
 
@@ -225,8 +227,9 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     for name, flag in ALL.items():
         if flag.is_place:
             setattr(settings, name, getattr(places, name))
+    settings.started_in = places.started_in
     if data_root:
-        settings.data_root = data_root
+        settings.data_root = os.path.abspath(data_root)
     task = tasks.open_task(settings)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
     task.check_data(state.fitted, {*splits, *more_splits}, path)

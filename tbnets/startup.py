@@ -16,6 +16,8 @@ from absl import app
 from absl import flags
 from absl import logging
 
+from tbnets import usage
+
 
 @contextlib.contextmanager
 def quiet_tensorflow():
@@ -149,13 +151,17 @@ def _print_bug(kind, error, trace):
         sys.stderr.write(f"\n{_BUG}\n")
 
 
-def run_tool(main):
+def run_tool(main, sections=None):
     """Runs a tool's `main(argv)` under absl; ends on a plain error line.
 
     What a user can mend (see `is_for_the_user`) is printed without a
     traceback, and the exit code is 1. Any other exception keeps its
     traceback, and a line says that it is a bug. Ctrl-C exits with 130, as a
     shell expects.
+
+    Args:
+        main: the tool's function.
+        sections: see `usage.parser`.
     """
     keep_freed_memory()
     sys.excepthook = _print_bug
@@ -175,4 +181,4 @@ def run_tool(main):
         except KeyboardInterrupt:
             sys.exit(130)
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=usage.parser(main, sections))

@@ -1,6 +1,7 @@
 """Tests of photo decoding."""
 
 import io
+import os
 import struct
 import zlib
 
@@ -10,10 +11,14 @@ import pytest
 import tensorflow as tf
 
 from tbnets import images as images_lib
+from tbnets.images import BrokenImageError
 from tbnets.images import decode_image
 from tbnets.images import decode_images
-from tbnets.images import load_image
-from tbnets.images import read_image_bytes
+from tbnets.images import decode_photo
+from tbnets.images import faults
+from tbnets.images import list_photos
+from tbnets.images import read_photo
+from tests import photo_files
 
 PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256
 
@@ -87,11 +92,9 @@ def test_decode_images_batch(count):
         np.testing.assert_array_equal(image, decode_image(content[0], 8))
 
 
-def test_decode_image_is_the_same_in_dataset_map_and_graph(tmp_path):
+def test_decode_image_is_the_same_in_dataset_map_and_graph():
     content = encode(format="JPEG")
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(content)
-    eager = load_image(path, 8)
+    eager = decode_image(content, 8)
     dataset = tf.data.Dataset.from_tensors(content)
     mapped = dataset.map(lambda one: decode_image(one, 8))
     assert mapped.element_spec.shape == (8, 8, 3)
@@ -103,22 +106,79 @@ def test_decode_image_is_the_same_in_dataset_map_and_graph(tmp_path):
     np.testing.assert_array_equal(graph(tf.constant([content]))[0], eager)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no photo at all",
-        encode("P", "GIF"),
-        encode(format="JPEG")[:-900],
-        encode(format="PNG")[:-99],
-    ],
-    ids=["empty", "text", "gif", "half jpeg", "half png"],
-)
-def test_load_image_names_the_undecodable_file(tmp_path, content):
-    path = tmp_path / "broken.jpg"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="broken.jpg', which does not decode"):
-        load_image(path, 8)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return photo_files.write_all(tmp_path_factory.mktemp("photos"))
+
+
+def decodes_in_a_pipeline(path):
+    """Tells whether training would decode a file."""
+    dataset = tf.data.Dataset.from_tensors(os.fsencode(path)).map(
+        lambda one: decode_image(tf.io.read_file(one), 8)
+    )
+    try:
+        next(iter(dataset))
+    except tf.errors.OpError:
+        return False
+    return True
+
+
+def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
+    names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
+    paths = [folder / name for name in names]
+    found = dict(zip(names, faults(paths)))
+    for name, path in zip(names, paths):
+        assert decodes_in_a_pipeline(path) == (found[name] is None), name
+    assert found.pop(photo_files.FOLDER) == "is no file"
+    photos = [name for name, reason in found.items() if reason is None]
+    assert sorted(photos) == photo_files.PHOTOS
+    photo_files.assert_all_left_out(
+        {name: reason for name, reason in found.items() if reason}
+    )
+
+
+def test_photos_of_a_folder_are_listed_by_name(folder):
+    found = [path.relative_to(folder) for path in list_photos(folder)]
+    names = [path.as_posix() for path in found]
+    # A link that leads nowhere is missed; a folder is no photo.
+    assert names == sorted([*photo_files.CONTENTS, "link.jpg"])
+
+
+@pytest.mark.parametrize("name", photo_files.REASONS)
+def test_read_photo_names_the_broken_file(folder, name):
+    with pytest.raises(BrokenImageError) as caught:
+        read_photo(folder / name)
+    assert caught.value.path == folder / name
+    assert caught.value.reason.startswith(photo_files.REASONS[name])
+    assert f"{folder / name}', which {caught.value.reason}." in str(
+        caught.value
+    )
+    assert "{{" not in str(caught.value) and "[Op:" not in str(caught.value)
+
+
+def test_faults_of_many_files_keep_their_order(folder):
+    names = ["good.jpg", "empty.jpg", "alpha.png"] * 20
+    found = list(faults(folder / name for name in names))
+    assert found == [None, "is empty", None] * 20
+    assert list(faults([])) == []
+
+
+def test_faults_are_looked_for_no_further_than_asked(folder):
+    found = faults([folder / "empty.jpg"] * 50)
+    assert next(found) == "is empty"
+    found.close()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_read_photo_is_decode_photo_of_the_file(folder, mode):
+    name = {"RGB": "good.jpg", "L": "grey.jpg", "CMYK": "cmyk.jpg"}[mode]
+    found = read_photo(folder / name)
+    assert found.shape == (30, 40, 3) and found.dtype == np.uint8
+    expected = decode_photo((folder / name).read_bytes())
+    np.testing.assert_array_equal(found, expected)
+    with PIL.Image.open(folder / name) as photo:
+        by_pillow = np.asarray(photo.convert("RGB"), int)
+    assert np.abs(found - by_pillow).mean() < 6
 
 
 def huge_png(width=20_000, height=20_000):
@@ -241,25 +301,17 @@ def test_a_cut_head_is_an_error_of_the_argument(format, size):
         decode_image(encode(format=format)[:size], 8)
 
 
-def test_load_image_names_the_missing_file(tmp_path):
-    for path in (tmp_path / "missing.jpg", tmp_path):
-        with pytest.raises(FileNotFoundError, match=str(path)):
-            load_image(path, 8)
-
-
-def test_read_image_bytes_checks_the_size_first(tmp_path, monkeypatch):
+def test_read_photo_tells_the_size_of_one_too_large(tmp_path):
     path = tmp_path / "photo.png"
-    path.write_bytes(encode())
-    assert read_image_bytes(path) == encode()
-    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60 - 1)
-    with pytest.raises(ValueError, match="photo.png', which has 60 x 40"):
-        read_image_bytes(path)
+    path.write_bytes(HUGE["png"])
+    with pytest.raises(ValueError, match="which has 20000 x 20000 pixels, mo"):
+        read_photo(path)
 
 
 @pytest.mark.real_data
-def test_load_image_real_photo(data_root):
+def test_read_photo_real_photo(data_root):
     path = sorted((data_root / "flickr8k" / "images").glob("*.jpg"))[0]
     with PIL.Image.open(path) as photo:
         expected = np.asarray(photo, np.float32)
-    # JPEG decoders may differ by rounding; 224 x 224 needs no resize.
-    assert np.abs(load_image(path, 224) - expected).mean() < 1.0
+    # JPEG decoders may differ by rounding.
+    assert np.abs(read_photo(path) - expected).mean() < 1.0

@@ -32,7 +32,7 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "exif", "files", "images", "startup"),
-        "statistics",
+        *("statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

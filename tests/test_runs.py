@@ -1,6 +1,7 @@
 """Tests of a run's folder: how it starts, opens and ends."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -95,9 +96,96 @@ def test_places_may_be_edited_as_data_move(finished, tmp_path, monkeypatch):
     found = runs.open_run(run_dir).settings
     assert (found.captions, found.data_root) == ("moved", "there")
     monkeypatch.setenv("TBNETS_DATA", "elsewhere")
-    assert runs.open_run(run_dir).settings.data_root == "elsewhere"
+    found = runs.open_run(run_dir).settings
+    assert found.data_root == os.path.abspath("elsewhere")
     found = runs.open_run(run_dir, data_root="named").settings
-    assert found.data_root == "named"
+    assert found.data_root == os.path.abspath("named")
+
+
+def saved_run(settings):
+    """Returns the folder of a run whose first network was saved as best."""
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    checkpoints.save_checkpoint(
+        session.checkpoint("best"), session.network, None, session.state
+    )
+    return session.run_dir.resolve()
+
+
+def num_test_images(run_dir, **options):
+    session = runs.open_run(run_dir, **options)
+    return session.task.load("test", session.state.fitted).images.shape
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Returns the current folder, where a run is started."""
+    monkeypatch.delenv("TBNETS_DATA", raising=False)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def test_a_run_opens_from_another_folder(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    # Features where a tool leaves them: here, not below the data root.
+    tiny.write_precomputed(home / "features")
+    features = "features/{split}_ims.npy"
+    settings = tiny.settings("data", "run", image_features=features)
+    run_dir = saved_run(settings)
+    assert num_test_images(run_dir) == (8,)
+    monkeypatch.chdir(home.parent / "elsewhere")
+    assert num_test_images(run_dir) == (8,)
+    # Other data of the same name are not those of the run.
+    (home.parent / "elsewhere" / "data").mkdir()
+    assert num_test_images(run_dir) == (8,)
+    path = runs.export(runs.open_run(run_dir))
+    for file in path.rglob("*"):
+        assert file.is_dir() or bytes(home.parent) not in file.read_bytes()
+
+
+def test_what_is_named_now_starts_from_here(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    run_dir = saved_run(tiny.settings("data", "run"))
+    monkeypatch.chdir(home.parent / "elsewhere")
+    (home / "data").rename("moved")
+    with pytest.raises((ValueError, OSError), match="home/data"):
+        num_test_images(run_dir)
+    assert num_test_images(run_dir, data_root="moved") == (8,)
+    monkeypatch.setenv("TBNETS_DATA", "moved")
+    assert num_test_images(run_dir) == (8,)
+    with pytest.raises((ValueError, OSError), match="elsewhere/absent"):
+        num_test_images(run_dir, data_root="absent")
+
+
+def test_a_run_that_was_moved_with_its_data_opens_there(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    run_dir = saved_run(tiny.settings("data", "run"))
+    monkeypatch.chdir(home.parent)
+    home.rename(home.parent / "moved")
+    monkeypatch.chdir(home.parent / "moved")
+    assert num_test_images("run") == (8,)
+    assert run_dir == home / "run" and not home.exists()
+
+
+def test_scenes_are_found_from_another_folder(home, monkeypatch):
+    settings = tiny.settings(
+        "data",
+        "run",
+        scenes="scenes",
+        num_scenes="4,2,2",
+        image_encoder="small",
+        image_size=8,
+    )
+    settings.captions = settings.image_features = ""
+    settings.captions_format = "karpathy"
+    run_dir = saved_run(settings)
+    monkeypatch.chdir(home.parent / "elsewhere")
+    session = runs.open_run(run_dir)
+    test = session.task.load("test", session.state.fitted)
+    scores = session.task.scores(session.network, test)
+    assert scores["image_embeddings"].shape == (2, 4)
+    assert list((home.parent / "elsewhere").iterdir()) == []
 
 
 def test_resume_of_a_mistyped_folder_starts_nothing(folder, tmp_path):

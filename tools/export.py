@@ -11,6 +11,8 @@ The next version is written to RUN/saved_model; docs/serving.md tells how to
 serve it.
 """
 
+import os
+
 from absl import flags
 
 from tbnets import startup
@@ -49,7 +51,10 @@ def main(argv):
         _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
     )
     if _WEIGHTS.value:
-        session.settings.cnn_weights = _WEIGHTS.value
+        weights = _WEIGHTS.value
+        if os.path.exists(weights):  # From here, not from the run's start.
+            weights = os.path.abspath(weights)
+        session.settings.cnn_weights = weights
     print(f"SavedModel  {runs.export(session)}")
 
 

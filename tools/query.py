@@ -18,7 +18,8 @@ a photo, or an id of --image_features):
 
 Each answer has its rank, its similarity (the cosine, 1 is identical) and the
 id of the image, or the caption. Words the network was never shown are named:
-they do not count. A photo that cannot be decoded is named and left out.
+they do not count. A file that is no photo is named with the reason, left out
+and counted.
 """
 
 import pathlib
@@ -92,9 +93,8 @@ def embed_images(model):
 def embed_query_image(model):
     """Embeds --image, a photo or an id: `[1, embedding_dim]`."""
     if model.takes_image_bytes:
-        images.load_image(_IMAGE.value, 8)  # Its errors name the file.
-        content = images.read_image_bytes(_IMAGE.value)
-        return model.embed_images([content])
+        images.read_photo(_IMAGE.value)  # Its errors name the file.
+        return model.embed_images([pathlib.Path(_IMAGE.value).read_bytes()])
     if not _IMAGE_FEATURES.value:
         raise ValueError(
             "`--image_features` must be given, as this network takes image "

@@ -18,6 +18,7 @@ with startup.quiet_tensorflow():
 from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
+from tbnets.flags import help as flags_help
 from tbnets.training import loop
 
 FLAGS = absl_flags.FLAGS
@@ -27,7 +28,7 @@ absl_flags.adopt_module_key_flags(command_line)
 absl_flags.DEFINE_multi_string(
     "example_query",
     [],
-    "Sentence to ask the exported model on the test split; may be repeated.",
+    "Sentence to ask the exported model on the test split",
 )
 absl_flags.DEFINE_bool("resume", False, "Continue the run of --run_dir.")
 
@@ -64,4 +65,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    startup.run_tool(main)
+    startup.run_tool(main, flags_help.run_sections)

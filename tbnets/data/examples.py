@@ -1,13 +1,16 @@
 """One split with everything a network needs of it."""
 
 import dataclasses
+import os
 import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.images import load_image
+from tbnets.images import faults
+
+MOST_NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,24 +114,35 @@ class FileNames:
         self.paths = [pathlib.Path(path) for path in paths]
 
     def batch(self, rows):
-        """Returns the paths `[len(rows)]`."""
-        return np.array([str(self.paths[row]) for row in rows], dtype=object)
+        """Returns the paths `[len(rows)]`, as the bytes that they are."""
+        return np.array([os.fsencode(self.paths[row]) for row in rows], object)
 
 
-def refuse_broken_images(images, image_size):
-    """Raises the error that names the first photo that does not decode.
+def refuse_broken_images(images):
+    """Raises the error that names the files that are no photos.
 
     `tf.data` says that an image did not decode, not which; this looks for it.
 
     Args:
         images: the `images` of some `Examples`.
-        image_size: side of the decoded images in pixels.
 
     Raises:
-        ValueError: naming the first of the files that does not decode.
+        ValueError: some files are no photos; the first of them are named.
     """
-    for path in getattr(images, "paths", ()):
-        load_image(path, image_size)
+    paths = getattr(images, "paths", ())
+    found = [
+        f"'{path}', which {reason}"
+        for path, reason in zip(paths, faults(paths))
+        if reason
+    ]
+    if found:
+        more = ["..."] * (len(found) > MOST_NAMED)
+        raise ValueError(
+            "`--images` must hold whole JPEG or PNG files. Received: "
+            f"{len(found)} of {len(paths)} that are none: "
+            f"{'; '.join(found[:MOST_NAMED] + more)}. Replace them, or take "
+            "them out of the captions."
+        )
 
 
 class TokenRows:

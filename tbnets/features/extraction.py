@@ -5,14 +5,12 @@ cross shards, so what a shard holds does not depend on where an extraction
 was stopped: killed and continued, it writes the same bytes.
 """
 
-import contextlib
+import os
 
 import numpy as np
 import tensorflow as tf
 
-from tbnets.images import BrokenImageError
-from tbnets.images import load_image
-from tbnets.images import read_image_bytes
+from tbnets.images import faults
 
 SHARD_IMAGES = 256
 BATCH_SIZE = 32
@@ -42,27 +40,16 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
         batch_size: photos a batch; the last one of a shard may be smaller.
 
     Returns:
-        (dataset, reasons): elements (shard int64 `[]`, positions int64
-        `[b]` in the shard, photos float32 `[b, side, side, 3]`), without
-        the photos that do not decode. `reasons` is a dict that gets (shard,
-        position) -> why a file was not read.
+        Its elements are (shard int64 `[]`, positions int64 `[b]` in the
+        shard, photos float32 `[b, side, side, 3]`), without the files that
+        are no photos.
     """
-    reasons = {}
 
-    def readable():
-        """Yields each shard with the files whose headers are in order."""
+    def numbered():
         for shard, photos in enumerate(shards):
-            positions = []
-            for position, (_, path) in enumerate(photos):
-                try:
-                    read_image_bytes(path)
-                    positions.append(position)
-                except FileNotFoundError:
-                    reasons[shard, position] = "is not there"
-                except BrokenImageError as error:
-                    reasons[shard, position] = error.reason
-            paths = [str(photos[position][1]) for position in positions]
-            yield shard, np.array(positions, np.int64), np.array(paths, "S")
+            paths = [os.fsencode(path) for _, path in photos]
+            numbers = np.arange(len(paths), dtype=np.int64)
+            yield shard, numbers, np.array(paths, object)
 
     def decode(position, path):
         return position, features.decode(tf.io.read_file(path))
@@ -75,14 +62,14 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
 
     # Python is entered once a shard, not once a photo.
     dataset = tf.data.Dataset.from_generator(
-        readable,
+        numbered,
         output_signature=(
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([None], tf.int64),
             tf.TensorSpec([None], tf.string),
         ),
     )
-    return dataset.prefetch(1).flat_map(one_shard).prefetch(2), reasons
+    return dataset.prefetch(1).flat_map(one_shard).prefetch(2)
 
 
 def extract(
@@ -115,9 +102,8 @@ def extract(
         todo[start : start + shard_images]
         for start in range(0, len(todo), shard_images)
     ]
-    batches, reasons = decoded_batches(shards, features, batch_size)
+    batches = iter(decoded_batches(shards, features, batch_size))
     failures = []
-    batches = iter(batches)
     waiting = next(batches, None)
     for number, shard in enumerate(shards):
         positions, parts, told = [], [], 0
@@ -128,7 +114,7 @@ def extract(
             _tell(progress, positions[-1] + 1 - told)
             told = positions[-1] + 1
             waiting = next(batches, None)
-        failed = _failed(shard, set(positions), reasons, number, features)
+        failed = _failed(shard, set(positions))
         rows = np.concatenate([np.zeros((0, features.dim), np.float32), *parts])
         writer.add_shard(
             [shard[position][0] for position in positions],
@@ -145,19 +131,12 @@ def _tell(progress, count):
         progress(count)
 
 
-def _failed(shard, done, reasons, number, features):
+def _failed(shard, done):
     """Returns (id, path, reason) of the photos that gave no features."""
-    failed = []
-    for position, (key, path) in enumerate(shard):
-        if position in done:
-            continue
-        reason = reasons.get((number, position))
-        if reason is None:  # It was read, but not decoded: see why.
-            reason = "does not decode"
-            with contextlib.suppress(FileNotFoundError):
-                try:
-                    load_image(path, features.photo_size)
-                except BrokenImageError as error:
-                    reason = error.reason
-        failed.append((key, path, reason))
-    return failed
+    left = [photo for i, photo in enumerate(shard) if i not in done]
+    reasons = faults([path for _, path in left])
+    return [
+        # It may have come or been mended since.
+        (key, path, reason or "was no photo when it was read")
+        for (key, path), reason in zip(left, reasons)
+    ]

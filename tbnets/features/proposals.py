@@ -274,8 +274,6 @@ def propose_photos(
     def work(photo):
         try:
             return proposer(read_photo(photo[1]))
-        except FileNotFoundError:
-            return "is not there"
         except BrokenImageError as error:
             return error.reason
 

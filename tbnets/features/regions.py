@@ -272,8 +272,6 @@ def extract_regions(
             try:
                 boxes, _ = proposals.boxes(int(row))
                 found.append((key, extractor(read_photo(path), boxes), boxes))
-            except FileNotFoundError:
-                failed[key] = "is not there"
             except BrokenImageError as error:
                 failed[key] = error.reason
             if key in failed:

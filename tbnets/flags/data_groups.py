@@ -124,7 +124,7 @@ DATA_GROUPS = {
             "image_weights",
             "string",
             "",
-            "Weights of such a network: imagenet, or a file; empty: random.",
+            "Weights of a network by name: imagenet, or a file; empty: random.",
             when=_NETWORK,
             is_place=True,
         ),

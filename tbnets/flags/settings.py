@@ -19,14 +19,16 @@ FLAGFILE = "run.flags"
 def write_settings(settings, run_dir):
     """Writes the settings of a run, for programs and as a flagfile.
 
-    The flagfile names the flags that the others leave to be read.
+    The flagfile names the flags that the others leave to be read. The
+    settings tell the current folder too, from which their places start.
 
     Args:
         settings: the run's settings.
         run_dir: its folder.
     """
     folder = pathlib.Path(run_dir)
-    write_json(folder / SETTINGS_FILE, vars(settings))
+    values = {**vars(settings), "started_in": os.getcwd()}
+    write_json(folder / SETTINGS_FILE, values)
     lines = [
         as_flagfile_line(name, getattr(settings, name))
         for name, flag in ALL.items()
@@ -49,6 +51,8 @@ def read_settings(run_dir):
     """Returns the settings that a run was started with.
 
     Flags that a run of an older version did not have get their defaults.
+    Relative places start from `started_in`: the folder that the run was
+    started in, or "" when this is the current one, or is gone.
 
     Raises:
         ValueError: `run_dir` is no folder of a run.
@@ -56,28 +60,31 @@ def read_settings(run_dir):
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return from_record(values)
+        settings = from_record(values)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(
             "`run_dir` must be the folder of a run, with "
             f"{SETTINGS_FILE} in it. Received: run_dir={run_dir} ({error}). "
             "Start one with tools/train.py --run_dir=..."
         ) from error
+    here, folder = os.getcwd(), settings.started_in
+    if not os.path.isdir(folder) or os.path.samefile(folder, here):
+        settings.started_in = ""
+    return settings
 
 
 def from_record(values):
     """Returns settings from what a file or checkpoint keeps of them.
 
     The environment variable TBNETS_DATA beats the data root that was kept:
-    data may have moved since.
+    data may have moved since. It starts from the current folder.
 
     Args:
         values: dict, flag -> value.
     """
     values = {**values, **complete(values)}
-    values["data_root"] = os.environ.get(
-        DATA_ROOT_VARIABLE, values["data_root"]
-    )
+    if DATA_ROOT_VARIABLE in os.environ:
+        values["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
     return types.SimpleNamespace(**values)
 
 
@@ -123,5 +130,5 @@ def without_places(settings):
     return {
         name: value
         for name, value in vars(settings).items()
-        if not (name in ALL and ALL[name].is_place)
+        if name != "started_in" and not (name in ALL and ALL[name].is_place)
     }

@@ -10,11 +10,26 @@ from tbnets.flags.learning_groups import LEARNING_GROUPS
 from tbnets.losses.presets import PRESETS
 
 GROUPS = {**DATA_GROUPS, **LEARNING_GROUPS}
+TITLES = {
+    "run": "The run",
+    "captions": "Captions and splits",
+    "images": "Images, from pixels or from features",
+    "texts": "Texts, and what reads them",
+    "batches": "Batches",
+    "branches": "Branches into the shared space",
+    "triplet_loss": "Loss",
+    "optimizer": "Optimizer",
+    "training": "Training",
+}
+"""Group -> title, in the order in which data pass through a run."""
 ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
 
 
 def complete(values):
     """Returns settings with the defaults of those that are missing.
+
+    Beside the flags stands `started_in`, the folder from which relative
+    places start: "" for the current one.
 
     Args:
         values: dict of some settings, for example those that a run of an
@@ -34,4 +49,5 @@ def complete(values):
         term = name.removesuffix("_weight")
         if found[name] is None:
             found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    found["started_in"] = values.get("started_in", "")
     return found

@@ -7,7 +7,6 @@ would.
 import sys
 
 import numpy as np
-import tensorflow as tf
 import tqdm
 
 from tbnets import images
@@ -50,7 +49,9 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 
 
 def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
-    """Embeds the photos of a folder, leaving out what does not decode.
+    """Embeds the photos of a folder, leaving out files that are none.
+
+    Those left out are told on standard error with the reason, and counted.
 
     Args:
         model: a `ServedModel` that takes photos.
@@ -61,52 +62,51 @@ def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
     Returns:
         `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
         embedding_dim]`.
+
+    Raises:
+        ValueError: no file is a photo.
     """
-    ids = []
-
-    def embed_some(paths):
-        contents = []
-        for path in paths:
-            try:
-                contents.append((path, images.read_image_bytes(path)))
-            except (OSError, ValueError) as error:
-                tqdm.tqdm.write(f"left out: {error}", file=sys.stderr)
-        kept, rows = embed_decodable(model, contents)
-        ids.extend(path.relative_to(folder).as_posix() for path in kept)
-        return rows
-
-    embeddings = embed(
-        embed_some, paths or images.list_photos(folder), "image", batch_size
-    )
-    if not ids:
+    paths = paths or images.list_photos(folder)
+    photos = _leave_out_broken(paths)
+    if not photos:
         raise ValueError(
             "`--images` must hold a photo that can be decoded. Received: "
             f"--images={folder}, where none can. See the reasons above."
         )
-    return ids, embeddings
+    embeddings = embed(
+        lambda some: model.embed_images([path.read_bytes() for path in some]),
+        photos,
+        "image",
+        batch_size,
+    )
+    return [path.relative_to(folder).as_posix() for path in photos], embeddings
 
 
-def embed_decodable(model, contents):
-    """Embeds a batch of `(path, bytes)`; one by one if one of them fails.
-
-    Returns:
-        `(paths, embeddings)` of those that decode.
-    """
-    try:
-        rows = model.embed_images([content for _, content in contents])
-        return [path for path, _ in contents], rows
-    except tf.errors.InvalidArgumentError:
-        if len(contents) == 1:
-            path = contents[0][0]
-            try:
-                images.load_image(path, 8)  # Says in words what is wrong.
-            except ValueError as error:
-                tqdm.tqdm.write(f"left out: {error}", file=sys.stderr)
-                return [], model.embed_images([])
-            raise
-    parts = [embed_decodable(model, [one]) for one in contents]
-    paths = [path for found, _ in parts for path in found]
-    return paths, np.concatenate([rows for _, rows in parts])
+def _leave_out_broken(paths):
+    """Returns the paths of photos; tells of the others."""
+    photos = []
+    with tqdm.tqdm(
+        zip(paths, images.faults(paths)),
+        total=len(paths),
+        desc="looking at the photos",
+        unit="image",
+        leave=False,
+        disable=None,
+        delay=1,
+    ) as bar:
+        for path, reason in bar:
+            if reason is None:
+                photos.append(path)
+            else:
+                tqdm.tqdm.write(
+                    f"left out: {path}, which {reason}", file=sys.stderr
+                )
+    if len(photos) < len(paths):
+        count = len(paths) - len(photos)
+        tqdm.tqdm.write(
+            f"{count} of {len(paths)} files left out", file=sys.stderr
+        )
+    return photos
 
 
 def rank(query_embeddings, candidate_embeddings, top):

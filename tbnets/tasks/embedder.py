@@ -29,7 +29,6 @@ class Embedder:
             return network.embed_text(batch, training=False)
 
         self.network = network
-        self._image_size = image_size
         self._images = tf.function(images, reduce_retracing=True)
         self._texts = tf.function(texts, reduce_retracing=True)
 
@@ -39,7 +38,7 @@ class Embedder:
         try:
             return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
         except tf.errors.OpError:
-            refuse_broken_images(examples.images, self._image_size)
+            refuse_broken_images(examples.images)
             raise
 
     def texts(self, examples):

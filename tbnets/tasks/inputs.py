@@ -30,14 +30,19 @@ from tbnets.text.vocabulary import Vocabulary
 TOKENIZER_BATCH = 4096
 
 
+def from_start(settings, path):
+    """Returns a relative path from the folder that the run was started in."""
+    return pathlib.Path(settings.started_in) / path
+
+
 def resolve(settings, path, split=None):
     """Returns `path` below the data root, with `{split}` filled in.
 
-    A feature store or a file that is not there is looked for in the current
-    folder too, where the tools write what they make.
+    A feature store or a file that is not there is looked for in the folder of
+    the start too, where the tools write what they make.
     """
-    below = pathlib.Path(settings.data_root) / path
-    here = pathlib.Path(path)
+    below = from_start(settings, settings.data_root) / path
+    here = from_start(settings, path)
     if split is not None:
         below, here = _filled(below, split), _filled(here, split)
     made_here = here.is_file() or (here / MANIFEST).is_file()
@@ -70,7 +75,7 @@ def _ensure_scenes(settings):
         disable=None,
     ) as bar:
         ensure_scenes(
-            settings.scenes,
+            from_start(settings, settings.scenes),
             scenes,
             lambda done, _: bar.update(done - bar.n),
         )
@@ -80,7 +85,7 @@ def load_records(settings, split):
     """Returns the `CaptionedImages` of a split."""
     if settings.scenes:
         _ensure_scenes(settings)
-        path = pathlib.Path(settings.scenes) / "dataset.json"
+        path = from_start(settings, settings.scenes) / "dataset.json"
         return captions.read_captions("karpathy", path, split)
     if not settings.captions:
         raise ValueError(
@@ -118,7 +123,7 @@ def load_images(settings, records):
 def photo_folder(settings):
     """Returns the folder that the photos' file names start from."""
     if settings.scenes:
-        return pathlib.Path(settings.scenes) / "images"
+        return from_start(settings, settings.scenes) / "images"
     return resolve(settings, settings.images)
 
 

@@ -124,7 +124,7 @@ class MatchingTask(Task):
 
     def explain_failure(self, train):
         """Raises the error that names a photo that does not decode."""
-        refuse_broken_images(train.images, self.settings.image_size)
+        refuse_broken_images(train.images)
 
     def scores(self, network, examples):
         """Embeds a split.

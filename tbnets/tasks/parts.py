@@ -17,6 +17,7 @@ from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.tasks import inputs
 from tbnets.training.optimizers import build_optimizer
 
 
@@ -40,10 +41,13 @@ def _build_image_encoder(settings):
         return FeatureTransform(tuple(settings.image_transform))
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
+    weights = settings.image_weights or None
+    if weights not in (None, "imagenet"):
+        weights = str(inputs.from_start(settings, weights))
     return image_encoders.ApplicationEncoder(
         settings.image_encoder,
         settings.image_size,
-        settings.image_weights or None,
+        weights,
         settings.fine_tune,
     )
 

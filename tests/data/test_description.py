@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from PIL import Image
 
 from tbnets.data import description
 from tbnets.data.captions import CaptionedImages
+from tests import photo_files
 
 
 def make(captions, owners, num_images=3, split="train", ids="xyz"):
@@ -81,22 +81,18 @@ def test_images_in_two_splits_are_a_problem():
 
 
 def test_every_image_is_decoded(tmp_path):
-    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
-    for key in "xyz":
-        Image.fromarray(pixels).save(tmp_path / key, "JPEG")
-    images = make([], [])
-    assert description.check_images(images, tmp_path) == []
-    content = (tmp_path / "x").read_bytes()
-    (tmp_path / "x").write_bytes(content[: len(content) // 2])
-    (tmp_path / "y").write_bytes(b"no image")
-    (tmp_path / "z").unlink()
-    found = description.check_images(images, tmp_path)
+    photo_files.write_all(tmp_path)
+    photos = make([], [], len(photo_files.PHOTOS), ids=photo_files.PHOTOS)
+    assert description.check_images(photos, tmp_path) == []
+    names = list(photo_files.REASONS)
+    broken = make([], [], len(names), ids=names)
+    found = description.check_images(broken, tmp_path)
     assert [problem.path for problem in found] == [
-        str(tmp_path / key) for key in "xyz"
+        str(tmp_path / name) for name in names
     ]
-    assert "cannot be decoded: image file is truncated" in found[0].message
-    assert "cannot be decoded: cannot identify" in found[1].message
-    assert "no such file" in found[2].message
+    for name, problem in zip(names, found):
+        assert f"the image of id {name!r} in 'train'" in problem.message
+        assert f"found that it {photo_files.REASONS[name]}" in problem.message
 
 
 def test_features_are_joined_by_id(tmp_path):

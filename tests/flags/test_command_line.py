@@ -22,7 +22,7 @@ def test_settings_have_plain_values():
     assert found.margin == 0.2
     assert found.export is False
     assert found.num_scenes == [2000, 250, 250]
-    assert vars(found).keys() == set(ALL)
+    assert vars(found).keys() == {*ALL, "started_in"}
 
 
 def test_defaults_are_those_of_wang_2018():
@@ -241,12 +241,25 @@ def test_settings_of_an_older_version_open(tmp_path):
     assert vars(found) == {**vars(parse()), "margin": 0.2}
 
 
+def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    settings_files.write_settings(parse(), tmp_path)
+    assert settings_files.read_settings(tmp_path).started_in == ""
+    monkeypatch.chdir(tmp_path)
+    found = settings_files.read_settings(tmp_path).started_in
+    assert found == str(tmp_path / "home")
+    (tmp_path / "home").rename(tmp_path / "moved")
+    assert settings_files.read_settings(tmp_path).started_in == ""
+
+
 def test_what_is_exported_names_no_place():
     found = settings_files.without_places(
         parse("--captions=/home/me/c.json", "--run_dir=/home/me/runs")
     )
     assert found["margin"] == 0.05
-    assert not {"captions", "run_dir", "data_root", "images"} & set(found)
+    places = {"captions", "run_dir", "data_root", "images", "started_in"}
+    assert not places & set(found)
     assert "/home/me" not in str(found)
 
 

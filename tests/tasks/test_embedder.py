@@ -10,6 +10,7 @@ from tbnets.data.examples import FileNames
 from tbnets.tasks import embedder
 from tbnets.tasks.embedder import Embedder
 from tbnets.training import loop
+from tests import photo_files
 from tests import tiny
 
 SIZE = 8
@@ -126,7 +127,7 @@ def test_a_broken_photo_is_named(tmp_path, harm):
     paths = write_photos(tmp_path, [f"{i}.jpg" for i in range(5)])
     harm(paths[3])
     source = examples(FileNames(paths))
-    with pytest.raises(ValueError, match=r"3\.jpg', which does not decode"):
+    with pytest.raises(ValueError, match=r"1 of 5 .*3\.jpg', which (does|is)"):
         Embedder(Network(), image_size=SIZE).images(source)
 
 
@@ -134,7 +135,7 @@ def test_a_photo_that_is_gone_is_named(tmp_path):
     paths = write_photos(tmp_path, ["0.jpg", "1.jpg"])
     paths[1].unlink()
     source = examples(FileNames(paths))
-    with pytest.raises(FileNotFoundError, match=r"1\.jpg"):
+    with pytest.raises(ValueError, match=r"1\.jpg', which is not there"):
         Embedder(Network(), image_size=SIZE).images(source)
 
 
@@ -166,6 +167,10 @@ def test_a_broken_photo_stops_training_by_its_name(tmp_path):
     )
     session, train = runs.prepare(settings, runs.start(settings, False))
     cut(tmp_path / "photos" / "train7.jpg")
-    with pytest.raises(ValueError, match=r"train7\.jpg', which does not dec"):
+    gif = photo_files.CONTENTS["is a gif.jpg"]
+    (tmp_path / "photos" / "train9.jpg").write_bytes(gif)
+    with pytest.raises(ValueError, match="2 of 12") as caught:
         loop.fit(session, train)
+    assert "train7.jpg', which does not decode" in str(caught.value)
+    assert "train9.jpg', which is a GIF file. Rep" in str(caught.value)
     assert session.state.epoch == 0

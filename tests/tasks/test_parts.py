@@ -16,7 +16,7 @@ def folder(tmp_path_factory):
 
 
 def settings(root):
-    return types.SimpleNamespace(data_root=str(root))
+    return types.SimpleNamespace(data_root=str(root), started_in="")
 
 
 def test_paths_start_from_the_data_root():

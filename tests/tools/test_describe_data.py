@@ -73,7 +73,7 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     assert "found inf in column 0" in told
     assert "found none for 1: 'b.jpg'" in told
     assert "found 1 in 'train' and in 'test': 'a.jpg'" in told
-    assert told.count("no such file") == 3  # a.jpg twice, b.jpg
+    assert told.count("found that it is not there") == 3  # a.jpg twice, b.jpg
     assert f"{len(problems)} problems.\n{table}:5: exp" in result.stdout
     for _, message in problems:
         assert message in result.stdout

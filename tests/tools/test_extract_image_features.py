@@ -49,7 +49,7 @@ def test_photos_of_a_folder(folder):
     (folder / "photos" / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
     code, text = run(folder)
     assert code == 0, text
-    assert "broken.jpg, which does not decode" in text
+    assert "broken.jpg, which is of another kind" in text
     assert "3 in the store, 1 left out" in text
     assert "--image_features=" in text
     store = open_store(folder / "store")

@@ -165,8 +165,8 @@ def test_photos_are_ranked_for_each_query(answers):
 @pytest.mark.parametrize("question", ["photos", "batches of one"])
 def test_broken_photos_are_named_and_left_out(answers, question):
     out, err, _ = answers[question]
-    lines = [line for line in err.splitlines() if "left out" in line]
-    assert len(lines) == 2
+    *lines, count = [line for line in err.splitlines() if "left out" in line]
+    assert len(lines) == 2 and count == "2 of 5 files left out"
     assert "photos/cut.png" in err and "Invalid PNG data" in err
     assert "photos/text.jpg" in err
     assert answers_of(out)[0][1][0] == ("1.000", "red.png")

@@ -24,7 +24,7 @@ def run(folder, name, layers, num_images, repeats):
     paths = itertools.islice(images.list_photos(folder), num_images)
     photos = [(path.name, path) for path in paths]
     features = photo_features.PhotoFeatures(cnn.build_cnn(name), layers)
-    batches, _ = extraction.decoded_batches([photos], features)
+    batches = extraction.decoded_batches([photos], features)
     decoded = [batch for _, _, batch in batches]
 
     def floor():
