@@ -123,7 +123,7 @@ def last_epoch(run_dir):
     """The SavedModel of the run's last epoch."""
     text = tool("export", f"--run_dir={run_dir}", "--checkpoint=last")
     saved_model = run_dir / "saved_model" / "2"
-    assert text == f"SavedModel  {saved_model}, images as features\n"
+    assert text == f"SavedModel  {saved_model}\n"
     return saved_model
 
 

@@ -360,11 +360,13 @@ def test_nan_features_are_named(tmp_path):
 
 
 def begun(settings):
-    """Starts a run that holds a checkpoint without weights."""
+    """Starts a run that holds a checkpoint of another network."""
     run = runs.start(settings, False)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.build((None, 1))
     state = checkpoints.RunState(epoch=1, settings=vars(settings))
     path = run / "checkpoints" / "last.npz"
-    checkpoints.save_checkpoint(path, keras.Sequential(), None, state)
+    checkpoints.save_checkpoint(path, model, None, state)
     return run
 
 
