@@ -155,7 +155,9 @@ def draw_card(title, tiles, folder):
     Returns:
         A `PIL.Image.Image`, small enough for a card of TensorBoard.
     """
-    lines = textwrap.wrap(title, CARD_LETTERS, max_lines=2, placeholder=" ...")
+    lines = textwrap.wrap(
+        title.replace(" .", "."), CARD_LETTERS, max_lines=2, placeholder=" ..."
+    )
     top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)

@@ -33,6 +33,9 @@ FOLDER = "tensorboard"
 BEST = "best"
 OVERVIEW, ANSWERS = "1_overview", "2_answers"
 GROUPS = {"dev": "3_dev", "train": "4_train"}
+HEALTH = f"{OVERVIEW}/3_"
+# Where the charts of a panel of curves.png are, as a pattern.
+PLACES = {"train/": ".*", "dev/": "3_dev/.*", "health/": f"{HEALTH}.*"}
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
@@ -135,7 +138,7 @@ def chart_layout():
         layout_pb2.Chart(
             title=title,
             multiline=layout_pb2.MultilineChartContent(
-                tag=[f".*{prefix.strip('/')}.*{suffix}$"]
+                tag=[f"{PLACES[prefix]}{suffix.replace('/', '.')}$"]
             ),
         )
         for title, prefix, suffix in PANELS
@@ -176,7 +179,7 @@ class Board:
         if key in self._overview:
             return f"{OVERVIEW}/{self._overview[key]}"
         if group == "health":
-            return f"{OVERVIEW}/3_{key}"
+            return f"{HEALTH}{name.replace('/', '_')}"
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
     def add_settings(self, settings, epoch, about=""):

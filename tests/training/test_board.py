@@ -72,7 +72,7 @@ def test_the_overview_is_there_from_the_first_epoch(shown):
     assert found == {
         "1_overview/1_dev_recall_sum": {1: 3.0, 2: 3.0},
         "1_overview/2_train_total_loss": {1: 0.5, 2: 0.5},
-        "1_overview/3_health/images/mean_cosine": {1: 0.0, 2: 0.0},
+        "1_overview/3_images_mean_cosine": {1: 0.0, 2: 0.0},
     }
 
 
