@@ -6,7 +6,7 @@
         run.flags            the same as a flagfile
         vocabulary.txt       a word a line
         checkpoints/         best.npz and last.npz
-        tensorboard/         event files
+        tensorboard/         event files, and points for the projector
         curves.png           the history, drawn
         answers.png          answers to example queries, where photos are
         metrics.json         dev and test metrics of the best epoch
@@ -36,6 +36,7 @@ from tbnets.pictures import curves
 from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
 from tbnets.training.loop import checkpoint_path
@@ -172,6 +173,7 @@ def finish(session):
         session.checkpoint("best"), session.network
     )
     test = task.load(settings.test_split, best.fitted)
+    scores = task.scores(session.network, test)
     prefix = "dev/"
     report = {
         "best_epoch": best.epoch,
@@ -182,7 +184,7 @@ def finish(session):
             for key, value in best.history[-1].items()
             if key.startswith(prefix)
         },
-        "test": task.measure(task.scores(session.network, test)),
+        "test": task.measure(scores),
         "test_split": {"name": settings.test_split, **task.counts(test)},
         "command": shlex.join(sys.argv),
         "versions": {
@@ -193,6 +195,9 @@ def finish(session):
         },
     }
     write_json(folder / "metrics.json", report)
+    with board.Board(folder, task) as shown:
+        shown.add_best("test", report["test"][task.best_metric], best.epoch)
+        shown.add_points(settings.test_split, task.points(scores, test))
     return report
 
 

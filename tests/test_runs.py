@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 from tbnets import runs
 from tbnets.training import checkpoints
@@ -241,6 +242,29 @@ def test_finish_leaves_the_state_of_the_best_epoch(folder, tmp_path):
     assert report["epochs"] == 2
 
 
+def test_a_run_on_features_is_shown_without_pictures(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run", epochs=1)
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    report = runs.finish(session)
+    shown = tmp_path / "run" / "tensorboard"
+    assert not any(tag.startswith("2_") for tag in tiny.events(shown))
+    # Six images and their twelve captions, under a line of names.
+    lines = (shown / "points_metadata.tsv").read_text().splitlines()
+    assert lines[0] == "text\tkind\timage" and len(lines) == 1 + 6 + 12
+    assert not (shown / "points_sprite.png").exists()
+    ends = {
+        value.tag: tf.make_ndarray(value.tensor).item()
+        for _, value in tiny.summaries(shown / "best")
+        if value.tag.startswith("6_")
+    }
+    wanted = {
+        f"6_best/{split}_recall_sum": report[split]["recall_sum"]
+        for split in ("dev", "test")
+    }
+    assert ends == pytest.approx(wanted)
+
+
 def test_photos_in_subfolders_are_answered(tmp_path):
     rows = ["image,caption,split"]
     for split, count in (("train", 4), ("dev", 2), ("test", 3)):
@@ -271,4 +295,14 @@ def test_photos_in_subfolders_are_answered(tmp_path):
     for row in rows[-3:]:
         name, caption, _ = row.split(",")
         assert f"{name}  {caption}" in text
+    # One image has a caption with the words of the question.
+    assert '"a dog" among 3 images, hits: 1' in text
+    (told,) = (line for line in text.splitlines() if "a dog runs" in line)
+    assert told.split()[2] == "yes" and "\n\nhit: a caption of" in text
     assert (tmp_path / "run" / "answers.png").is_file()
+    shown = tmp_path / "run" / "tensorboard"
+    # Dev queries are drawn as the first epoch is the best so far.
+    tags = tiny.events(shown)
+    assert tags["2_answers/1"] == tags["2_answers/2"] == {1}
+    assert "2_answers/3" not in tags
+    assert (shown / "points_sprite.png").is_file()

@@ -1,6 +1,7 @@
 """A data set and flags so small that a run takes seconds."""
 
 import numpy as np
+import tensorflow as tf
 
 from tbnets.data.examples import TokenRows
 from tbnets.flags import command_line
@@ -72,3 +73,20 @@ def token_rows(padded):
     """Returns the `TokenRows` of a matrix of ids, padded with 0."""
     padded = np.asarray(padded, np.int32)
     return TokenRows(padded[padded != 0], (padded != 0).sum(axis=1))
+
+
+def summaries(folder):
+    """Yields `(step, value)` of the event files right in a folder."""
+    for path in sorted(folder.glob("events.out.*")):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                yield event.step, value
+
+
+def events(folder):
+    """Returns the tags of those files: tag -> steps it was written at."""
+    found = {}
+    for step, value in summaries(folder):
+        found.setdefault(value.tag, set()).add(step)
+    return found

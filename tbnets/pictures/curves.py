@@ -9,6 +9,7 @@ from tbnets.files import write_atomically
 matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402  (after the choice of backend)
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 PANELS = (
     ("loss", "train/", "_loss"),
@@ -36,6 +37,7 @@ def draw_history(history, path):
             axis.plot(epochs, values, label=name, marker=".")
         axis.set_title(title)
         axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axis.grid(alpha=0.3)
         axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
         if axis.lines:

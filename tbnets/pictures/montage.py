@@ -2,6 +2,7 @@
 
 import pathlib
 import textwrap
+from typing import NamedTuple
 
 from PIL import Image
 from PIL import ImageDraw
@@ -11,6 +12,28 @@ from PIL import ImageOps
 from tbnets.images import PHOTO_SUFFIXES
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
+LEGEND_HEIGHT = 24
+FRAME = 4
+HIT, MISS = "#1a9850", "#d73027"
+CARD_PHOTO, CARD_GAP, CARD_LABEL = 96, 12, 28
+CARD_LINE, CARD_LETTERS = 32, 46
+CARD_WIDTH = 6 * (CARD_PHOTO + CARD_GAP) + 2 * CARD_GAP
+
+
+class Tile(NamedTuple):
+    """An image of a card.
+
+    Args:
+        image_id: its name inside the folder of photos.
+        label: what stands below it.
+        is_hit: True for a green frame, False for a red one, None for none.
+        apart: whether a wider gap stands before it.
+    """
+
+    image_id: str
+    label: str
+    is_hit: bool | None = None
+    apart: bool = False
 
 
 def find_photo(folder, image_id):
@@ -23,21 +46,58 @@ def find_photo(folder, image_id):
     return None
 
 
-def draw_photo(folder, image_id):
+def draw_photo(folder, image_id, size=PHOTO_SIZE):
     """Draws one photo into a square; a grey square if there is none."""
-    square = Image.new("RGB", (PHOTO_SIZE, PHOTO_SIZE), "#eeeeee")
+    square = Image.new("RGB", (size, size), "#eeeeee")
     path = find_photo(folder, image_id)
     if path is None:
         return square
     try:
         with Image.open(path, formats=("JPEG", "PNG")) as photo:
-            size = (PHOTO_SIZE, PHOTO_SIZE)
-            return ImageOps.pad(photo.convert("RGB"), size, color="#eeeeee")
+            photo.draft("RGB", (size, size))  # A JPEG is decoded no larger.
+            photo = photo.convert("RGB")
+            return ImageOps.pad(photo, (size, size), color="#eeeeee")
     except (OSError, SyntaxError, Image.DecompressionBombError):
         return square
 
 
-def draw_montage(queries, ids, order, similarities, folder):
+def draw_words(text, size):
+    """Draws the beginning of a sentence into a small white square."""
+    square = Image.new("RGB", (size, size), "white")
+    draw = ImageDraw.Draw(square)
+    draw.rectangle((0, 0, size - 1, size - 1), outline="#bbbbbb")
+    lines = textwrap.wrap(text, max(size // 6, 1))[: size // 12]
+    font = ImageFont.load_default(10)
+    draw.text((3, 1), "\n".join(lines), "black", font, spacing=1)
+    return square
+
+
+def paste_photo(sheet, photo, corner, is_hit=None):
+    """Puts a square photo on a sheet, framed where hit or miss is known.
+
+    Args:
+        sheet: `PIL.Image.Image`, changed.
+        photo: `PIL.Image.Image`.
+        corner: (x, y) of the photo's upper left corner.
+        is_hit: True for a green frame, False for a red one, None for none.
+    """
+    sheet.paste(photo, corner)
+    if is_hit is None:
+        return
+    (left, top), (width, height) = corner, photo.size
+    ImageDraw.Draw(sheet).rectangle(
+        (
+            *(left - FRAME, top - FRAME),
+            *(left + width + FRAME - 1, top + height + FRAME - 1),
+        ),
+        outline=HIT if is_hit else MISS,
+        width=FRAME,
+    )
+
+
+def draw_montage(
+    queries, ids, order, similarities, folder, hits=None, legend=""
+):
     """Draws one row per query: the words, then the best images.
 
     Args:
@@ -46,15 +106,20 @@ def draw_montage(queries, ids, order, similarities, folder):
         order: int `[q, k]`, rows of the best images.
         similarities: float `[q, k]`.
         folder: folder of the photos.
+        hits: list of q, each the rows of the images that answer the query,
+            or None where nobody knows; None for no query.
+        legend: what the frames mean; stands below where there are some.
 
     Returns:
         A `PIL.Image.Image`.
     """
+    hits = hits or [None] * len(queries)
+    is_marked = any(one is not None for one in hits)
     row_height = PHOTO_SIZE + LABEL_HEIGHT + MARGIN
     column = PHOTO_SIZE + MARGIN
     size = (
         2 * MARGIN + QUERY_WIDTH + column * order.shape[1],
-        MARGIN + row_height * len(queries),
+        MARGIN + row_height * len(queries) + LEGEND_HEIGHT * is_marked,
     )
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
@@ -65,10 +130,53 @@ def draw_montage(queries, ids, order, similarities, folder):
         draw.text((MARGIN, top), text, "black", large, spacing=6)
         for place, index in enumerate(order[row]):
             left = 2 * MARGIN + QUERY_WIDTH + place * column
-            sheet.paste(draw_photo(folder, ids[index]), (left, top))
+            is_hit = None if hits[row] is None else index in hits[row]
+            photo = draw_photo(folder, ids[index])
+            paste_photo(sheet, photo, (left, top), is_hit)
             label = f"{place + 1}    {similarities[row, place]:.3f}"
-            below = top + PHOTO_SIZE + 4
+            below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", ImageFont.load_default(16))
             name = textwrap.shorten(ids[index][-28:], 28)
             draw.text((left, below + 22), name, "#777777", small)
+    if is_marked:
+        where = (MARGIN, size[1] - LEGEND_HEIGHT)
+        draw.text(where, legend, "#555555", ImageFont.load_default(15))
+    return sheet
+
+
+def draw_card(title, tiles, folder):
+    """Draws a sentence above a row of small images.
+
+    Args:
+        title: the sentence.
+        tiles: list of `Tile`.
+        folder: folder of the photos.
+
+    Returns:
+        A `PIL.Image.Image`, small enough for a card of TensorBoard.
+    """
+    lines = textwrap.wrap(
+        title.replace(" .", "."), CARD_LETTERS, max_lines=2, placeholder=" ..."
+    )
+    top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
+    step = CARD_PHOTO + CARD_GAP
+    width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
+    size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.text(
+        (CARD_GAP, CARD_GAP // 2),
+        "\n".join(lines),
+        "black",
+        ImageFont.load_default(25),
+        spacing=4,
+    )
+    left = CARD_GAP
+    for tile in tiles:
+        left += CARD_GAP * tile.apart
+        photo = draw_photo(folder, tile.image_id, CARD_PHOTO)
+        paste_photo(sheet, photo, (left, top), tile.is_hit)
+        label = (left, top + CARD_PHOTO + FRAME)
+        draw.text(label, tile.label, "#555555", ImageFont.load_default(20))
+        left += step
     return sheet

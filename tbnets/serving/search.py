@@ -135,15 +135,64 @@ def unknown_words(model, query):
     return [word for word in words if word not in model.vocabulary.words]
 
 
-def format_answers(title, similarities, answers):
-    """Returns one query's table."""
-    lines = [title, " rank  similarity  answer"]
-    for position, (similarity, answer) in enumerate(zip(similarities, answers)):
-        lines.append(f"{position + 1:5d}  {similarity:10.3f}  {answer}")
+def split_into_words(texts):
+    """Returns the words of each text, as the network's tokeniser cuts them."""
+    return split_words(list(texts)).to_list() if len(texts) else []
+
+
+def find_hits(queries, captions, caption_to_image):
+    """Finds the images with a caption that says what a query says.
+
+    A caption does when it has all words of the query in the query's order;
+    others may stand between them.
+
+    Args:
+        queries: list of sentences.
+        captions: sequence of strings.
+        caption_to_image: int `[len(captions)]`, row of the image.
+
+    Returns:
+        list with a dict for each query, row of an image -> its first caption
+        that says so; None for a query that no caption says, of which nobody
+        knows what would be right.
+    """
+    told = split_into_words(captions)
+    hits = []
+    for wanted in split_into_words(queries):
+        found = {}
+        for caption, image, words in zip(captions, caption_to_image, told):
+            if wanted and _in_order(wanted, words):
+                found.setdefault(int(image), caption)
+        hits.append(found or None)
+    return hits
+
+
+def _in_order(wanted, words):
+    """Tells whether the wanted words occur one after the other."""
+    rest = iter(words)
+    return all(word in rest for word in wanted)
+
+
+def format_answers(title, similarities, answers, hits=None):
+    """Returns one query's table.
+
+    Args:
+        title: the first line.
+        similarities: floats, best first.
+        answers: as many strings.
+        hits: as many bools, which get a column; None without.
+    """
+    head = "" if hits is None else "   hit"
+    lines = [title, f" rank  similarity{head}  answer"]
+    for place, (similarity, answer) in enumerate(zip(similarities, answers)):
+        mark = ""
+        if hits is not None:
+            mark = "   yes" if hits[place] else "    no"
+        lines.append(f"{place + 1:5d}  {similarity:10.3f}{mark}  {answer}")
     return "\n".join(lines)
 
 
-def answer_queries(model, queries, ids, embeddings, top):
+def answer_queries(model, queries, ids, embeddings, top, hits=None):
     """Ranks images for sentences.
 
     Args:
@@ -152,6 +201,9 @@ def answer_queries(model, queries, ids, embeddings, top):
         ids: the images' ids.
         embeddings: float32 `[len(ids), embedding_dim]` of the images.
         top: number of answers for each.
+        hits: list with a dict for each query, row of an image that answers
+            it -> what stands there for its id; None, or None for a query,
+            where nobody knows.
 
     Returns:
         `(text, order, similarities)`: a table a query, and what `rank`
@@ -160,9 +212,16 @@ def answer_queries(model, queries, ids, embeddings, top):
     texts = embed(model.embed_text, queries, "query")
     order, similarities = rank(texts, embeddings, top)
     tables = []
-    for query, rows, values in zip(queries, order, similarities):
+    for query, rows, values, right in zip(
+        queries, order, similarities, hits or [None] * len(queries)
+    ):
         unknown = ", ".join(unknown_words(model, query))
         note = f" (unknown words: {unknown})" if unknown else ""
         title = f'"{query}"{note} among {len(ids)} images'
-        tables.append(format_answers(title, values, [ids[i] for i in rows]))
+        if right is not None:
+            title += f", hits: {len(right)}"
+        told = {**dict(enumerate(ids)), **(right or {})}
+        marks = None if right is None else [row in right for row in rows]
+        answers = [told[row] for row in rows]
+        tables.append(format_answers(title, values, answers, marks))
     return "\n\n".join(tables), order, similarities

@@ -10,12 +10,12 @@ from tbnets.evaluation.protocols import evaluate_protocol
 from tbnets.evaluation.tables import format_table
 from tbnets.features.photo_features import open_photo_features
 from tbnets.images import decode_images
-from tbnets.pictures.montage import draw_montage
 from tbnets.serving import search
 from tbnets.serving.export import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 from tbnets.tasks import parts
+from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
@@ -160,6 +160,23 @@ class MatchingTask(Task):
             for key, value in health.embedding_health(scores[name]).items()
         }
 
+    def pictures(self, scores, examples):
+        """Returns a few captions with their best images, drawn.
+
+        Without photos, as with features alone, there are none.
+        """
+        records = examples.records
+        folder = views.shown_photos(self.settings, records)
+        if folder is None:
+            return {}
+        return views.draw_answered_captions(scores, records, folder)
+
+    def points(self, scores, examples):
+        """Returns images and captions of a split as points of one space."""
+        records = examples.records
+        folder = views.shown_photos(self.settings, records)
+        return views.image_and_caption_points(scores, records, folder)
+
     def headline(self, row):
         """Returns an epoch's recall@1 both ways and its recall sum."""
         return (
@@ -195,39 +212,32 @@ class MatchingTask(Task):
     def answer(self, saved_model, queries, folder, top=5):
         """Ranks the images of the test split for example queries.
 
-        Where the network takes photos, the answers are also drawn, as
-        `answers.png` in the run's folder.
+        An image is a hit if one of its captions has the query's words in
+        their order; a query of which that is true for no image is answered
+        without telling hits. Where the network takes photos, the answers are
+        also drawn, as `answers.png` in the run's folder.
         """
         model = load_saved_model(saved_model)
         records = self.records(self.settings.test_split)
-        names = [records.file_name(i) for i in range(records.num_images)]
-        photos = None
+        rows, photos = range(records.num_images), None
         if model.takes_image_bytes:
             photos = inputs.photo_folder(self.settings)
-            names, embeddings = search.embed_photos(
-                model, photos, [photos / name for name in names]
-            )
+            paths = {photos / records.file_name(row): row for row in rows}
+            found, embeddings = search.embed_photos(model, photos, list(paths))
+            rows = [paths[photos / name] for name in found]
         else:
             images = inputs.load_images(self.settings, records)
-            rows = np.concatenate(list(images.chunks()))
-            embeddings = search.embed(model.embed_images, rows, "image")
-        told = {
-            records.file_name(image): records.captions[rows[0]]
-            for image, rows in enumerate(records.caption_rows())
-            if len(rows)
-        }
-        text, order, similarities = search.answer_queries(
+            features = np.concatenate(list(images.chunks()))
+            embeddings = search.embed(model.embed_images, features, "image")
+        return views.show_answers(
             model,
             queries,
-            [f"{name}  {told.get(name, '')}" for name in names],
+            records.subset(rows),
             embeddings,
             top,
+            photos,
+            folder / "answers.png",
         )
-        if photos is not None:
-            path = folder / "answers.png"
-            draw_montage(queries, names, order, similarities, photos).save(path)
-            text += f"\n\nanswers drawn    {path}"
-        return text
 
 
 def _vocabulary(fitted):

@@ -120,6 +120,25 @@ class Task:
         """Returns scalars that tell whether training goes well."""
         return {}
 
+    def pictures(self, scores, examples):
+        """Returns pictures of what the scores mean, for TensorBoard.
+
+        They are drawn whenever the best epoch improves: they must be few and
+        show the same examples each time.
+
+        Returns:
+            dict, name -> uint8 `[height, width, 3]`.
+        """
+        return {}
+
+    def points(self, scores, examples):
+        """Returns embeddings for TensorBoard's projector.
+
+        Returns:
+            A `training.projector.Points`, or None.
+        """
+        return None
+
     def headline(self, row):
         """Returns an epoch's dev metrics in a few words."""
         return f"dev {self.best_metric} {row[f'dev/{self.best_metric}']:.4f}"

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.training import checkpoints
+from tbnets.training.board import Board
 
 
 def make_reproducible():
@@ -106,26 +107,36 @@ def fit(session, train):
             message names it.
         OSError: a checkpoint can not be written; the former one survives.
     """
-    state, advice = session.state, None
-    batches = session.task.batches(train)
-    writer = tf.summary.create_file_writer(str(session.run_dir / "tensorboard"))
-    with writer.as_default():
+    state, task, advice = session.state, session.task, None
+    batches = task.batches(train)
+    with Board(session.run_dir, task) as board:
+        board.add_settings(session.settings, state.epoch, about(session, train))
         while state.epoch < session.settings.epochs:
             if out_of_patience(session):
                 break
             start = time.perf_counter()
             row = _train_epoch(session, train, batches)
-            row |= _evaluate_epoch(session)
+            scores = task.scores(session.network, session.dev)
+            row |= _measure_epoch(task, scores)
             row["seconds"] = time.perf_counter() - start
             _save_epoch(session, row)
-            for key, value in row.items():
-                tf.summary.scalar(key, value, step=state.epoch)
-            writer.flush()
+            _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
-            advice, before = session.task.diagnose(row), advice
+            advice, before = task.diagnose(row), advice
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
-    writer.close()
+
+
+def about(session, train):
+    """Returns in Markdown what is trained, and on what."""
+    settings, task = session.settings, session.task
+    splits = {settings.train_split: train, settings.dev_split: session.dev}
+    lines = [f"- network: {task.describe(session.network)}"]
+    for split, examples in splits.items():
+        counts = task.counts(examples).items()
+        found = ", ".join(f"{count} {name}" for name, count in counts)
+        lines.append(f"- {split}: {found}")
+    return "\n".join(lines)
 
 
 def _train_epoch(session, train, batches):
@@ -151,18 +162,24 @@ def _train_epoch(session, train, batches):
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
 
-def _evaluate_epoch(session):
+def _measure_epoch(task, scores):
     """Measures the dev split; returns `dev/...` and `health/...`."""
-    scores = session.task.scores(session.network, session.dev)
-    found = {
-        "dev": session.task.measure(scores),
-        "health": session.task.health(scores),
-    }
+    found = {"dev": task.measure(scores), "health": task.health(scores)}
     return {
         f"{group}/{key}": value
         for group, values in found.items()
         for key, value in values.items()
     }
+
+
+def _show_epoch(session, board, scores):
+    """Brings the charts up to date, and pictures where it is the best."""
+    state, task = session.state, session.task
+    board.add_epoch(state.history)
+    if state.best_epoch == state.epoch:
+        board.add_best("dev", state.best_metric, state.epoch)
+        board.add_pictures(task.pictures(scores, session.dev), state.epoch)
+    board.flush()
 
 
 def _save_epoch(session, row):

@@ -51,6 +51,20 @@ def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 4, 15])
+def test_epochs_are_whole_numbers(tmp_path, monkeypatch, epochs):
+    ticks = []
+    monkeypatch.setattr(
+        curves.pyplot,
+        "close",
+        lambda figure: ticks.extend(
+            tick for axis in figure.axes for tick in axis.get_xticks()
+        ),
+    )
+    curves.draw_history([ROW] * epochs, tmp_path / "curves.png")
+    assert ticks and all(tick == round(tick) for tick in ticks)
+
+
 def test_a_full_disk_leaves_the_old_picture(tmp_path):
     path = tmp_path / "curves.png"
     curves.draw_history([ROW], path)

@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tbnets import runs
 from tbnets.tasks import inputs
+from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training import loop
 from tbnets.training import optimizers
@@ -118,15 +120,21 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     report = runs.finish(session)
     saved_model = runs.export(session)
     text = session.task.answer(saved_model, ["dog cat"], tmp_path, top=2)
-    title, _, *answers = text.splitlines()
-    assert title == '"dog cat" among 6 images'
+    title, _, *answers, _, legend = text.splitlines()
+    # One image of the split has a caption with "dog" and, after it, "cat".
+    assert title == '"dog cat" among 6 images, hits: 1'
+    assert legend.startswith("hit: ")
     assert [line.split()[0] for line in answers] == ["1", "2"]
-    # Each answer names an image of the test split and its first caption.
+    # Each answer names an image of the test split and its first caption; a
+    # hit the caption that makes it one.
     records = inputs.load_records(settings, "test")
     for line in answers:
-        row = records.image_ids.index(line.split()[2])
-        first = records.captions[records.caption_rows()[row][0]]
-        assert line.endswith(first)
+        _, _, mark, name = line.split()[:4]
+        row = records.image_ids.index(name)
+        captions = [records.captions[i] for i in records.caption_rows()[row]]
+        hits = [one for one in captions if re.search("dog.*cat", one)]
+        assert mark == ("yes" if hits else "no")
+        assert line.endswith((hits or captions)[0])
     found = set(os.listdir(tmp_path / "run"))
     assert found == {
         "settings.json",
@@ -192,25 +200,27 @@ def test_tensorboard_shows_every_scalar(folder, tmp_path):
             folder, tmp_path / "run", epochs=2, text_to_text_weight=0.1
         )
     )
-    (path,) = (tmp_path / "run" / "tensorboard").iterdir()
-    tags, steps = set(), set()
-    for record in tf.data.TFRecordDataset(str(path)):
-        event = tf.compat.v1.Event.FromString(record.numpy())
-        for value in event.summary.value:
-            tags.add(value.tag)
-            steps.add(event.step)
-    assert tags == set(session.state.history[0])
-    assert steps == {1, 2}
+    history = session.state.history
+    found = tiny.events(tmp_path / "run" / "tensorboard")
+    charts = {key: steps for key, steps in found.items() if "/" in key}
+    moving = {key for key in history[0] if history[0][key] != history[1][key]}
+    with board.Board(tmp_path / "names", session.task) as names:
+        tags = {names.tag(key) for key in moving}
+    overview = {tag for tag in charts if tag.startswith("1_overview/")}
+    assert set(charts) == tags | overview
+    assert all(steps == {1, 2} for steps in charts.values())
     assert {
-        "train/total_loss",
-        "train/text_to_text_active",
-        "train/learning_rate",
-        "train/gradient_norm",
-        "dev/image_to_text/recall_at_1",
-        "dev/text_to_text/median_rank",
-        "health/images/mean_cosine",
-        "health/texts/dimension_spread",
-    } <= tags
+        "1_overview/1_dev_recall_sum",
+        "1_overview/2_train_total_loss",
+        "1_overview/3_images_mean_cosine",
+        "1_overview/3_texts_dimension_spread",
+    } <= overview
+    assert "4_train/gradient_norm" in charts
+    # These stand still and are held back.
+    assert "4_train/learning_rate" not in charts
+    assert "3_dev/image_to_text/num_queries" not in charts
+    best = tiny.events(tmp_path / "run" / "tensorboard" / "best")
+    assert max(best["6_best/dev_recall_sum"]) == session.state.best_epoch
 
 
 @pytest.mark.parametrize("text_encoder", ["lstm"])

@@ -1,0 +1,164 @@
+"""What people see of a matching run beside its numbers."""
+
+import numpy as np
+
+from tbnets.pictures import montage
+from tbnets.serving import search
+from tbnets.tasks import inputs
+from tbnets.training.projector import Points
+
+NUM_CAPTIONS = 5
+NUM_ANSWERS = 5
+WHAT_IS_A_HIT = (
+    "a caption of the image has the words of the sentence, in this order"
+)
+# At most 250 + 3 * 250 points: the projector stays fluent.
+POINT_IMAGES, POINT_CAPTIONS, THUMBNAIL = 250, 3, 64
+
+
+def spread(count, most):
+    """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
+    picks = min(count, most)
+    return (np.arange(picks) * count) // max(picks, 1)
+
+
+def shown_photos(settings, records):
+    """Returns the folder of the photos; None where they are not at hand.
+
+    Args:
+        settings: the run's settings.
+        records: the `CaptionedImages` whose photos are wanted: the first of
+            them tells whether there are any.
+    """
+    if not (settings.scenes or settings.images) or not records.num_images:
+        return None
+    folder = inputs.photo_folder(settings)
+    first = montage.find_photo(folder, records.file_name(0))
+    return None if first is None else folder
+
+
+def draw_answered_captions(scores, records, folder):
+    """Draws a few captions with the images ranked first for each.
+
+    Args:
+        scores: what `MatchingTask.scores` returns for the records.
+        records: `CaptionedImages` of the split; the same captions each time.
+        folder: folder of the photos.
+
+    Returns:
+        dict, number of the picture -> uint8 `[height, width, 3]`. The
+        caption's own image has a green frame, others a red one; where it is
+        not among the first it stands apart, with its rank.
+    """
+    pictures = {}
+    rows = spread(records.num_captions, NUM_CAPTIONS)
+    for number, row in enumerate(rows, start=1):
+        own = records.caption_to_image[row]
+        similarities = (
+            scores["image_embeddings"] @ scores["text_embeddings"][row]
+        )
+        order = np.argsort(-similarities, kind="stable")
+        best = order[:NUM_ANSWERS]
+        tiles = [
+            montage.Tile(records.file_name(image), f"{place}", image == own)
+            for place, image in enumerate(best, start=1)
+        ]
+        if own not in best:
+            place = 1 + int(np.flatnonzero(order == own)[0])
+            label = f"{place} of {records.num_images}"
+            name = records.file_name(own)
+            tiles.append(montage.Tile(name, label, True, apart=True))
+        card = montage.draw_card(records.captions[row], tiles, folder)
+        pictures[str(number)] = np.asarray(card)
+    return pictures
+
+
+def image_and_caption_points(scores, records, folder):
+    """Returns images and captions as points of one space.
+
+    Args:
+        scores: what `MatchingTask.scores` returns for the records.
+        records: `CaptionedImages` of the split.
+        folder: folder of the photos; None where there are none.
+
+    Returns:
+        `Points`: at most `POINT_IMAGES` images, evenly spread, and up to
+        `POINT_CAPTIONS` captions of each. A caption's thumbnail shows its
+        words, an image's text is its first caption.
+    """
+    images = spread(records.num_images, POINT_IMAGES)
+    groups = records.caption_rows()
+    captions = [row for i in images for row in groups[i][:POINT_CAPTIONS]]
+    captions = np.array(captions, np.int64)
+    texts = [records.captions[row] for row in captions]
+    names = [records.file_name(i) for i in images]
+    own = records.caption_to_image[captions]
+    firsts = [groups[i][:1] for i in images]
+    thumbnails = None
+    if folder is not None:
+        drawn = [montage.draw_photo(folder, name, THUMBNAIL) for name in names]
+        drawn += [montage.draw_words(text, THUMBNAIL) for text in texts]
+        thumbnails = np.stack([np.asarray(one) for one in drawn])
+    return Points(
+        vectors=np.concatenate(
+            [
+                scores["image_embeddings"][images],
+                scores["text_embeddings"][captions],
+            ]
+        ),
+        columns={
+            "text": [
+                *(
+                    records.captions[row[0]] if len(row) else ""
+                    for row in firsts
+                ),
+                *texts,
+            ],
+            "kind": ["image"] * len(names) + ["caption"] * len(texts),
+            "image": [*names, *(records.file_name(i) for i in own)],
+        },
+        thumbnails=thumbnails,
+    )
+
+
+def show_answers(model, queries, records, embeddings, top, photos, path):
+    """Ranks images for sentences, and draws them where there are photos.
+
+    Args:
+        model: a `ServedModel` that takes captions.
+        queries: list of sentences.
+        records: `CaptionedImages` of the images.
+        embeddings: float32 `[num_images, embedding_dim]`.
+        top: number of answers for each.
+        photos: folder of the photos; None without.
+        path: PNG to write.
+
+    Returns:
+        str, the answers as tables.
+    """
+    hits = search.find_hits(queries, records.captions, records.caption_to_image)
+    names = [records.file_name(i) for i in range(records.num_images)]
+    told = [
+        f"{name}  {records.captions[rows[0]] if len(rows) else ''}"
+        for name, rows in zip(names, records.caption_rows())
+    ]
+    text, order, similarities = search.answer_queries(
+        model,
+        queries,
+        told,
+        embeddings,
+        top,
+        [
+            found and {i: f"{names[i]}  {said}" for i, said in found.items()}
+            for found in hits
+        ],
+    )
+    if any(one is not None for one in hits):
+        text += f"\n\nhit: {WHAT_IS_A_HIT}."
+    if photos is not None:
+        legend = f"Green: {WHAT_IS_A_HIT}. Red: none has."
+        montage.draw_montage(
+            queries, names, order, similarities, photos, hits, legend
+        ).save(path)
+        text += f"\n\nanswers drawn    {path}"
+    return text

@@ -1,0 +1,259 @@
+"""What TensorBoard shows of a run.
+
+TensorBoard orders groups of charts by name and opens the first two, so the
+names say what matters first:
+
+    1_overview      the dev metric that chooses the best epoch, the loss, health
+    2_answers       pictures of dev queries, each time the best epoch improves
+    3_dev           the other metrics of the dev split
+    4_train         the other means over the steps of an epoch
+    5_time          seconds
+    6_best          in the run `best`: what the best epoch reached
+
+The run `best` lies in a folder of its own because TensorBoard's table of
+settings (HParams) shows every scalar of the run that holds them: so it shows
+what runs are compared by, and no more.
+"""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import summary as custom_scalars
+from tensorboard.plugins.hparams import summary_v2 as hparams
+
+from tbnets.flags.flag import reads
+from tbnets.flags.table import ALL
+from tbnets.flags.table import complete
+from tbnets.pictures.curves import PANELS
+from tbnets.training.projector import write_points
+
+FOLDER = "tensorboard"
+BEST = "best"
+OVERVIEW, ANSWERS = "1_overview", "2_answers"
+GROUPS = {"dev": "3_dev", "train": "4_train"}
+HEALTH = f"{OVERVIEW}/3_"
+# Where the charts of a panel of curves.png are, as a pattern.
+PLACES = {"train/": ".*", "dev/": "3_dev/.*", "health/": f"{HEALTH}.*"}
+TIME, BEST_EPOCH = "5_time", "6_best"
+
+DESCRIPTIONS = {
+    "recall_sum": "Recall at 1, 5 and 10 both ways, added in per cent: 0 to "
+    "600. Larger is better.",
+    "mean_recall": "Mean of recall at 1, 5 and 10 both ways, a fraction.",
+    "recall_at_1": "Fraction of the queries whose right answer comes first.",
+    "recall_at_5": "Fraction of the queries with a right answer among the "
+    "first 5.",
+    "recall_at_10": "Fraction of the queries with a right answer among the "
+    "first 10.",
+    "median_rank": "Median rank of the best right answer; 1 is perfect.",
+    "mean_rank": "Mean rank of the best right answer; 1 is perfect.",
+    "tie_rate": "Fraction of the queries with a wrong answer that scores "
+    "exactly as the best right one; it counts as a miss.",
+    "total_loss": "The loss that is made small: the terms, weighted.",
+    "loss": "A term of the loss, before its weight.",
+    "active": "Share of the triplets with a loss above 0: those the network "
+    "still gets wrong, or right by less than the margin.",
+    "learning_rate": "Mean learning rate over the steps of the epoch.",
+    "gradient_norm": "Norm of the whole gradient, before clipping.",
+    "mean_cosine": "Mean cosine of all pairs of embeddings of one side: 0 all "
+    "over the space, 1 collapsed to a point.",
+    "dimension_spread": "How evenly the dimensions are used: 1 all alike, 0 "
+    "for a collapse.",
+    "seconds": "Seconds of the epoch: steps and evaluation.",
+}
+ABOUT_ANSWERS = (
+    "A sentence of the dev split and the images ranked first for it. Green: "
+    "the image it was written about; red: another one."
+)
+
+
+def describe(key):
+    """Returns what a scalar means, in Markdown; "" where nobody says."""
+    name = key.rpartition("/")[2]
+    endings = (name, name.rpartition("_")[2])
+    return next(
+        (DESCRIPTIONS[one] for one in endings if one in DESCRIPTIONS), ""
+    )
+
+
+def is_read(flag, settings):
+    """Tells whether a run of these settings reads a flag."""
+    return hasattr(settings, flag.name) and reads(flag, settings)
+
+
+def settings_table(settings):
+    """Returns the settings that are read as Markdown, changed ones first.
+
+    Args:
+        settings: the run's settings.
+
+    Returns:
+        str, one table with a row a flag: its value, its default and its help.
+    """
+    defaults = complete({"loss": settings.loss})
+    rows = {True: [], False: []}
+    for name, flag in ALL.items():
+        if not is_read(flag, settings):
+            continue
+        value, default = getattr(settings, name), defaults[name]
+        changed = _plain(value) != _plain(default)
+        mark = "**" if changed else ""
+        cells = (
+            f"{mark}{name}{mark}",
+            f"`{_plain(value)}`" if _plain(value) != "" else "",
+            f"`{_plain(default)}`" if _plain(default) != "" else "",
+            flag.help,
+        )
+        cells = (cell.replace("|", "\\|") for cell in cells)
+        rows[changed].append(f"| {' | '.join(cells)} |")
+    head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows[True], *rows[False]])
+
+
+def comparable_settings(settings):
+    """Returns the settings that two runs may be compared by.
+
+    Those that are read, but for files and folders: name -> number, bool or
+    string.
+    """
+    return {
+        name: _plain(getattr(settings, name))
+        for name, flag in ALL.items()
+        if is_read(flag, settings) and not flag.is_place
+    }
+
+
+def _plain(value):
+    """Returns a flag's value as a number, bool or string."""
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return value
+
+
+def chart_layout():
+    """Returns the panels of curves.png for the dashboard Custom Scalars."""
+    charts = [
+        layout_pb2.Chart(
+            title=title,
+            multiline=layout_pb2.MultilineChartContent(
+                tag=[f"{PLACES[prefix]}{suffix.replace('/', '.')}$"]
+            ),
+        )
+        for title, prefix, suffix in PANELS
+    ]
+    category = layout_pb2.Category(title="learning curves", chart=charts)
+    return layout_pb2.Layout(category=[category])
+
+
+class Board:
+    """Writes the event files of a run; a context manager.
+
+    Args:
+        run_dir: folder of the run.
+        task: its `tasks.task.Task`, for the names of its metric and loss.
+    """
+
+    def __init__(self, run_dir, task):
+        self._folder = pathlib.Path(run_dir)
+        self._metric = task.best_metric
+        folder = self._folder / FOLDER
+        self._run = tf.summary.create_file_writer(str(folder))
+        self._best = tf.summary.create_file_writer(str(folder / BEST))
+        self._overview = {
+            f"dev/{task.best_metric}": f"1_dev_{task.best_metric}",
+            f"train/{task.loss}": f"2_train_{task.loss}",
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._run.close()
+        self._best.close()
+
+    def tag(self, key):
+        """Returns the name of a scalar's chart."""
+        group, _, name = key.partition("/")
+        if key in self._overview:
+            return f"{OVERVIEW}/{self._overview[key]}"
+        if group == "health":
+            return f"{HEALTH}{name.replace('/', '_')}"
+        return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
+
+    def add_settings(self, settings, epoch, about=""):
+        """Writes what a run was started with.
+
+        Args:
+            settings: the run's settings.
+            epoch: where it starts, above 0 when it is continued.
+            about: Markdown that stands before the table.
+        """
+        text = "\n\n".join(filter(None, [about, settings_table(settings)]))
+        layout = custom_scalars.pb(chart_layout()).SerializeToString()
+        with self._run.as_default():
+            tf.summary.text("settings", text, step=epoch)
+            tf.summary.experimental.write_raw_pb(layout, step=epoch)
+        with self._best.as_default():
+            # By its folder: runs of equal settings stay two in the table.
+            hparams.hparams(
+                comparable_settings(settings),
+                trial_id=str(self._folder),
+            )
+        self.flush()
+
+    def add_epoch(self, history):
+        """Writes the scalars of the last epoch.
+
+        One that is the same in every epoch, as the learning rate of a
+        constant schedule, gets no chart: it is held back until it changes.
+        Those of the overview are always there.
+
+        Args:
+            history: list with one dict of scalars an epoch, from the first.
+        """
+        with self._run.as_default():
+            for key in history[-1]:
+                tag = self.tag(key)
+                values = [row.get(key) for row in history]
+                first = len(values)
+                if not tag.startswith(OVERVIEW):
+                    if all(value == values[0] for value in values):
+                        continue
+                    if all(value == values[0] for value in values[:-1]):
+                        first = 1
+                for step in range(first, len(values) + 1):
+                    if values[step - 1] is not None:
+                        self._scalar(tag, values[step - 1], step, describe(key))
+
+    def add_best(self, split, value, epoch):
+        """Writes what the best epoch reaches on a split."""
+        with self._best.as_default():
+            name = f"{BEST_EPOCH}/{split}_{self._metric}"
+            self._scalar(name, value, epoch, describe(self._metric))
+
+    def add_pictures(self, pictures, epoch):
+        """Writes pictures: name -> uint8 `[height, width, 3]`."""
+        with self._run.as_default():
+            for name, pixels in pictures.items():
+                tf.summary.image(
+                    f"{ANSWERS}/{name}",
+                    np.asarray(pixels)[None],
+                    step=epoch,
+                    description=ABOUT_ANSWERS,
+                )
+
+    def add_points(self, name, points):
+        """Writes `projector.Points` for the projector; None writes none."""
+        if points is not None and len(points.vectors):
+            write_points(self._folder / FOLDER, name, points)
+
+    def flush(self):
+        """Brings all that was written to the disk."""
+        self._run.flush()
+        self._best.flush()
+
+    @staticmethod
+    def _scalar(tag, value, step, description):
+        tf.summary.scalar(tag, value, step=step, description=description)

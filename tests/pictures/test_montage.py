@@ -1,0 +1,100 @@
+"""Tests of the pictures of answers: what is framed how, and where."""
+
+import numpy as np
+import PIL.Image
+import PIL.ImageColor
+import pytest
+
+from tbnets.pictures import montage
+
+IDS = ["a.png", "b.png", "c.png"]
+COLOURS = {"a.png": (10, 20, 200), "b.png": (200, 20, 200), "c.png": (9, 99, 9)}
+GREEN = PIL.ImageColor.getrgb(montage.HIT)
+RED = PIL.ImageColor.getrgb(montage.MISS)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, colour in COLOURS.items():
+        PIL.Image.new("RGB", (8, 8), colour).save(tmp_path / name)
+    return tmp_path
+
+
+def frame_of(sheet, name):
+    """Returns the colour right above a photo that is drawn once."""
+    pixels = np.asarray(sheet)
+    rows, columns = np.nonzero((pixels == COLOURS[name]).all(axis=-1))
+    return tuple(pixels[rows.min() - 1, columns.min()].tolist())
+
+
+def draw(folder, **arguments):
+    order = np.array([[2, 0]])
+    similarities = np.array([[0.5, 0.25]])
+    return montage.draw_montage(
+        ["a dog"], IDS, order, similarities, folder, **arguments
+    )
+
+
+def test_hits_are_green_and_misses_red(folder):
+    sheet = draw(folder, hits=[{1, 2}], legend="green")
+    assert frame_of(sheet, "c.png") == GREEN
+    assert frame_of(sheet, "a.png") == RED
+    # Below stands what the frames mean.
+    legend = np.asarray(sheet)[-montage.LEGEND_HEIGHT :]
+    assert (legend != 255).any()
+
+
+@pytest.mark.parametrize("hits", [None, [None]])
+def test_where_nobody_knows_nothing_is_framed(folder, hits):
+    sheet = draw(folder, hits=hits, legend="green")
+    assert frame_of(sheet, "c.png") == frame_of(sheet, "a.png") == (255,) * 3
+    height = montage.PHOTO_SIZE + montage.LABEL_HEIGHT + 2 * montage.MARGIN
+    assert sheet.height == height
+
+
+def test_a_card_frames_its_tiles(folder):
+    tiles = [
+        montage.Tile("a.png", "1", False),
+        montage.Tile("b.png", "2"),
+        montage.Tile("c.png", "3 of 9", True, apart=True),
+    ]
+    card = montage.draw_card("a dog", tiles, folder)
+    assert frame_of(card, "a.png") == RED
+    assert frame_of(card, "b.png") == (255,) * 3
+    assert frame_of(card, "c.png") == GREEN
+    pixels = np.asarray(card)
+    lefts = [
+        np.nonzero((pixels == COLOURS[name]).all(axis=-1))[1].min()
+        for name in IDS
+    ]
+    # The one that stands apart has a gap more before it.
+    assert lefts[2] - lefts[1] == lefts[1] - lefts[0] + montage.CARD_GAP
+
+
+@pytest.mark.parametrize("title", ["", "word " * 99])
+def test_a_card_has_its_width_whatever_the_title(folder, title):
+    few = montage.draw_card(title, [], folder)
+    many = montage.draw_card(title, [montage.Tile("a.png", "1")] * 6, folder)
+    assert few.width == montage.CARD_WIDTH
+    assert many.width <= montage.CARD_WIDTH
+    assert few.height == many.height
+
+
+def test_a_photo_that_is_missing_or_broken_is_grey(folder):
+    (folder / "d.png").write_bytes(b"no photo")
+    for name in ("absent", "d.png", "../outside.png"):
+        photo = montage.draw_photo(folder, name, 6)
+        assert photo.size == (6, 6)
+        assert photo.getcolors() == [(36, (238, 238, 238))]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a dog", "unbreakable" * 9, "a dog " * 99]
+)
+@pytest.mark.parametrize("size", [4, 64])
+def test_words_stay_in_their_square(text, size):
+    square = montage.draw_words(text, size)
+    assert square.size == (size, size)
+    blank = montage.draw_words("", 64)
+    if text and size == 64:
+        assert (np.asarray(square) != np.asarray(blank)).any()

@@ -1,0 +1,83 @@
+"""Tests of how answers are judged and told."""
+
+import types
+
+import numpy as np
+import pytest
+
+from tbnets.serving import search
+
+CAPTIONS = [
+    "A green star .",
+    "A small green Star, above a red ring",
+    "A star beside a green ring",
+    "",
+    "A red ring below a green star",
+]
+# Images 0 and 1 have two captions, image 2 none, image 3 one.
+CAPTION_TO_IMAGE = np.array([0, 1, 1, 0, 3])
+
+
+@pytest.mark.parametrize(
+    "query, images",
+    [
+        ("a green star", [0, 1, 3]),  # Others may stand between.
+        ("GREEN star!", [0, 1, 3]),
+        ("a star above a ring", [1]),  # Image 1 alone says it in one caption.
+        ("a ring below a star", [3]),  # The order tells above from below.
+        ("a star a star", None),  # A word counts as often as it is said.
+        ("a blue star", None),
+        ("", None),
+    ],
+)
+def test_a_hit_has_the_words_in_their_order(query, images):
+    (found,) = search.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
+    assert (found and sorted(found)) == images
+
+
+def test_a_hit_comes_with_the_caption_that_says_so():
+    (found,) = search.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
+    assert found == {1: CAPTIONS[1], 3: CAPTIONS[4]}
+
+
+def test_no_captions_tell_no_hits():
+    assert search.find_hits(["a", "b"], [], []) == [None, None]
+    assert search.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
+
+
+@pytest.fixture
+def model():
+    """Returns a model of two words, each of which finds one image."""
+    texts = {"star": [1.0, 0.5], "ring": [0.5, 1.0]}
+    return types.SimpleNamespace(
+        embed_text=lambda queries: np.array([texts[one] for one in queries]),
+        vocabulary=types.SimpleNamespace(words=["", "[UNK]", "star"]),
+    )
+
+
+def test_hits_are_told_where_they_are_known(model):
+    text, order, _ = search.answer_queries(
+        model,
+        ["star", "ring"],
+        ["x.jpg", "y.jpg"],
+        np.eye(2),
+        2,
+        hits=[{1: "y.jpg  a star"}, None],
+    )
+    assert order.tolist() == [[0, 1], [1, 0]]
+    assert text == (
+        '"star" among 2 images, hits: 1\n'
+        " rank  similarity   hit  answer\n"
+        "    1       1.000    no  x.jpg\n"
+        "    2       0.500   yes  y.jpg  a star\n"
+        "\n"
+        '"ring" (unknown words: ring) among 2 images\n'
+        " rank  similarity  answer\n"
+        "    1       1.000  y.jpg\n"
+        "    2       0.500  x.jpg"
+    )
+
+
+def test_without_hits_no_column_speaks_of_them(model):
+    text, _, _ = search.answer_queries(model, ["star"], ["x"], np.eye(1, 2), 5)
+    assert "hit" not in text

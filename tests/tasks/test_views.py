@@ -1,0 +1,157 @@
+"""Tests of what is drawn of a matching run's examples."""
+
+import types
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tbnets.data.captions import CaptionedImages
+from tbnets.pictures import montage
+from tbnets.tasks import views
+
+NUM_IMAGES = 8
+
+
+@pytest.fixture
+def records(tmp_path):
+    names = [f"{i}.png" for i in range(NUM_IMAGES)]
+    for name in names:
+        PIL.Image.new("RGB", (8, 8)).save(tmp_path / name)
+    return CaptionedImages(
+        image_ids=names,
+        captions=[f"caption {i}" for i in range(2 * NUM_IMAGES)],
+        caption_to_image=np.repeat(np.arange(NUM_IMAGES), 2),
+        split="dev",
+        path="captions",
+    )
+
+
+def scores_of(records, shift):
+    """Returns scores by which each caption finds the image `shift` on."""
+    images = np.eye(NUM_IMAGES, dtype="float32")
+    # Of equal scores the first image comes first.
+    texts = images[(records.caption_to_image + shift) % NUM_IMAGES]
+    return {
+        "image_embeddings": images,
+        "text_embeddings": texts,
+        "caption_to_image": records.caption_to_image,
+    }
+
+
+def cards(monkeypatch, records, shift, folder):
+    drawn = []
+    monkeypatch.setattr(
+        montage,
+        "draw_card",
+        lambda title, tiles, folder: drawn.append((title, tiles)) or [[0]],
+    )
+    found = views.draw_answered_captions(
+        scores_of(records, shift), records, folder
+    )
+    assert list(found) == ["1", "2", "3", "4", "5"]
+    return drawn
+
+
+def test_the_right_image_is_first_and_green(monkeypatch, records, tmp_path):
+    drawn = cards(monkeypatch, records, 0, tmp_path)
+    # 16 captions, 5 of them: 0 * 16 // 5, 1 * 16 // 5, ...
+    titles = [f"caption {row}" for row in (0, 3, 6, 9, 12)]
+    assert [title for title, _ in drawn] == titles
+    for title, tiles in drawn:
+        own = int(title.split()[1]) // 2
+        assert tiles[0] == (f"{own}.png", "1", True, False)
+        assert [tile.is_hit for tile in tiles] == [True] + 4 * [False]
+
+
+def test_the_right_image_stands_apart_with_its_rank(
+    monkeypatch, records, tmp_path
+):
+    _, tiles = cards(monkeypatch, records, 1, tmp_path)[-1]
+    # Caption 12 is of image 6 and finds image 7, then 0, 1, 2, 3, 4, 5, 6.
+    assert [tile.image_id for tile in tiles] == [
+        *("7.png", "0.png", "1.png", "2.png", "3.png"),
+        "6.png",
+    ]
+    assert tiles[-1] == ("6.png", "8 of 8", True, True)
+    assert not any(tile.is_hit for tile in tiles[:-1])
+
+
+def test_the_pictures_are_pixels(records, tmp_path):
+    found = views.draw_answered_captions(
+        scores_of(records, 0), records, tmp_path
+    )
+    shapes = {picture.shape for picture in found.values()}
+    assert shapes == {(shapes.copy().pop()[0], montage.CARD_WIDTH, 3)}
+    assert all(picture.dtype == np.uint8 for picture in found.values())
+
+
+@pytest.mark.parametrize(
+    "count, most, rows",
+    [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
+)
+def test_rows_are_spread(count, most, rows):
+    assert views.spread(count, most).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    "scenes, images, data_root, found",
+    [
+        ("", "", "", False),
+        ("", "photos", "here", True),
+        ("", "photos", "elsewhere", False),
+    ],
+)
+def test_photos_are_shown_where_there_are_any(
+    records, tmp_path, scenes, images, data_root, found
+):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "photos").symlink_to(tmp_path)
+    settings = types.SimpleNamespace(
+        scenes=scenes, images=images, data_root=str(tmp_path / data_root)
+    )
+    folder = views.shown_photos(settings, records)
+    assert (folder is not None) == found
+
+
+@pytest.mark.parametrize("with_photos", [True, False])
+def test_points_are_images_then_captions(records, tmp_path, with_photos):
+    scores = scores_of(records, 0)
+    points = views.image_and_caption_points(
+        scores, records, tmp_path if with_photos else None
+    )
+    np.testing.assert_array_equal(
+        points.vectors,
+        np.concatenate([scores["image_embeddings"], scores["text_embeddings"]]),
+    )
+    rows = list(zip(*points.columns.values()))
+    assert len(rows) == 8 + 16
+    # An image carries its first caption, a caption its image.
+    assert rows[3] == ("caption 6", "image", "3.png")
+    assert rows[8 + 7] == ("caption 7", "caption", "3.png")
+    assert (points.thumbnails is not None) == with_photos
+    if with_photos:
+        assert points.thumbnails.shape == (24, 64, 64, 3)
+
+
+def test_points_are_few(monkeypatch, records):
+    monkeypatch.setattr(views, "POINT_IMAGES", 3)
+    monkeypatch.setattr(views, "POINT_CAPTIONS", 1)
+    points = views.image_and_caption_points(
+        scores_of(records, 0), records, None
+    )
+    # Images 0 * 8 // 3, 1 * 8 // 3 and 2 * 8 // 3, with a caption each.
+    names = ["0.png", "2.png", "5.png"]
+    assert points.columns["image"] == 2 * names
+    assert points.vectors.shape == (6, 8)
+
+
+def test_images_without_captions_are_points_too():
+    records = CaptionedImages(("a", "b"), ("one",), np.array([1]), "dev", "")
+    scores = {
+        "image_embeddings": np.eye(2, dtype="float32"),
+        "text_embeddings": np.eye(2, dtype="float32")[1:],
+    }
+    points = views.image_and_caption_points(scores, records, None)
+    assert points.columns["text"] == ["", "one", "one"]
+    assert points.columns["image"] == ["a", "b", "b"]

@@ -1,0 +1,193 @@
+"""Tests of what is written for TensorBoard."""
+
+import re
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import plugin_data_pb2
+
+from tbnets.flags.table import ALL
+from tbnets.training import board
+from tests import tiny
+
+TASK = types.SimpleNamespace(best_metric="recall_sum", loss="total_loss")
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Returns a function that writes and returns `{tag: {step: value}}`."""
+
+    def read(folder):
+        found = {}
+        for step, value in tiny.summaries(folder):
+            array = tf.make_ndarray(value.tensor)
+            found.setdefault(value.tag, {})[step] = array.tolist()
+        return found
+
+    def write(*histories):
+        with board.Board(tmp_path, TASK) as writer:
+            for history in histories:
+                writer.add_epoch(history)
+        return read(tmp_path / "tensorboard")
+
+    return write
+
+
+def histories(**columns):
+    """Returns what a run's history is after each epoch."""
+    rows = [
+        {name.replace("__", "/"): value for name, value in zip(columns, row)}
+        for row in zip(*columns.values())
+    ]
+    return [rows[: n + 1] for n in range(len(rows))]
+
+
+def test_a_chart_begins_when_its_scalar_first_moves(shown):
+    found = shown(
+        *histories(
+            train__learning_rate=[0.5, 0.5, 0.25, 0.25],
+            dev__image_to_text__num_queries=[6.0] * 4,
+            dev__mean_recall=[1.0, 2.0, 2.0, 1.0],
+        )
+    )
+    # Nothing is lost: what was held back is written under its own epoch.
+    assert found == {
+        "4_train/learning_rate": {1: 0.5, 2: 0.5, 3: 0.25, 4: 0.25},
+        "3_dev/mean_recall": {1: 1.0, 2: 2.0, 3: 2.0, 4: 1.0},
+    }
+
+
+def test_the_overview_is_there_from_the_first_epoch(shown):
+    found = shown(
+        *histories(
+            dev__recall_sum=[3.0, 3.0],
+            train__total_loss=[0.5, 0.5],
+            health__images__mean_cosine=[0.0, 0.0],
+            seconds=[1.0, 1.0],
+        )
+    )
+    assert found == {
+        "1_overview/1_dev_recall_sum": {1: 3.0, 2: 3.0},
+        "1_overview/2_train_total_loss": {1: 0.5, 2: 0.5},
+        "1_overview/3_images_mean_cosine": {1: 0.0, 2: 0.0},
+    }
+
+
+def test_a_resumed_run_writes_each_epoch_once(shown):
+    first, second, third = histories(dev__mean_rank=[1.0, 2.0, 3.0])
+    shown(first, second)
+    assert shown(third) == {"3_dev/mean_rank": {1: 1.0, 2: 2.0, 3: 3.0}}
+
+
+def test_a_scalar_that_older_epochs_lack_is_shown(shown):
+    rows = [{"dev/mean_rank": 1.0}, {"dev/mean_rank": 1.0, "dev/new": 2.0}]
+    assert shown(rows[:1], rows) == {"3_dev/new": {2: 2.0}}
+
+
+@pytest.mark.parametrize(
+    "key, words",
+    [
+        ("dev/image_to_text/recall_at_10", "first 10"),
+        ("train/image_to_text_loss", "A term of the loss"),
+        ("train/total_loss", "The loss that is made small"),
+        ("train/text_to_text_active", "Share of the triplets"),
+        ("health/texts/mean_cosine", "collapsed"),
+        ("seconds", "Seconds of the epoch"),
+        ("dev/score", ""),
+    ],
+)
+def test_charts_are_explained(key, words):
+    found = board.describe(key)
+    assert words in found and bool(words) == bool(found)
+
+
+def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
+    settings = tiny.settings(tmp_path, tmp_path / "run", margin=0.3)
+    lines = board.settings_table(settings).splitlines()
+    assert lines[0].startswith("| flag | value | default |")
+    cells = re.compile(r"(?<!\\)\|")
+    assert {len(cells.findall(line)) for line in lines} == {5}
+    (margin,) = (line for line in lines if "margin" in line.split("|")[1])
+    assert margin.startswith("| **margin** | `0.3` | `0.05` |")
+    bold = [line.startswith("| **") for line in lines[2:]]
+    assert bold == sorted(bold, reverse=True)
+    # A flag that these settings leave unread is no setting of the run.
+    assert not any(line.startswith("| rnn_units") for line in lines)
+
+
+def test_runs_are_compared_by_settings_without_places(tmp_path):
+    settings = tiny.settings(tmp_path, tmp_path / "run")
+    found = board.comparable_settings(settings)
+    assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
+    assert not any(ALL[name].is_place for name in found)
+    assert all(
+        isinstance(one, str | bool | int | float) for one in found.values()
+    )
+
+
+def test_settings_are_written_for_people_and_for_the_table(tmp_path):
+    settings = tiny.settings(tmp_path, tmp_path / "run")
+    with board.Board(tmp_path, TASK) as writer:
+        writer.add_settings(settings, 0, "- network: small")
+        writer.add_best("dev", 300.0, 2)
+    (text,) = (
+        tf.make_ndarray(value.tensor).item().decode()
+        for _, value in tiny.summaries(tmp_path / "tensorboard")
+        if value.tag == "settings"
+    )
+    assert text.startswith("- network: small\n\n| flag |")
+    found = dict(
+        (value.tag, value)
+        for _, value in tiny.summaries(tmp_path / "tensorboard" / "best")
+    )
+    content = found["_hparams_/session_start_info"].metadata.plugin_data.content
+    data = plugin_data_pb2.HParamsPluginData.FromString(content)
+    values = data.session_start_info.hparams
+    assert values["learning_rate"].number_value == 0.01
+    assert values["text_encoder"].string_value == "mean"
+    assert "6_best/dev_recall_sum" in found
+
+
+def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
+    with board.Board(tmp_path, TASK) as writer:
+        writer.add_settings(tiny.settings(tmp_path, tmp_path / "run"), 0)
+        tags = [
+            writer.tag(key)
+            for key in (
+                "train/total_loss",
+                "train/image_to_text_loss",
+                "train/text_to_image_active",
+                "dev/text_to_image/recall_at_1",
+                "dev/text_to_image/recall_at_10",
+                "health/images/mean_cosine",
+            )
+        ]
+    (layout,) = (
+        layout_pb2.Layout.FromString(tf.make_ndarray(value.tensor).item())
+        for _, value in tiny.summaries(tmp_path / "tensorboard")
+        if value.tag == "custom_scalars__config__"
+    )
+    found = {
+        chart.title: [
+            tag
+            for tag in tags
+            if any(re.match(one, tag) for one in chart.multiline.tag)
+        ]
+        for chart in layout.category[0].chart
+    }
+    assert found == {
+        "loss": [tags[0], tags[1]],
+        "share of triplets with a loss": [tags[2]],
+        "dev recall@1": [tags[3]],
+        "mean pairwise cosine": [tags[5]],
+    }
+
+
+def test_pictures_are_written(tmp_path):
+    pixels = np.zeros((4, 6, 3), np.uint8)
+    with board.Board(tmp_path, TASK) as writer:
+        writer.add_pictures({"1": pixels}, 3)
+    assert tiny.events(tmp_path / "tensorboard") == {"2_answers/1": {3}}

@@ -1,0 +1,62 @@
+"""Tests of the files that TensorBoard's projector reads."""
+
+import numpy as np
+import PIL.Image
+import pytest
+from google.protobuf import text_format
+from tensorboard.plugins.projector import projector_config_pb2
+
+from tbnets.training import projector
+from tbnets.training.projector import Points
+
+COLUMNS = {
+    "text": ["a dog", "a\tcat\nsits", ""],
+    "kind": ["caption", "caption", "image"],
+}
+
+
+def config(folder):
+    text = (folder / "projector_config.pbtxt").read_text()
+    found = projector_config_pb2.ProjectorConfig()
+    return text_format.Parse(text, found).embeddings[0]
+
+
+def test_the_projector_finds_vectors_words_and_thumbnails(tmp_path):
+    vectors = np.array([[0.5, -1.0], [0.25, 0], [1e-9, 1]], np.float32)
+    thumbnails = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
+    projector.write_points(
+        tmp_path, "test", Points(vectors, COLUMNS, thumbnails)
+    )
+    found = config(tmp_path)
+    assert found.tensor_name == "test"
+    assert list(found.tensor_shape) == [3, 2]
+    np.testing.assert_allclose(
+        np.loadtxt(tmp_path / found.tensor_path, delimiter="\t"), vectors
+    )
+    # As many lines as points, after one with the names of the columns.
+    assert (tmp_path / found.metadata_path).read_text() == (
+        "text\tkind\na dog\tcaption\na cat sits\tcaption\n\timage\n"
+    )
+    assert list(found.sprite.single_image_dim) == [2, 2]
+    with PIL.Image.open(tmp_path / found.sprite.image_path) as sprite:
+        pixels = np.asarray(sprite)
+    # Three thumbnails lie in a square of two by two.
+    assert pixels.shape == (4, 4, 3)
+    np.testing.assert_array_equal(pixels[:2, :2], thumbnails[0])
+    np.testing.assert_array_equal(pixels[:2, 2:], thumbnails[1])
+    np.testing.assert_array_equal(pixels[2:, :2], thumbnails[2])
+    assert (pixels[2:, 2:] == 255).all()
+
+
+def test_points_without_thumbnails_have_no_sprite(tmp_path):
+    points = Points(np.eye(3), {"text": ["a", "b", "c"]})
+    projector.write_points(tmp_path, "test", points)
+    assert not config(tmp_path).HasField("sprite")
+    assert (tmp_path / "points_metadata.tsv").read_text() == "a\nb\nc\n"
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_a_sprite_that_no_browser_draws_is_refused():
+    thumbnails = np.broadcast_to(np.uint8(0), (5, 4097, 4097, 3))
+    with pytest.raises(ValueError, match="Received: 5 of 4097 x 4097"):
+        projector.sprite(thumbnails)
