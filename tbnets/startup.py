@@ -138,8 +138,10 @@ def _say(error):
     """Returns an error's own words, without quotes or numbers around them."""
     if isinstance(error, KeyError) and len(error.args) == 1:
         return str(error.args[0])
-    if isinstance(error, OSError) and error.strerror and not error.filename:
-        return error.strerror
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            return error.strerror
+        return f"{error.filename}: {error.strerror}. Check this path."
     return str(error)
 
 
@@ -147,6 +149,16 @@ def _print_bug(kind, error, trace):
     sys.__excepthook__(kind, error, trace)
     if issubclass(kind, Exception):
         sys.stderr.write(f"\n{_BUG}\n")
+
+
+def _parse(argv):
+    """Parses flags; what does not parse is told as any other error."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        text = " ".join(str(error).removeprefix("ERROR:: ").split())
+        tool = os.path.basename(argv[0])
+        sys.exit(f"error: {text.rstrip('.? ')}. See {tool} --help.")
 
 
 def run_tool(main):
@@ -175,4 +187,4 @@ def run_tool(main):
         except KeyboardInterrupt:
             sys.exit(130)
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse)
