@@ -17,6 +17,7 @@ for people and programs; of it, files and folders alone are read back, as they
 may have moved.
 """
 
+import json
 import os
 import pathlib
 import platform
@@ -31,6 +32,7 @@ import tbnets
 from tbnets import tasks
 from tbnets.files import write_json
 from tbnets.flags import settings as settings_files
+from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version
@@ -40,11 +42,16 @@ from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
 from tbnets.training.loop import checkpoint_path
+from tbnets.training.loop import out_of_patience
 from tbnets.training.optimizers import create_optimizer_variables
+
+SAVED_MODEL = "saved_model"
 
 
 def start(settings, resume):
-    """Opens the folder of a new or continued run.
+    """Checks the flags and the folder of a new or continued run.
+
+    Nothing is written: that is left to `prepare`, once all is found good.
 
     Args:
         settings: the run's settings.
@@ -54,16 +61,13 @@ def start(settings, resume):
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: the folder holds a run that finished an epoch and
-            `resume` is off, it holds no run and `resume` is on, or the flags
-            differ from those the run was started with.
+        ValueError: a number is out of its range, the folder holds files that
+            are no run's, or a run that finished an epoch and `resume` is off,
+            it holds no run and `resume` is on, or the flags differ from those
+            the run was started with.
     """
-    if not settings.run_dir:
-        raise ValueError(
-            "`--run_dir` must name a folder for the run. Received: "
-            "--run_dir=. Set for example --run_dir=runs/first."
-        )
-    folder = pathlib.Path(settings.run_dir)
+    check_limits(settings)
+    folder = _run_folder(settings.run_dir, resume)
     last = checkpoint_path(folder, "last")
     if last.exists() and not resume:
         raise ValueError(
@@ -71,29 +75,104 @@ def start(settings, resume):
             f"--run_dir={folder}, which holds a run. Add --resume to continue "
             "it, or choose another folder."
         )
-    if resume and not (folder / settings_files.SETTINGS_FILE).exists():
+    if last.exists():
+        settings_files.check_resumable(settings_before(folder), settings)
+    return folder
+
+
+def _run_folder(run_dir, resume):
+    """Returns the folder of a run, which is new, empty or a run's."""
+    if not run_dir:
+        raise ValueError(
+            "`--run_dir` must name a folder for the run. Received: "
+            "--run_dir=. Set for example --run_dir=runs/first."
+        )
+    folder = pathlib.Path(run_dir)
+    is_run = (folder / settings_files.SETTINGS_FILE).exists()
+    if resume and not is_run:
         raise ValueError(
             "`--resume` must come with the folder of a run. Received: "
             f"--run_dir={folder}, which holds none. Correct --run_dir, or "
             "leave --resume out to start a run there."
         )
-    if last.exists():
-        _, _, state = checkpoints.read_checkpoint(last)
-        before = settings_files.from_record(state.settings)
-        settings_files.check_resumable(before, settings)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    settings_files.write_settings(settings, folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            "`--run_dir` must be a folder. Received: "
+            f"--run_dir={folder}, which is a file. Name another."
+        )
+    if folder.is_dir() and not is_run and any(folder.iterdir()):
+        some = ", ".join(sorted(path.name for path in folder.iterdir())[:3])
+        raise ValueError(
+            "`--run_dir` must be a new or empty folder, or that of a run. "
+            f"Received: --run_dir={folder}, which holds {some}. Name another "
+            f"folder, for example --run_dir={folder / 'run'}."
+        )
     return folder
 
 
-def prepare(settings, folder):
+def settings_before(run_dir):
+    """Returns the settings that a run goes on with if no flag is given.
+
+    Raises:
+        ValueError: the folder holds no run, or it is damaged.
+    """
+    folder = _run_folder(run_dir, resume=True)
+    last = checkpoint_path(folder, "last")
+    if not last.exists():
+        return settings_files.read_settings(folder)
+    _, _, state = checkpoints.read_checkpoint(last)
+    return settings_files.from_record(state.settings)
+
+
+def finished(settings, folder):
+    """Tells in words that a run has nothing left to do; "" where it has.
+
+    Args:
+        settings: the settings it would go on with.
+        folder: the folder of the run.
+    """
+    last = checkpoint_path(folder, "last")
+    report = folder / "metrics.json"
+    if not last.exists() or not report.exists():
+        return ""
+    _, _, state = checkpoints.read_checkpoint(last)
+    session = Session(folder, tasks.open_task(settings), None, state)
+    reported = json.loads(report.read_text(encoding="utf-8")).get("epochs")
+    left = settings.epochs - state.epoch
+    if reported != state.epoch or (left > 0 and not out_of_patience(session)):
+        return ""
+    if settings.export and next_version(folder / SAVED_MODEL) == 1:
+        return ""
+    more = f"Set --epochs above {state.epoch} to train longer"
+    if left > 0:
+        more = "Raise --patience, or set it to 0, to train longer"
+    elif settings.schedule == "cosine":
+        more = (
+            "Its cosine schedule ends there: to train longer, start a new "
+            "--run_dir with more --epochs"
+        )
+    return (
+        f"{folder} is finished after epoch {state.epoch}, with its results in "
+        f"{report}. {more}; tools/evaluate.py and tools/export.py work on it."
+    )
+
+
+def prepare(settings, folder, queries=()):
     """Reads the data and builds everything a training needs.
+
+    The folder is written to when nothing is left that could be refused.
+
+    Args:
+        settings: the run's settings.
+        folder: what `start` returned.
+        queries: example queries that the exported model will be asked.
 
     Returns:
         (session, train): the `Session`, restored when the folder has a
         checkpoint, and the training examples.
     """
     task = tasks.open_task(settings)
+    task.check_plan(queries)
     fitted = task.fit_data()
     train = task.load(settings.train_split, fitted)
     dev = task.load(settings.dev_split, fitted)
@@ -101,12 +180,14 @@ def prepare(settings, folder):
     task.compile(network, task.steps_per_epoch(train))
     state = checkpoints.RunState(settings=vars(settings), fitted=fitted)
     session = Session(folder, task, network, state, dev)
-    if fitted.get("words"):
-        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if session.checkpoint("last").exists():
         _continue(session)
     else:
         task.adapt(network, train)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    settings_files.write_settings(settings, folder)
+    if fitted.get("words"):
+        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     return session, train
 
 
@@ -149,6 +230,10 @@ def describe(session, train):
         counts = task.counts(examples).items()
         found = ", ".join(f"{count} {name}" for name, count in counts)
         lines.append(f"{split:<9} {found}")
+    if not task.has_split(session.settings.test_split):
+        lines.append(
+            f"test      none: results are those of {session.settings.dev_split}"
+        )
     if session.state.fitted.get("words"):
         lines.append(f"words     {len(session.state.fitted['words'])}")
     lines += [
@@ -164,7 +249,8 @@ def finish(session):
     The session is left with the weights and the state of the best epoch.
 
     Returns:
-        dict with `dev` and `test` metrics, as written to `metrics.json`.
+        dict with `dev` and, where there is such a split, `test` metrics, as
+        written to `metrics.json`.
     """
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
@@ -172,8 +258,6 @@ def finish(session):
     session.state = best = checkpoints.restore_checkpoint(
         session.checkpoint("best"), session.network
     )
-    test = task.load(settings.test_split, best.fitted)
-    scores = task.scores(session.network, test)
     prefix = "dev/"
     report = {
         "best_epoch": best.epoch,
@@ -184,8 +268,6 @@ def finish(session):
             for key, value in best.history[-1].items()
             if key.startswith(prefix)
         },
-        "test": task.measure(scores),
-        "test_split": {"name": settings.test_split, **task.counts(test)},
         "command": shlex.join(sys.argv),
         "versions": {
             "tbnets": tbnets.__version__,
@@ -194,10 +276,20 @@ def finish(session):
             "python": platform.python_version(),
         },
     }
+    shown_split, examples = settings.dev_split, session.dev
+    if task.has_split(settings.test_split):
+        shown_split = settings.test_split
+        examples = task.load(shown_split, best.fitted)
+    scores = task.scores(session.network, examples)
+    if shown_split == settings.test_split:
+        report["test"] = task.measure(scores)
+        report["test_split"] = {"name": shown_split, **task.counts(examples)}
     write_json(folder / "metrics.json", report)
     with board.Board(folder, task) as shown:
-        shown.add_best("test", report["test"][task.best_metric], best.epoch)
-        shown.add_points(settings.test_split, task.points(scores, test))
+        if "test" in report:
+            metric = report["test"][task.best_metric]
+            shown.add_best("test", metric, best.epoch)
+        shown.add_points(shown_split, task.points(scores, examples))
     return report
 
 
@@ -262,7 +354,7 @@ def export(session):
             run; the message tells why.
     """
     fitted = session.state.fitted
-    versions = session.run_dir / "saved_model"
+    versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
         session.task.endpoints(session.network, fitted),
         versions / str(next_version(versions)),

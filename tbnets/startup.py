@@ -140,8 +140,10 @@ def _say(error):
     """Returns an error's own words, without quotes or numbers around them."""
     if isinstance(error, KeyError) and len(error.args) == 1:
         return str(error.args[0])
-    if isinstance(error, OSError) and error.strerror and not error.filename:
-        return error.strerror
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            return error.strerror
+        return f"{error.filename}: {error.strerror}. Check this path."
     return str(error)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs
+from tbnets import tasks
 from tbnets.training import checkpoints
 from tbnets.training import loop
 from tests import tiny
+
+ROOT = pathlib.Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +202,10 @@ def test_resume_of_a_mistyped_folder_starts_nothing(folder, tmp_path):
 
 def test_resume_of_a_run_killed_in_its_first_epoch_starts_it(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
-    assert runs.start(settings, resume=False) == tmp_path / "run"
+    runs.prepare(settings, runs.start(settings, resume=False))
     assert runs.start(settings, resume=True) == tmp_path / "run"
+    # As long as no epoch is finished there is nothing to lose.
+    assert runs.start(settings, resume=False) == tmp_path / "run"
 
 
 @pytest.fixture(scope="module")
@@ -265,35 +271,42 @@ def test_a_run_on_features_is_shown_without_pictures(folder, tmp_path):
     assert ends == pytest.approx(wanted)
 
 
+def write_own(folder, *rows):
+    """Writes a table of (image, caption, split), and the photos in it."""
+    for i, (name, _, _) in enumerate(rows):
+        path = folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (9, 9), (60 * i % 256, 99, 0)).save(path)
+    lines = ["image,caption,split", *map(",".join, rows)]
+    (folder / "own.csv").write_text("\n".join(lines) + "\n")
+
+
+OWN = {
+    "captions_format": "table",
+    "captions": "own.csv",
+    "images": "photos",
+    "image_features": "",
+    "image_encoder": "small",
+    "image_size": 8,
+    "epochs": 1,
+}
+
+
 def test_photos_in_subfolders_are_answered(tmp_path):
-    rows = ["image,caption,split"]
-    for split, count in (("train", 4), ("dev", 2), ("test", 3)):
-        for i in range(count):
-            name = f"{split}/{'ab'[i % 2]}/{i}.png"
-            path = tmp_path / "photos" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            PIL.Image.new("RGB", (9, 9), (60 * i, 99, 0)).save(path)
-            rows.append(f"{name},a {tiny.WORDS[i]} runs,{split}")
-    (tmp_path / "own.csv").write_text("\n".join(rows) + "\n")
-    settings = tiny.settings(
-        tmp_path,
-        tmp_path / "run",
-        captions_format="table",
-        captions="own.csv",
-        images="photos",
-        image_encoder="small",
-        image_size=8,
-        epochs=1,
-    )
-    settings.image_features = ""
+    table = [
+        (f"{split}/{'ab'[i % 2]}/{i}.png", f"a {tiny.WORDS[i]} runs", split)
+        for split, count in (("train", 4), ("dev", 2), ("test", 3))
+        for i in range(count)
+    ]
+    write_own(tmp_path, *table)
+    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
     session, train = runs.prepare(settings, runs.start(settings, False))
     loop.fit(session, train)
     runs.finish(session)
     text = session.task.answer(
         runs.export(session), ["a dog"], tmp_path / "run", top=3
     )
-    for row in rows[-3:]:
-        name, caption, _ = row.split(",")
+    for name, caption, _ in table[-3:]:
         assert f"{name}  {caption}" in text
     # One image has a caption with the words of the question.
     assert '"a dog" among 3 images, hits: 1' in text
@@ -306,3 +319,124 @@ def test_photos_in_subfolders_are_answered(tmp_path):
     assert tags["2_answers/1"] == tags["2_answers/2"] == {1}
     assert "2_answers/3" not in tags
     assert (shown / "points_sprite.png").is_file()
+
+
+# The first example of "Your own data" in docs/quickstart.md.
+FIRST = [
+    ("dog.jpg", "A dog runs in the snow.", "train"),
+    ("dog.jpg", "A brown dog outside.", "train"),
+    ("cat.jpg", "A cat sleeps.", "dev"),
+]
+
+
+def test_the_first_example_of_own_data_stands_in_the_quickstart():
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    lines = ["image,caption,split", *map(",".join, FIRST)]
+    assert "".join(f"    {line}\n" for line in lines) in text
+
+
+def test_own_data_without_a_test_split_train_and_answer(tmp_path, capsys):
+    write_own(tmp_path, *FIRST)
+    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
+    session, train = runs.prepare(settings, runs.start(settings, False), ["a"])
+    described = runs.describe(session, train).splitlines()
+    assert "test      none: results are those of dev" in described
+    loop.fit(session, train)
+    assert (
+        "warning: the training split has one image" in capsys.readouterr().out
+    )
+    report = runs.finish(session)
+    assert "recall_sum" in report["dev"]
+    assert not {"test", "test_split"} & report.keys()
+    text = session.task.answer(runs.export(session), ["a"], tmp_path / "run")
+    assert "cat.jpg  A cat sleeps." in text
+
+
+def test_an_empty_test_split_is_none(tmp_path):
+    write_own(tmp_path, *FIRST)
+    line = {**OWN, "test_split": ""}
+    task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
+    task.check_plan()
+    assert not task.has_split("") and task.has_split("dev")
+
+
+def test_a_table_without_dev_split_says_which_flag(tmp_path):
+    write_own(tmp_path, *FIRST[:2])
+    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
+    with pytest.raises(ValueError) as caught:
+        runs.prepare(settings, runs.start(settings, False))
+    assert (
+        f"`--dev_split` must be a split that {tmp_path / 'own.csv'} has: "
+        "'train'. Received: --dev_split=dev. Set --dev_split to one of these"
+    ) in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_queries_need_the_photos_that_answer_them(folder, tmp_path):
+    settings = tiny.settings(
+        folder, tmp_path / "run", cnn_weights="w.h5", export=True
+    )
+    with pytest.raises(ValueError, match="`--images` must name the folder"):
+        runs.prepare(settings, runs.start(settings, False), ["a dog"])
+
+
+def test_features_of_each_split_are_as_wide(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    np.save(folder / "test_ims.npy", np.ones((6, 9), "float32"))
+    settings = tiny.settings(folder, tmp_path / "run")
+    with pytest.raises(ValueError, match="8 in train, 8 in dev, 9 in test"):
+        runs.prepare(settings, runs.start(settings, False))
+
+
+@pytest.mark.parametrize("name", ["photo.jpg", ".hidden", "checkpoints/x.npz"])
+def test_a_folder_with_files_of_others_is_no_run_dir(folder, tmp_path, name):
+    path = tmp_path / "mine" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    settings = tiny.settings(folder, tmp_path / "mine")
+    with pytest.raises(ValueError, match="`--run_dir` must be a new or empty"):
+        runs.start(settings, False)
+    assert [p for p in (tmp_path / "mine").rglob("*") if p.is_file()] == [path]
+
+
+def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
+    (tmp_path / "run").mkdir()
+    settings = tiny.settings(folder, tmp_path / "run")
+    runs.prepare(settings, runs.start(settings, False))
+    assert (tmp_path / "run" / "settings.json").is_file()
+
+
+def test_a_finished_run_says_so(folder, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = tiny.settings(folder, run_dir, epochs=1)
+    assert runs.finished(settings, run_dir) == ""
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    # A run that was stopped before its report has something left to do.
+    assert runs.finished(settings, run_dir) == ""
+    runs.finish(session)
+    text = runs.finished(settings, run_dir)
+    assert f"{run_dir} is finished after epoch 1" in text
+    assert "Set --epochs above 1 to train longer" in text
+    settings.epochs = 2
+    assert runs.finished(settings, run_dir) == ""
+    settings.epochs, settings.export = 1, True
+    assert runs.finished(settings, run_dir) == ""
+    runs.export(session)
+    assert "is finished" in runs.finished(settings, run_dir)
+    settings.schedule = "cosine"
+    assert "cosine schedule ends there" in runs.finished(settings, run_dir)
+
+
+def test_a_run_that_patience_ended_says_so(folder, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = tiny.settings(folder, run_dir, epochs=9, patience=2)
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    session.state.epoch, session.state.best_epoch = 3, 1
+    checkpoints.save_checkpoint(
+        session.checkpoint("last"), session.network, None, session.state
+    )
+    (run_dir / "metrics.json").write_text('{"epochs": 3}')
+    assert "Raise --patience" in runs.finished(settings, run_dir)
+    settings.patience = 3
+    assert runs.finished(settings, run_dir) == ""

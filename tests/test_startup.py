@@ -107,6 +107,7 @@ def tool(tmp_path_factory):
         ("json", 1, "This is a bug in tbnets. Please report", True),
         ("type", 1, "This is a bug in tbnets. Please report", True),
         ("interrupt", 130, "", False),
+        ("--bogus", 1, "error: Unknown command line flag 'bogus'. See", False),
     ],
 )
 def test_run_tool_ends_as_the_error_deserves(

@@ -162,13 +162,33 @@ def read_saved_embeddings():
     )
 
 
+def check_flags():
+    """Refuses flags that are not read, and a place that can not be written."""
+    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE)
+    of_files = (_IMAGES, _TEXTS, _ROWS)
+    for flag in of_files if _RUN.value else of_runs:
+        if flag.present:
+            reads = "without" if _RUN.value else "with"
+            raise ValueError(
+                f"`--{flag.name}` must be a flag that is read. Received: "
+                f"--{flag.name}={flag.value}, which is read {reads} --run_dir. "
+                f"Leave it out, or change that."
+            )
+    if _JSON.value and not pathlib.Path(_JSON.value).parent.is_dir():
+        raise ValueError(
+            "`--json` must be a file in a folder that exists. Received: "
+            f"--json={_JSON.value}. Make the folder, or name another."
+        )
+
+
 def main(argv):
     """Reads, measures, prints, writes."""
     if len(argv) > 1:
         raise ValueError(
-            f"Arguments must be flags. Received: {argv[1:]}. Write "
-            "--image_embeddings=FILE and so on."
+            f"`evaluate.py` takes flags only. Received: {' '.join(argv[1:])}. "
+            "Write --flag=value."
         )
+    check_flags()
     metrics, table = evaluate_run() if _RUN.value else evaluate_arrays()
     print(table)
     if _JSON.value:

@@ -51,6 +51,13 @@ def main(argv):
         _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
     )
     if _WEIGHTS.value:
+        if session.settings.image_encoder != "features":
+            raise ValueError(
+                "`--cnn_weights` must come with a run on --image_features. "
+                f"Received: --cnn_weights={_WEIGHTS.value}, and the run was "
+                f"trained with --image_encoder={session.settings.image_encoder}"
+                ", which takes photos already. Leave it out."
+            )
         weights = _WEIGHTS.value
         if os.path.exists(weights):  # From here, not from the run's start.
             weights = os.path.abspath(weights)

@@ -176,7 +176,8 @@ def print_summary(summary):
         f"sha256 {summary['dataset_sha256'][:12]}\n"
         "Next, train on them:\n"
         "  python tools/train.py --flagfile=configs/quickstart.flags \\\n"
-        f"      --scenes= --captions={folder / DATASET} \\\n"
+        "      --run_dir=runs/scenes_own --scenes= \\\n"
+        f"      --captions={folder / DATASET} \\\n"
         f"      --images={folder / 'images'}"
     )
 

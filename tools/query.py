@@ -7,7 +7,7 @@ A folder of photos, with a network that was trained from pixels:
 A store or file of features, with a network that was trained on such
 features; the photos are then only for the picture:
 
-  python tools/query.py --saved_model=runs/flickr8k/saved_model/1 \
+  python tools/query.py --saved_model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos --montage=answers.png \
       "a dog in the snow"
 
@@ -39,8 +39,9 @@ from tbnets.store.opening import open_features
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
-    "runs/quickstart/saved_model/1",
-    "Folder of the SavedModel, which tools/train.py wrote.",
+    "runs/quickstart",
+    "Folder of a run of tools/train.py, whose newest SavedModel is asked; or "
+    "of one version, RUN/saved_model/1.",
 )
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of .jpg and .png files, subfolders included."

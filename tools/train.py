@@ -1,12 +1,15 @@
 """Trains a network, evaluates its best epoch and exports it.
 
     python tools/train.py --flagfile=configs/quickstart.flags
-    python tools/train.py --flagfile=configs/quickstart.flags --resume
+    python tools/train.py --resume --run_dir=runs/quickstart
 
-Flags on the command line come after the flagfile and override it. The run
-folder afterwards holds checkpoints, metrics.json, curves.png, TensorBoard
-event files and a SavedModel that takes raw captions.
+Flags on the command line come after the flagfile and override it; a resumed
+run has the flags it was started with. The run folder afterwards holds
+checkpoints, metrics.json, curves.png, TensorBoard event files and a
+SavedModel that takes raw captions.
 """
+
+import sys
 
 from absl import flags as absl_flags
 
@@ -30,7 +33,42 @@ absl_flags.DEFINE_multi_string(
     [],
     "Sentence to ask the exported model on the test split",
 )
-absl_flags.DEFINE_bool("resume", False, "Continue the run of --run_dir.")
+absl_flags.DEFINE_bool(
+    "resume",
+    False,
+    "Continue the run of --run_dir, with its own flags where none are given.",
+)
+
+
+def checked_settings():
+    """Returns the settings of the run, and a line on flags not read."""
+    before = runs.settings_before(FLAGS.run_dir) if FLAGS.resume else None
+    settings = command_line.settings(before)
+    tasks.open_task(settings)  # Names an unknown task or model.
+    unread = command_line.check_read(
+        settings, tasks.groups_read(settings), tasks.readers_of_groups()
+    )
+    asked = command_line.on_command_line(["example_query"])
+    if asked and not settings.export:
+        raise ValueError(
+            "`--example_query` must come with --export: the exported model "
+            f"answers. Received: --example_query={FLAGS.example_query[0]} "
+            "with --noexport. Leave one of them out."
+        )
+    return settings, unread
+
+
+def fit(session, train):
+    """Trains; a run that is stopped says how it goes on."""
+    try:
+        loop.fit(session, train)
+    except KeyboardInterrupt:
+        print(
+            "\nstopped; finished epochs are kept. Go on with: python "
+            f"tools/train.py --resume --run_dir={session.run_dir}",
+            file=sys.stderr,
+        )
+        raise
 
 
 def main(argv):
@@ -41,26 +79,26 @@ def main(argv):
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
     loop.make_reproducible()
-    settings = command_line.settings()
-    tasks.open_task(settings)  # Names an unknown task or model.
-    unread = command_line.check_read(
-        settings, tasks.groups_read(settings), tasks.readers_of_groups()
-    )
+    settings, unread = checked_settings()
     folder = runs.start(settings, FLAGS.resume)
-    session, train = runs.prepare(settings, folder)
+    if runs.finished(settings, folder):
+        print(runs.finished(settings, folder))
+        return
+    queries = FLAGS.example_query if settings.export else []
+    session, train = runs.prepare(settings, folder, queries)
     print(runs.describe(session, train))
     if unread:
         print(f"not read  {unread}")
-    loop.fit(session, train)
+    fit(session, train)
     report = runs.finish(session)
-    title = f"test, epoch {report['best_epoch']}"
-    print(session.task.table(report["test"], title))
+    split = "test" if "test" in report else "dev"
+    title = f"{split}, epoch {report['best_epoch']}"
+    print(session.task.table(report[split], title))
     print(f"learning curves  {folder / 'curves.png'}")
     if settings.export:
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
-        if FLAGS.example_query:
-            queries = FLAGS.example_query
+        if queries:
             print(session.task.answer(saved_model, queries, folder))
 
 

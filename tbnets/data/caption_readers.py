@@ -41,7 +41,7 @@ def _entries(file, parent, key, where=""):
         file.report(
             None,
             f"{where}expected an object with a list {key!r}; "
-            f"found {shown(keys)}. Check that the format fits the file.",
+            f"found {shown(keys)}. Check that --captions_format fits the file.",
         )
         return []
     good = []

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import Problem
 from tbnets.data import caption_readers
 from tbnets.data import caption_tables
 from tbnets.data import splits as split_names
+from tbnets.data.format_guess import refuse_other_format
 
 __all__ = [
     "READERS",
@@ -205,10 +207,10 @@ def read_captions(
         >>> images = read_captions("table", "my_{split}.csv", "train")
         >>> images.num_images, images.captions_per_image
     """
-    reader = _reader(format)
+    _reader(format)
     records = []
     for name in split.split("+"):
-        records += _read_split(reader, os.fspath(path), name, problems)
+        records += _read_split(format, os.fspath(path), name, problems)
     if len({record.image_id for record in records}) < len(records):
         raise ValueError(
             "`split` must join splits without common images. Received: "
@@ -255,6 +257,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
                 "name around {split}."
             )
         return names
+    refuse_other_format(format, path, CheckedFile(path))
     if reader.splits:
         return reader.splits(path)
     problems = []
@@ -273,11 +276,14 @@ def _reader(format):
     return READERS[format]
 
 
-def _read_split(reader, path, split, problems):
+def _read_split(format, path, split, problems):
     """Returns the records of one split, its name as in the file."""
     file_path = split_names.fill_split(path, split)
+    file = CheckedFile(file_path, problems)
+    if refuse_other_format(format, file_path, file):
+        return []
     before = len(problems or ())
-    records = reader.read(file_path, split, problems)
+    records = READERS[format].read(file_path, split, problems)
     if not records and len(problems or ()) > before:
         return []
     names = caption_readers.record_splits(records)

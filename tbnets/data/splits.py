@@ -16,6 +16,31 @@ SAME_SPLIT = ("val", "dev", "validation")
 SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 
 
+class NoSuchSplit(ValueError):
+    """A source has no split of a name.
+
+    Args:
+        split: the name asked for.
+        names: the names of those it has.
+        path: the source.
+    """
+
+    def __init__(self, split, names, path):
+        known = ", ".join(map(repr, names)) or "no split"
+        advice = "Ask for one of these."
+        if tuple(names) == (WHOLE_FILE,):
+            advice = (
+                "The file does not tell splits apart: ask for 'all', or keep "
+                "one file a split and write {split} in the path."
+            )
+        super().__init__(
+            f"`split` must be one that {path} has: {known}. "
+            f"Received: split={split!r}. {advice}"
+        )
+        self.names = tuple(names)
+        self.path = path
+
+
 def choose_split(split, names, path):
     """Returns the name under which a source knows a split.
 
@@ -30,25 +55,14 @@ def choose_split(split, names, path):
         One of `names`.
 
     Raises:
-        ValueError: the source has no such split; the message lists those it
-            has.
+        NoSuchSplit: the message lists those it has.
     """
     if split in names:
         return split
     for name in SAME_SPLIT if split in SAME_SPLIT else ():
         if name in names:
             return name
-    known = ", ".join(map(repr, names)) or "no split"
-    advice = "Ask for one of these."
-    if tuple(names) == (WHOLE_FILE,):
-        advice = (
-            "The file does not tell splits apart: ask for 'all', or keep one "
-            "file a split and write {split} in the path."
-        )
-    raise ValueError(
-        f"`split` must be one that {path} has: {known}. "
-        f"Received: split={split!r}. {advice}"
-    )
+    raise NoSuchSplit(split, names, path)
 
 
 def ordered_splits(names):
@@ -82,7 +96,7 @@ def fill_split(pattern, split):
         The path of the split.
 
     Raises:
-        ValueError: no file of that split exists; those that do are listed.
+        NoSuchSplit: no file of that split exists; those that do are listed.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:

@@ -195,15 +195,33 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             )
     if not top:
         image_size = image_size or DEFAULT_SIZE
-    network = constructor(
-        include_top=top,
-        weights="imagenet" if by_keras else None,
-        input_shape=(image_size, image_size, 3) if image_size else None,
-    )
+    try:
+        network = constructor(
+            include_top=top,
+            weights="imagenet" if by_keras else None,
+            input_shape=(image_size, image_size, 3) if image_size else None,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"`image_size` must suit {name}. Received: image_size="
+            f"{image_size}, weights={weights} ({_one_line(error)}). Change "
+            "--image_size."
+        ) from error
+    except Exception as error:  # What Keras raises when it can not fetch.
+        raise ValueError(
+            "`weights` must be weights that can be fetched, or a file. "
+            f"Received: weights={weights} for {name} ({_one_line(error)}). "
+            "Fetch that file elsewhere, and name it by --image_weights in "
+            "training or --cnn_weights."
+        ) from error
     if weights and not by_keras:
         load_weights(network, weights)
     side = int(network.input_shape[1])
     return Cnn(name, network, preprocess, side, top)
+
+
+def _one_line(error):
+    return " ".join(str(error).split())
 
 
 def call_with_any_batch(function, photos):

@@ -34,7 +34,8 @@ def load_weights(network, path):
     if not path.is_file():
         raise FileNotFoundError(
             "`weights` must be a weights file. Received: weights="
-            f"{path}, which is not a file. Check --cnn_weights."
+            f"{path}, which is not a file. Check --image_weights or "
+            "--cnn_weights."
         )
     try:
         with h5py.File(path, "r") as file:

@@ -44,13 +44,22 @@ def define_run_flags(tasks=(), models=()):
             getattr(flags, f"DEFINE_{kind}")(flag.name, value, text)
 
 
-def settings():
+def settings(before=None):
     """Returns the parsed flags of a run as plain attributes.
+
+    Args:
+        before: settings of a run that goes on, from which come the flags
+            that are not given; None for their defaults.
 
     Raises:
         ValueError: a list that must hold integers does not.
     """
-    values = {name: FLAGS[name].value for name in ALL}
+    values = {
+        name: FLAGS[name].value
+        if before is None or FLAGS[name].present
+        else getattr(before, name)
+        for name in ALL
+    }
     for name, flag in ALL.items():
         if flag.kind != "integers":
             continue
@@ -70,19 +79,18 @@ def settings():
     return types.SimpleNamespace(**values)
 
 
-def on_command_line(line=None):
+def on_command_line(known=ALL):
     """Returns the names of the flags given on the command line itself.
 
     Args:
-        line: its words; those of this process if None.
+        known: the names of flags to look for.
     """
-    words = sys.argv[1:] if line is None else line
     names = {
         word.lstrip("-").partition("=")[0]
-        for word in words
+        for word in sys.argv[1:]
         if word.startswith("-")
     }
-    return {name for name in ALL if name in names or f"no{name}" in names}
+    return {name for name in known if name in names or f"no{name}" in names}
 
 
 def check_read(settings, groups, readers):

@@ -2,6 +2,7 @@
 
 from tbnets.data.captions import READERS
 from tbnets.flags.flag import Flag
+from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
@@ -12,6 +13,9 @@ _FEATURES = ({"image_encoder": ("features",)},)
 _NETWORK = ({"image_encoder": Other(("features", "small"))},)
 _WORDS = ({"text_encoder": Other("features")},)
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
+
+_COUNT = Limits(at_least=1)
+_NOT_NEGATIVE = Limits(at_least=0)
 
 DATA_GROUPS = {
     "run": (
@@ -38,6 +42,7 @@ DATA_GROUPS = {
             512,
             "Memory of an evaluation, MiB.",
             free=True,
+            limits=_COUNT,
         ),
     ),
     "captions": (
@@ -73,6 +78,7 @@ DATA_GROUPS = {
             ("2000", "250", "250"),
             "Scenes to render for train,dev,test with --scenes.",
             when=({"scenes": Other("")},),
+            limits=Limits(at_least=0, at_most=1_000_000, length=3),
         ),
         Flag(
             "captions",
@@ -119,6 +125,7 @@ DATA_GROUPS = {
             64,
             "Side of the decoded image, pixels.",
             when=_PIXELS,
+            limits=_COUNT,
         ),
         Flag(
             "image_weights",
@@ -191,6 +198,7 @@ DATA_GROUPS = {
             1,
             "Times a word must stand in the training captions to be known.",
             when=_WORDS,
+            limits=_COUNT,
         ),
         Flag(
             "max_words",
@@ -198,6 +206,7 @@ DATA_GROUPS = {
             0,
             "Most frequent words kept; 0: all.",
             when=_WORDS,
+            limits=_NOT_NEGATIVE,
         ),
         Flag(
             "max_tokens",
@@ -205,6 +214,7 @@ DATA_GROUPS = {
             0,
             "Words kept of a caption; 0: all of them.",
             when=_WORDS,
+            limits=_NOT_NEGATIVE,
         ),
         Flag(
             "word_dim",
@@ -212,6 +222,7 @@ DATA_GROUPS = {
             256,
             "Word vector size. Wang 2018: 256.",
             when=_WORDS,
+            limits=_COUNT,
         ),
         Flag(
             "word_dropout",
@@ -219,6 +230,7 @@ DATA_GROUPS = {
             0.0,
             "Rate on word vectors. Papers: 0.",
             when=_WORDS,
+            limits=Limits(at_least=0, below=1),
         ),
         Flag(
             "rnn_units",
@@ -226,6 +238,7 @@ DATA_GROUPS = {
             512,
             "State size. Wang 2018: 512.",
             when=_RECURRENT,
+            limits=_COUNT,
         ),
         Flag(
             "bidirectional",

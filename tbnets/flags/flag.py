@@ -1,4 +1,4 @@
-"""A flag of a run, and when it is read."""
+"""A flag of a run: when it is read, and the numbers it may have."""
 
 import dataclasses
 from typing import NamedTuple
@@ -16,6 +16,29 @@ class Other:
     value: str | tuple
 
 
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The numbers that a flag may have; see `flags.limits.check_limits`.
+
+    Of a list, each number must keep to them.
+
+    Args:
+        at_least: the smallest; None for no such bound.
+        above: what it must be larger than.
+        at_most: the largest.
+        below: what it must be smaller than.
+        length: how many numbers a list must have; None for any number.
+        reason: a sentence on why, where that is not plain.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    length: int | None = None
+    reason: str = ""
+
+
 class Flag(NamedTuple):
     """One flag of a run.
 
@@ -29,6 +52,7 @@ class Flag(NamedTuple):
             -> tuple of values or `Other`, of which one must hold; () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
+        limits: the numbers it may have; every number has some.
     """
 
     name: str
@@ -39,6 +63,7 @@ class Flag(NamedTuple):
     when: tuple = ()
     is_place: bool = False
     free: bool = False
+    limits: Limits | None = None
 
 
 def reads(flag, settings):

@@ -1,12 +1,23 @@
 """Flags of the network, its loss and its training."""
 
 from tbnets.flags.flag import Flag
+from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import NEGATIVES
 from tbnets.losses.triplet import REDUCTIONS
+
+_COUNT = Limits(at_least=1)
+_NOT_NEGATIVE = Limits(at_least=0)
+_POSITIVE = Limits(above=0)
+_RATE = Limits(at_least=0, below=1)
+_WITH_NEGATIVES = Limits(
+    at_least=2,
+    reason="A ranking loss finds the negatives of an image among the others "
+    "of its batch.",
+)
 
 LEARNING_GROUPS = {
     "branches": (
@@ -15,6 +26,7 @@ LEARNING_GROUPS = {
             "integers",
             ("2048", "512"),
             "Sizes of the image branch's FC layers; one entry: linear branch.",
+            limits=_COUNT,
         ),
         Flag(
             "text_units",
@@ -22,6 +34,7 @@ LEARNING_GROUPS = {
             ("1024", "512"),
             "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
             "states, 2048,512 on features; empty: none (Vilalta 2017).",
+            limits=_COUNT,
         ),
         Flag(
             "batch_normalization",
@@ -30,9 +43,19 @@ LEARNING_GROUPS = {
             "After which FC layer. Papers: last; the authors' code: first.",
             ("last", "first", "none"),
         ),
-        Flag("dropout", "float", 0.5, "Rate after each ReLU. Papers: 0.5."),
         Flag(
-            "input_dropout", "float", 0.0, "Rate on branch inputs. Papers: 0."
+            "dropout",
+            "float",
+            0.5,
+            "Rate after each ReLU. Papers: 0.5.",
+            limits=_RATE,
+        ),
+        Flag(
+            "input_dropout",
+            "float",
+            0.0,
+            "Rate on branch inputs. Papers: 0.",
+            limits=_RATE,
         ),
     ),
     "triplet_loss": (
@@ -44,7 +67,13 @@ LEARNING_GROUPS = {
             "weights change single values of it.",
             tuple(PRESETS),
         ),
-        Flag("margin", "float", None, "Gap of the hinge, a distance."),
+        Flag(
+            "margin",
+            "float",
+            None,
+            "Gap of the hinge, a distance.",
+            limits=_NOT_NEGATIVE,
+        ),
         Flag(
             "negatives",
             "string",
@@ -60,6 +89,7 @@ LEARNING_GROUPS = {
             None,
             "K. Wang 2016: 50; 2018: 10.",
             when=({"negatives": ("top_k",)},),
+            limits=_COUNT,
         ),
         Flag(
             "hardness_epochs",
@@ -67,6 +97,7 @@ LEARNING_GROUPS = {
             1.0,
             "Length of the change, epochs.",
             when=({"negatives": ("all_to_hardest",)},),
+            limits=_NOT_NEGATIVE,
         ),
         Flag("distance", "string", None, "Wang: euclidean.", tuple(DISTANCES)),
         Flag(
@@ -77,7 +108,13 @@ LEARNING_GROUPS = {
             REDUCTIONS,
         ),
         *(
-            Flag(f"{term}_weight", "float", None, f"Weight of the {term} term.")
+            Flag(
+                f"{term}_weight",
+                "float",
+                None,
+                f"Weight of the {term} term.",
+                limits=_NOT_NEGATIVE,
+            )
             for term in TERMS
         ),
     ),
@@ -87,8 +124,15 @@ LEARNING_GROUPS = {
             "integer",
             500,
             "Images a batch. Wang 2018: 500; 2016: 1500.",
+            limits=_WITH_NEGATIVES,
         ),
-        Flag("captions_per_image", "integer", 2, "Captions of each. Wang: 2."),
+        Flag(
+            "captions_per_image",
+            "integer",
+            2,
+            "Captions of each. Wang: 2.",
+            limits=_COUNT,
+        ),
         Flag(
             "equal_texts_match",
             "bool",
@@ -97,15 +141,29 @@ LEARNING_GROUPS = {
         ),
     ),
     "training": (
-        Flag("epochs", "integer", 30, "Passes over the images.", free=True),
+        Flag(
+            "epochs",
+            "integer",
+            30,
+            "Passes over the images.",
+            free=True,
+            limits=_COUNT,
+        ),
         Flag(
             "patience",
             "integer",
             0,
             "Stop after this many epochs without a better dev split; 0: never.",
             free=True,
+            limits=_NOT_NEGATIVE,
         ),
-        Flag("seed", "integer", 0, "Of weights, batches and dropout."),
+        Flag(
+            "seed",
+            "integer",
+            0,
+            "Of weights, batches and dropout.",
+            limits=Limits(at_least=0, at_most=2_000_000),
+        ),
         Flag(
             "precision",
             "string",
@@ -130,6 +188,7 @@ LEARNING_GROUPS = {
             "float",
             2e-4,
             "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM.",
+            limits=_POSITIVE,
         ),
         Flag(
             "momentum",
@@ -137,6 +196,7 @@ LEARNING_GROUPS = {
             0.9,
             "Of sgd. Wang 2016: 0.9.",
             when=({"optimizer": ("sgd",)},),
+            limits=_RATE,
         ),
         Flag(
             "weight_decay",
@@ -144,6 +204,7 @@ LEARNING_GROUPS = {
             0.0,
             "Decoupled from the gradient. Wang 2016: 5e-4.",
             when=({"optimizer": Other("adam")},),
+            limits=_NOT_NEGATIVE,
         ),
         Flag(
             "schedule",
@@ -158,6 +219,7 @@ LEARNING_GROUPS = {
             0.1,
             "Factor of step and exponential.",
             when=({"schedule": ("step", "exponential")},),
+            limits=Limits(above=0, at_most=1),
         ),
         Flag(
             "decay_epochs",
@@ -165,12 +227,14 @@ LEARNING_GROUPS = {
             10.0,
             "Epochs to each such factor.",
             when=({"schedule": ("step", "exponential")},),
+            limits=_POSITIVE,
         ),
         Flag(
             "clip_norm",
             "float",
             0.0,
             "Largest gradient norm; 0: any. Kiros: 2.",
+            limits=_NOT_NEGATIVE,
         ),
     ),
 }

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.text.vocabulary import Vocabulary
 
+GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 
@@ -110,31 +111,61 @@ class ServedModel:
         return self._signatures[signature](**inputs)["embeddings"].numpy()
 
 
+def newest_version(path):
+    """Returns the folder of the newest SavedModel of a run.
+
+    Args:
+        path: folder of a run, its `saved_model` with the numbered versions,
+            or one of these.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+    """
+    path = pathlib.Path(path)
+    for folder in (path / "saved_model", path):
+        versions = {
+            int(file.parent.name): file.parent
+            for file in folder.glob(f"[0-9]*/{GRAPH_FILE}")
+            if file.parent.name.isdecimal()
+        }
+        if versions:
+            return versions[max(versions)]
+    if (path / GRAPH_FILE).is_file():
+        return path
+    raise FileNotFoundError(
+        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
+        f"Received: path='{path}'. Give the folder of a run that has finished, "
+        "for example runs/quickstart."
+    )
+
+
 def load_saved_model(path):
     """Loads a SavedModel that `export_saved_model` wrote.
 
     Args:
-        path: its folder, the one that holds `saved_model.pb`.
+        path: its folder, the one that holds `saved_model.pb`; or one above
+            it, of which the newest version is taken.
 
     Returns:
         A `ServedModel`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it lacks a signature.
+        ValueError: If it is damaged or lacks a signature.
 
     Example:
         served = tbnets.load_saved_model("served/1")
         served.score(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    path = pathlib.Path(path)
-    if not (path / "saved_model.pb").is_file():
-        raise FileNotFoundError(
-            "`path` must be a folder with saved_model.pb. Received: "
-            f"path='{path}'. Give the numbered folder that training wrote, "
-            "for example runs/quickstart/saved_model/1."
-        )
-    signatures = tf.saved_model.load(str(path)).signatures
+    path = newest_version(path)
+    try:
+        signatures = tf.saved_model.load(str(path)).signatures
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(
+            "`path` must be a whole SavedModel. Received: "
+            f"path='{path}', which does not load "
+            f"({' '.join(str(error).split())}). Export the run again."
+        ) from error
     missing = {"embed_text", "embed_image", "score"} - set(signatures)
     if missing:
         raise ValueError(

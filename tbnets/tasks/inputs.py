@@ -15,8 +15,12 @@ from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import FileNames
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
+from tbnets.data.splits import SPLIT_FIELD
+from tbnets.data.splits import NoSuchSplit
 from tbnets.data.splits import fill_split
 from tbnets.data.splits import splits_in_path
+from tbnets.features.photo_features import open_photo_features
+from tbnets.images import decode_images
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.store.manifest import MANIFEST
@@ -93,7 +97,25 @@ def load_records(settings, split):
             "--captions=. Set it, or --scenes for the embedded data set."
         )
     path = resolve(settings, settings.captions)
-    return captions.read_captions(settings.captions_format, path, split)
+    if SPLIT_FIELD not in os.fspath(path) and not path.exists():
+        raise _nowhere(settings, "captions", path)
+    try:
+        return captions.read_captions(settings.captions_format, path, split)
+    except NoSuchSplit as error:
+        if error.names:
+            raise
+        raise _nowhere(settings, "captions", path) from error
+
+
+def _nowhere(settings, flag, path):
+    """Returns the error of a path that is not there: where data are sought."""
+    return FileNotFoundError(
+        f"`--{flag}` must name what is there. Received: --{flag}="
+        f"{getattr(settings, flag)}, looked for as {path}. Data paths start "
+        f"from --data_root={settings.data_root}: set it, or the environment "
+        "variable TBNETS_DATA, to the folder of your data; "
+        "docs/data_formats.md says what to put there."
+    )
 
 
 def load_images(settings, records):
@@ -111,7 +133,7 @@ def load_images(settings, records):
                 "--image_features= with --image_encoder=features. Set it, or "
                 "another --image_encoder to train from --images."
             )
-        paths = _feature_paths(settings, records.split)
+        paths = _existing_features(settings, "image_features", records.split)
         features, rows = load_features(paths, records.image_ids)
         check_image_features(
             settings, [settings.train_split], features.made_by, features.path
@@ -131,9 +153,17 @@ def load_photos(settings, records):
     """Returns the `FileNames` of the photos of some records.
 
     Raises:
+        ValueError: no folder of photos is named.
         FileNotFoundError: photos are missing; the message names the first.
     """
+    if not settings.scenes and not settings.images:
+        raise ValueError(
+            "`--images` must name the folder of the photos. Received: "
+            "--images=. Set it, or --scenes for the embedded data set."
+        )
     folder = photo_folder(settings)
+    if not folder.is_dir():
+        raise _nowhere(settings, "images", folder)
     paths = [folder / records.file_name(i) for i in range(records.num_images)]
     missing = [path for path in paths if not path.is_file()]
     if missing:
@@ -146,12 +176,31 @@ def load_photos(settings, records):
     return FileNames(paths)
 
 
-def _feature_paths(settings, split):
-    """Returns the paths that `--image_features` names for a split."""
+def _feature_paths(settings, split, flag="image_features"):
+    """Returns the paths that a flag names for the features of a split."""
     return [
         os.fspath(resolve(settings, pattern.strip(), split))
-        for pattern in settings.image_features.split(",")
+        for pattern in getattr(settings, flag).split(",")
     ]
+
+
+def _existing_features(settings, flag, split):
+    """Returns the same paths, which must be there."""
+    try:
+        paths = _feature_paths(settings, split, flag)
+    except NoSuchSplit as error:
+        if not error.names:
+            raise _nowhere(settings, flag, error.path) from error
+        raise ValueError(
+            f"`--{flag}` must name features of every split. Received: "
+            f"--{flag}={getattr(settings, flag)}, and of split {split} there "
+            f"are none: {error.path} is there for {', '.join(error.names)}. "
+            "Extract them, or choose another split."
+        ) from error
+    for path in paths:
+        if not os.path.exists(path):
+            raise _nowhere(settings, flag, path)
+    return paths
 
 
 def check_image_features(settings, splits, made_by, where):
@@ -207,12 +256,19 @@ def build_tokenizer(settings, vocabulary):
 
 def load_text_features(settings, records):
     """Returns the `FeatureRows` of the captions of some records."""
-    path = resolve(settings, settings.text_features, records.split)
-    features, rows = load_features([path])
+    if not settings.text_features:
+        raise ValueError(
+            "`--text_features` must name a feature array. Received: "
+            "--text_features= with --text_encoder=features. Set it, or "
+            "another --text_encoder to learn from the words."
+        )
+    paths = _existing_features(settings, "text_features", records.split)
+    features, rows = load_features(paths)
     if len(rows) != records.num_captions:
         raise ValueError(
             "`--text_features` must hold a row for each caption. "
-            f"Received: {len(rows)} rows in {path}, {records.num_captions} "
+            f"Received: {len(rows)} rows in {', '.join(paths)}, "
+            f"{records.num_captions} "
             f"captions in {records.path}. Extract them again."
         )
     return FeatureRows(features, rows)
@@ -256,3 +312,38 @@ def load_examples(settings, records, vocabulary):
         texts=texts,
         text_ids=text_ids,
     )
+
+
+def build_photo_reader(settings, fitted):
+    """Returns what turns encoded photos into the network's input.
+
+    Args:
+        settings: the run's settings.
+        fitted: dict with `image_features_made_by`.
+
+    Returns:
+        Function string `[n]` -> float32 `[n, ...]`; None where the network
+        takes features and `cnn_weights` names no network for them.
+
+    Raises:
+        ValueError: the features' making is unknown, or differs from that of
+            the weights.
+    """
+    if settings.image_encoder != "features":
+        return lambda photos: decode_images(photos, settings.image_size)
+    if not settings.cnn_weights:
+        return None
+    made_by = fitted["image_features_made_by"]
+    if "cnn" not in made_by or "ternary" in made_by:
+        raise ValueError(
+            "`--cnn_weights` must come with features that "
+            "tools/extract_image_features.py made. Received: --image_features="
+            f"{settings.image_features}, which do not tell what made them, "
+            "are several side by side, or were stored as ternary by an earlier "
+            "version. Extract them by that tool, all layers at once, or leave "
+            "--cnn_weights out."
+        )
+    weights = settings.cnn_weights
+    if weights != "imagenet":
+        weights = resolve(settings, weights)
+    return open_photo_features(made_by, weights)

@@ -6,15 +6,15 @@ from tbnets.data.batches import EpochBatches
 from tbnets.data.batches import num_batches
 from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import refuse_broken_images
+from tbnets.data.splits import NoSuchSplit
 from tbnets.evaluation.protocols import evaluate_protocol
 from tbnets.evaluation.tables import format_table
-from tbnets.features.photo_features import open_photo_features
-from tbnets.images import decode_images
 from tbnets.serving import search
 from tbnets.serving.export import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 from tbnets.tasks import parts
+from tbnets.tasks import plan
 from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.task import Task
@@ -33,6 +33,7 @@ class MatchingTask(Task):
     best_metric = "recall_sum"
     flag_groups = ("captions", "images", "texts", "batches")
     measure_options = ("protocol", "text_to_text")
+    answers_queries = True
 
     def __init__(self, settings):
         super().__init__(settings)
@@ -44,6 +45,26 @@ class MatchingTask(Task):
         if split not in self._records:
             self._records[split] = inputs.load_records(self.settings, split)
         return self._records[split]
+
+    def has_split(self, split):
+        """Tells whether the captions have a split with images and captions."""
+        try:
+            return self.records(split).num_captions > 0
+        except NoSuchSplit:
+            return False
+
+    def check_plan(self, queries=()):
+        """Refuses a run whose splits, photos or features are not there."""
+        super().check_plan(queries)
+        plan.check_plan(self, queries)
+
+    @property
+    def last_split(self):
+        """The split that a run reports on at its end: test, or else dev."""
+        settings = self.settings
+        if self.has_split(settings.test_split):
+            return settings.test_split
+        return settings.dev_split
 
     def fit_data(self):
         """Returns the training split's words and what its features are.
@@ -188,6 +209,12 @@ class MatchingTask(Task):
     def diagnose(self, row):
         """Returns a warning when the embeddings have collapsed, or None."""
         settings = self.settings
+        train = self.records(settings.train_split)
+        if np.count_nonzero(train.captions_per_image) < 2:
+            return (
+                "the training split has one image with captions: without "
+                "others there is nothing to tell it from. Add images"
+            )
         return health.diagnose(row, settings.margin, settings.reduction)
 
     def table(self, metrics, title=""):
@@ -205,12 +232,12 @@ class MatchingTask(Task):
             network,
             tokenizer,
             image_shape=shapes["images"][1:],
-            read_photos=build_photo_reader(self.settings, fitted),
+            read_photos=inputs.build_photo_reader(self.settings, fitted),
             text_dim=fitted["text_dim"],
         )
 
     def answer(self, saved_model, queries, folder, top=5):
-        """Ranks the images of the test split for example queries.
+        """Ranks the images of the last split for example queries.
 
         An image is a hit if one of its captions has the query's words in
         their order; a query of which that is true for no image is answered
@@ -218,7 +245,7 @@ class MatchingTask(Task):
         also drawn, as `answers.png` in the run's folder.
         """
         model = load_saved_model(saved_model)
-        records = self.records(self.settings.test_split)
+        records = self.records(self.last_split)
         rows, photos = range(records.num_images), None
         if model.takes_image_bytes:
             photos = inputs.photo_folder(self.settings)
@@ -243,38 +270,3 @@ class MatchingTask(Task):
 def _vocabulary(fitted):
     """Returns the `Vocabulary` that was fitted; None with text features."""
     return Vocabulary(fitted["words"]) if fitted["words"] else None
-
-
-def build_photo_reader(settings, fitted):
-    """Returns what turns encoded photos into the network's input.
-
-    Args:
-        settings: the run's settings.
-        fitted: dict with `image_features_made_by`.
-
-    Returns:
-        Function string `[n]` -> float32 `[n, ...]`; None where the network
-        takes features and `cnn_weights` names no network for them.
-
-    Raises:
-        ValueError: the features' making is unknown, or differs from that of
-            the weights.
-    """
-    if settings.image_encoder != "features":
-        return lambda photos: decode_images(photos, settings.image_size)
-    if not settings.cnn_weights:
-        return None
-    made_by = fitted["image_features_made_by"]
-    if "cnn" not in made_by or "ternary" in made_by:
-        raise ValueError(
-            "`--cnn_weights` must come with features that "
-            "tools/extract_image_features.py made. Received: --image_features="
-            f"{settings.image_features}, which do not tell what made them, "
-            "are several side by side, or were stored as ternary by an earlier "
-            "version. Extract them by that tool, all layers at once, or leave "
-            "--cnn_weights out."
-        )
-    weights = settings.cnn_weights
-    if weights != "imagenet":
-        weights = inputs.resolve(settings, weights)
-    return open_photo_features(made_by, weights)

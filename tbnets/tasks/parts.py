@@ -117,13 +117,22 @@ def build_embedding_network(settings, fitted):
 
 
 def build_triplet_loss(settings):
-    """Returns the `TripletLoss` of the settings."""
+    """Returns the `TripletLoss` of the settings.
+
+    Raises:
+        ValueError: no term has a weight.
+    """
+    weights = {term: getattr(settings, f"{term}_weight") for term in TERMS}
+    if not any(weights.values()):
+        names = ", ".join(f"--{term}_weight" for term in TERMS)
+        raise ValueError(
+            f"`--{TERMS[0]}_weight` or another weight must be above 0, or "
+            f"there is no loss. Received: 0 for each of {names}. Raise one."
+        )
     return TripletLoss(
         margin=settings.margin,
         num_negatives=settings.num_negatives,
-        term_weights={
-            term: getattr(settings, f"{term}_weight") for term in TERMS
-        },
+        term_weights=weights,
         distance=settings.distance,
         reduction=settings.reduction,
         negatives=settings.negatives,

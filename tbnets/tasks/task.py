@@ -12,6 +12,7 @@ class Task:
 
     ::
 
+        task.check_plan(queries)                # is all of it there?
         fitted   = task.fit_data()              # words, sizes, ...
         network  = task.build(fitted)           # for training and after it
         train    = task.load("train", fitted)
@@ -35,6 +36,7 @@ class Task:
         flag_groups: names of the groups of `flags.table` that it reads.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
+        answers_queries: whether `answer` can be asked.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
     """
@@ -43,10 +45,34 @@ class Task:
     loss = "total_loss"
     flag_groups = ()
     measure_options = ()
+    answers_queries = False
 
     def __init__(self, settings):
         self.settings = settings
         self.held = {}
+
+    def check_plan(self, queries=()):
+        """Refuses a run that would ask for what is not there.
+
+        Called before anything is computed or written.
+
+        Args:
+            queries: example queries that the exported model will be asked.
+
+        Raises:
+            ValueError, FileNotFoundError: a split, photos or features are
+                missing, or flags contradict each other.
+        """
+        if queries and not self.answers_queries:
+            raise ValueError(
+                "`--example_query` must come with a task that answers queries. "
+                f"Received: --example_query={queries[0]} with "
+                f"--task={self.settings.task}. Leave it out."
+            )
+
+    def has_split(self, split):
+        """Tells whether the data have a split; the test split may be none."""
+        return True
 
     def fit_data(self):
         """Returns what the training split tells before any step.
@@ -164,8 +190,4 @@ class Task:
             queries: list of strings.
             folder: folder of the run, for pictures.
         """
-        raise ValueError(
-            "`--example_query` must come with a task that answers queries. "
-            f"Received: --example_query={queries[0]} with "
-            f"--task={self.settings.task}. Leave it out."
-        )
+        raise NotImplementedError

@@ -1,6 +1,7 @@
 """Optimizers and learning rates by name."""
 
 import inspect
+import warnings
 
 import keras
 import tensorflow as tf
@@ -36,7 +37,9 @@ def build_schedule(settings, steps_per_epoch):
 def _addons_optimizer(name, rate, weight_decay):
     """Returns an optimizer of tensorflow-addons by its name."""
     try:
-        import tensorflow_addons as tfa
+        with warnings.catch_warnings():  # It warns of its end of life.
+            warnings.simplefilter("ignore")
+            import tensorflow_addons as tfa
     except ImportError as error:
         raise ValueError(
             f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or one of "

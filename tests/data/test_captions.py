@@ -278,13 +278,46 @@ def test_json_cut_anywhere_is_noticed(karpathy_file):
 
 
 def test_json_that_is_none(tmp_path):
-    path = write(tmp_path / "d.json", "a.jpg#0\tA dog\n")
+    path = write(tmp_path / "d.json", "A dog\n")
     message, _ = fails("karpathy", path)
     assert "expected JSON" in message
     path = write(tmp_path / "deep.json", "[" * 200_000)
     assert "expected JSON" in fails("karpathy", path)[0]
     path = write(tmp_path / "other.json", '{"annotations": []}')
     assert "list 'images'; found ['annotations']" in fails("karpathy", path)[0]
+
+
+@pytest.mark.parametrize(
+    "name, content, format, other",
+    [
+        (
+            "own.csv",
+            "image,caption,split\na.jpg,A dog,train\n",
+            "coco",
+            "table",
+        ),
+        ("own.csv", "a.jpg,A dog,train\n", "flickr", "table"),
+        ("own.jsonl", '{"image": "a", "caption": "b"}\n', "karpathy", "table"),
+        ("own.txt", "a.jpg#0\tA dog\n", "karpathy", "flickr"),
+        ("own.json", '{"images": []}', "table", "karpathy|coco|flickr30k_json"),
+    ],
+)
+def test_a_file_of_another_format_is_told_as_one(
+    tmp_path, name, content, format, other
+):
+    path = write(tmp_path / name, content)
+    message, problems = fails(format, path)
+    assert f"Set --captions_format={other}." in message
+    assert "truncated" not in message
+    assert len(problems) == 1
+    with pytest.raises(ValueError, match="Set --captions_format="):
+        list_splits(format, path)
+
+
+def test_a_folder_of_captions_is_told_as_one(tmp_path):
+    write(tmp_path / "train_caps.txt", "A dog\n")
+    message, _ = fails("karpathy", tmp_path)
+    assert "Set --captions_format=precomputed." in message
 
 
 def test_json_byte_that_is_no_utf8_names_its_line(tmp_path):

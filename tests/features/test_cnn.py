@@ -109,6 +109,23 @@ def test_squeezenet_by_keras_is_refused():
         build_cnn("SqueezeNet", "imagenet")
 
 
+def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
+    def constructor(include_top, weights, input_shape):
+        raise Exception(f"URL fetch failure on\nhttps://x/{weights}.h5: None")
+
+    monkeypatch.setitem(NETWORKS, "Far", (constructor, None))
+    with pytest.raises(ValueError) as caught:
+        build_cnn("Far", "imagenet")
+    message = str(caught.value)
+    assert "URL fetch failure on https://x/imagenet.h5: None" in message
+    assert "--image_weights" in message and "\n" not in message
+
+
+def test_a_size_that_a_network_can_not_take_names_the_flag():
+    with pytest.raises(ValueError, match="suit MobileNetV2.*--image_size"):
+        build_cnn("MobileNetV2", image_size=8, top=False)
+
+
 def test_networks_have_the_size_they_were_made_for():
     assert build_cnn("MobileNetV2").image_size == 224
     assert build_cnn("MobileNetV2", image_size=32, top=False).image_size == 32

@@ -1,4 +1,5 @@
 import pathlib
+import re
 import types
 
 import pytest
@@ -8,6 +9,7 @@ from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
 from tbnets.flags import settings as settings_files
+from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.losses.presets import PRESETS
 from tests.tiny import parse
@@ -69,16 +71,16 @@ def test_every_flag_says_what_it_is():
             "bidirectional": True,
             "export": False,
             "images": "",
-            "seed": -1,
+            "seed": 7,
         },
     ],
 )
 def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
     line = {"run_dir": tmp_path / "my run", **changes}
     settings = parse(*[f"--{key}={value}" for key, value in line.items()])
-    folder = runs.start(settings, resume=False)
-    assert parse(f"--flagfile={folder / 'run.flags'}") == settings
-    assert settings_files.read_settings(folder) == settings
+    settings_files.write_settings(settings, tmp_path)
+    assert parse(f"--flagfile={tmp_path / 'run.flags'}") == settings
+    assert settings_files.read_settings(tmp_path) == settings
 
 
 def test_lines_of_a_flagfile():
@@ -269,3 +271,77 @@ def test_resume_asks_only_for_flags_that_are_read():
     before.optimizer = now.optimizer = "sgd"
     with pytest.raises(ValueError, match="--momentum=0.5"):
         settings_files.check_resumable(before, now)
+
+
+@pytest.mark.parametrize(
+    "flag, expected",
+    [
+        ("images_per_batch=1", "at least 2. .*finds the negatives of an image"),
+        ("images_per_batch=0", "at least 2"),
+        ("captions_per_image=0", "at least 1"),
+        ("image_size=-3", "at least 1"),
+        ("rnn_units=0", "at least 1"),
+        ("word_dim=0", "at least 1"),
+        ("image_units=8,0", "at least 1"),
+        ("text_units=-8", "at least 1"),
+        ("min_count=0", "at least 1"),
+        ("max_words=-1", "at least 0"),
+        ("max_tokens=-1", "at least 0"),
+        ("evaluate_memory=0", "at least 1"),
+        ("num_scenes=5,5", "3 numbers with commas between, each at least 0"),
+        ("num_scenes=5,-5,5", "each at least 0 and at most 1000000"),
+        ("dropout=1.5", "at least 0 and below 1"),
+        ("input_dropout=1", "at least 0 and below 1"),
+        ("word_dropout=-0.1", "at least 0 and below 1"),
+        ("momentum=5", "at least 0 and below 1"),
+        ("seed=-1", "at least 0 and at most 2000000"),
+        ("seed=3000000", "at least 0 and at most 2000000"),
+        ("epochs=0", "at least 1"),
+        ("patience=-1", "at least 0"),
+        ("learning_rate=-1", "above 0"),
+        ("learning_rate=nan", "above 0"),
+        ("learning_rate=inf", "above 0"),
+        ("weight_decay=-1", "at least 0"),
+        ("decay_rate=0", "above 0 and at most 1"),
+        ("decay_epochs=0", "above 0"),
+        ("clip_norm=-1", "at least 0"),
+        ("margin=-0.1", "at least 0"),
+        ("num_negatives=0", "at least 1"),
+        ("hardness_epochs=-1", "at least 0"),
+        ("text_to_text_weight=-1", "at least 0"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(tmp_path, flag, expected):
+    name, _, value = flag.partition("=")
+    settings = parse(f"--{flag}", f"--run_dir={tmp_path / 'run'}")
+    with pytest.raises(ValueError) as caught:
+        runs.start(settings, resume=False)
+    message = str(caught.value)
+    assert message.startswith(f"`--{name}` must be ")
+    assert re.search(expected, message)
+    assert f"Received: --{name}={value}" in message
+    assert message.endswith(f"Change --{name}.")
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_number_has_a_range():
+    for name, flag in ALL.items():
+        numeric = flag.kind in ("integer", "float", "integers")
+        assert numeric == (flag.limits is not None), name
+    check_limits(parse())
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_keeps_to_the_ranges(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if "example_query" not in command_line.FLAGS:
+        absl_flags.DEFINE_multi_string("example_query", [], "")
+    check_limits(parse(f"--flagfile={path}"))
+
+
+def test_a_resumed_run_has_its_own_flags_where_none_are_given():
+    before = parse("--margin=0.3", "--epochs=7", "--image_units=8,4")
+    parse("--epochs=9")
+    now = command_line.settings(before)
+    assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
+    settings_files.check_resumable(before, now)

@@ -23,6 +23,7 @@ from tbnets.serving.export import next_version
 from tbnets.serving.ops import TF_TEXT_SERVING_OPS
 from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served_model import newest_version
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 from tests import fresh
@@ -460,6 +461,23 @@ def test_next_version(tmp_path):
 
 def test_load_saved_model_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match="saved_model.pb"):
+        load_saved_model(tmp_path)
+
+
+def test_the_newest_version_is_found_from_above(tmp_path):
+    for name in ("2", "10", "x", "11"):
+        (tmp_path / "saved_model" / name).mkdir(parents=True)
+        if name != "11":  # It is not complete.
+            (tmp_path / "saved_model" / name / "saved_model.pb").touch()
+    newest = tmp_path / "saved_model" / "10"
+    for path in (tmp_path, tmp_path / "saved_model", newest):
+        assert newest_version(path) == newest
+    assert newest_version(newest.with_name("2")).name == "2"
+
+
+def test_load_saved_model_that_is_damaged(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"half")
+    with pytest.raises(ValueError, match="whole SavedModel"):
         load_saved_model(tmp_path)
 
 

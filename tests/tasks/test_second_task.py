@@ -146,4 +146,5 @@ def test_flags_that_it_does_not_read_are_refused(tmp_path, monkeypatch):
 def test_queries_that_it_does_not_answer_say_so(tmp_path):
     task = tasks.open_task(settings(tmp_path))
     with pytest.raises(ValueError, match="--task=factor. Leave it out"):
-        task.answer(tmp_path, ["two"], tmp_path)
+        task.check_plan(["two"])
+    task.check_plan()

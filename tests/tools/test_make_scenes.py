@@ -39,6 +39,8 @@ def folder(tmp_path_factory):
     assert result.stderr == ""
     assert "Wrote 5 training, 1 dev and 2 test scenes" in result.stdout
     assert f"--captions={path}/dataset.json" in result.stdout
+    # The run that the quickstart left is another.
+    assert "--run_dir=runs/scenes_own" in result.stdout
     return path
 
 

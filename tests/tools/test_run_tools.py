@@ -4,11 +4,15 @@ One tiny run is trained for all tests; each tool reads what it left.
 """
 
 import json
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
 
 from tbnets.serving import served_model
+from tbnets.training import checkpoints
 from tests import fresh
 from tests import tiny
 
@@ -150,6 +154,50 @@ def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
     for saved_model, epoch in zip((best, last_epoch), epochs):
         text = (saved_model / served_model.METADATA_FILE).read_text()
         assert json.loads(text)["metadata"]["epoch"] == epoch
+
+
+def test_a_finished_run_is_not_trained_or_exported_again(run_dir, last_epoch):
+    before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    text = tool("train", "--resume", f"--run_dir={run_dir}")
+    assert text.startswith(f"{run_dir} is finished after epoch 8")
+    assert text.count("\n") == 1
+    after = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    assert before == after
+
+
+def test_query_asks_the_newest_version_of_a_run(data, run_dir, last_epoch):
+    for folder in (run_dir, run_dir / "saved_model"):
+        assert query(folder, data, "test", "a red dog") == query(
+            last_epoch, data, "test", "a red dog"
+        )
+
+
+def test_ctrl_c_says_how_to_go_on(data, tmp_path):
+    run_dir = tmp_path / "run"
+    line = tiny.arguments(data, run_dir, epochs=500, seed=3).items()
+    process = fresh.start(
+        "tools/train.py",
+        *(f"--{name}={value}" for name, value in line),
+        outputs=(str(tmp_path / "out"), str(tmp_path / "err")),
+    )
+    while not (run_dir / "checkpoints" / "last.npz").exists():
+        assert process.is_alive(), (tmp_path / "err").read_text()
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
+    text = (tmp_path / "err").read_text()
+    command = f"python tools/train.py --resume --run_dir={run_dir}"
+    assert text.endswith(f"Go on with: {command}\n")
+    assert "Traceback" not in text
+    # The run goes on with its own flags; --epochs is free to change.
+    last = run_dir / "checkpoints" / "last.npz"
+    epoch = checkpoints.read_checkpoint(last)[2].epoch
+    more = f"--epochs={epoch + 1}"
+    text = tool("train", "--resume", f"--run_dir={run_dir}", more)
+    assert f"continued after epoch {epoch}" in text
+    kept = json.loads((run_dir / "settings.json").read_text())
+    assert (kept["seed"], kept["epochs"]) == (3, epoch + 1)
 
 
 @pytest.mark.parametrize("name", ["train", "export"])

@@ -1,0 +1,55 @@
+"""What format a caption file seems to be of, told by its first characters.
+
+For error messages alone: what a run reads is said by --captions_format.
+"""
+
+import os
+import re
+
+JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
+_TABLES = (".csv", ".tsv", ".jsonl")
+_NUM_CHARACTERS = 65536
+
+
+def guess_formats(path):
+    """Returns the names of the formats a path may be of; () if unclear."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        names = os.listdir(path)
+        with_captions = any(name.endswith("_caps.txt") for name in names)
+        return ("precomputed",) if with_captions else ()
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            head = file.read(_NUM_CHARACTERS).lstrip()
+    except OSError:
+        return ()
+    first = head.partition("\n")[0]
+    if re.match(r"[^\t]+#\d+ *\t", first):
+        return ("flickr",)
+    extension = os.path.splitext(path)[1].lower()
+    if first.startswith("{") and extension != ".jsonl":
+        return JSON_FORMATS
+    return ("table",) if extension in _TABLES else ()
+
+
+def refuse_other_format(format, path, file):
+    """Reports a file that seems to be of another format.
+
+    Args:
+        format: key of `captions.READERS` that it is to be read as.
+        path: the file or folder.
+        file: the `CheckedFile` to report it to.
+
+    Returns:
+        Whether it was reported, where that does not raise.
+    """
+    found = guess_formats(path)
+    if not found or format in found:
+        return False
+    names = " or ".join(found)
+    file.report(
+        None,
+        f"expected captions of format {format}; found what looks like {names}. "
+        f"Set --captions_format={'|'.join(found)}.",
+    )
+    return True

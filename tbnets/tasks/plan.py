@@ -1,0 +1,102 @@
+"""What a run of image-sentence matching will ask for, checked before it.
+
+Nothing here is computed with: a split that is missing at the end of a
+training must be told before its first step.
+"""
+
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.data.splits import NoSuchSplit
+from tbnets.flags.table import ALL
+from tbnets.tasks import inputs
+
+
+def check_plan(task, queries):
+    """Refuses a run whose splits, photos or features are not there.
+
+    Args:
+        task: a `MatchingTask`.
+        queries: example queries that the exported model will be asked.
+
+    Raises:
+        ValueError, FileNotFoundError: naming what is missing.
+    """
+    settings = task.settings
+    if queries and settings.text_encoder == "features":
+        raise ValueError(
+            "`--example_query` must come with a model that takes captions. "
+            f"Received: --example_query={queries[0]} with "
+            "--text_encoder=features. Leave it out, or choose another "
+            "--text_encoder."
+        )
+    splits = _splits(task)
+    loaders = {"image_features": inputs.load_images}
+    if settings.text_encoder == "features":
+        loaders["text_features"] = inputs.load_text_features
+    for flag, load in loaders.items():
+        shapes = {
+            split: load(settings, task.records(split)).shape for split in splits
+        }
+        if len(set(shapes.values())) > 1:
+            found = ", ".join(f"{s[0]} in {k}" for k, s in shapes.items())
+            raise ValueError(
+                f"`--{flag}` must be as wide in every split. Received: "
+                f"{found} numbers a row. Extract them alike."
+            )
+    by_features = settings.image_encoder == "features"
+    if by_features and settings.cnn_weights and settings.export:
+        _check_photo_reader(task, queries, splits[-1])
+
+
+def _check_photo_reader(task, queries, split):
+    """Refuses to serve photos that can not be read as the features were."""
+    settings = task.settings
+    if queries:  # They are answered by photos, and drawn.
+        inputs.load_photos(settings, task.records(split))
+    images = inputs.load_images(settings, task.records(settings.train_split))
+    made_by = images.features.made_by
+    inputs.build_photo_reader(settings, {"image_features_made_by": made_by})
+
+
+def _splits(task):
+    """Returns the names of the splits that will be asked for, checked."""
+    settings = task.settings
+    names = [
+        _existing_split(task, flag) for flag in ("train_split", "dev_split")
+    ]
+    # Who names no other test split than by default may have none.
+    if task.has_split(settings.test_split):
+        names.append(settings.test_split)
+    elif settings.test_split not in ("", ALL["test_split"].default):
+        names.append(_existing_split(task, "test_split"))
+    return names
+
+
+def _existing_split(task, flag):
+    """Returns the value of a flag that names a split, with captions in it."""
+    split = getattr(task.settings, flag)
+    try:
+        records = task.records(split)
+    except NoSuchSplit as error:
+        raise ValueError(
+            f"`--{flag}` must be a split that {error.path} has: "
+            f"{', '.join(map(repr, error.names)) or 'none'}. Received: "
+            f"--{flag}={split}. {_advice(flag, error.names)}"
+        ) from error
+    if not records.num_captions:
+        raise ValueError(
+            f"`--{flag}` must name a split with captions. Received: "
+            f"--{flag}={split}, without any in {records.path}. Name another."
+        )
+    return split
+
+
+def _advice(flag, names):
+    if tuple(names) == (WHOLE_FILE,):
+        return (
+            "The file does not tell splits apart: give its rows a split, or "
+            "keep one file a split and write {split} in --captions."
+        )
+    return (
+        f"Set --{flag} to one of these, or give some of the images the split "
+        "that is missing."
+    )

@@ -1,0 +1,387 @@
+"""What people mistype and misplace: each ends on one line that says so.
+
+A tool runs all of its misuses in one process: flags are parsed and checked,
+nothing is trained. What a misuse must say is written beside it: the flag or
+the file, and what to change.
+"""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tbnets import runs
+from tbnets.training import checkpoints
+from tests import fresh
+from tests import tiny
+
+# Runs a tool once for each line, in one process, and tells how each ended.
+DRIVER = """
+import contextlib
+import importlib
+import io
+import json
+import pathlib
+import sys
+import traceback
+
+from absl.testing import flagsaver
+
+from tbnets import startup
+
+name, folder, lines = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+tool = importlib.import_module(f"tools.{name}")
+
+
+def files():
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+ended = []
+for line in json.loads(lines):
+    text, before = io.StringIO(), files()
+    sys.argv = [f"tools/{name}.py", *line]
+    with flagsaver.flagsaver(), contextlib.redirect_stderr(text):
+        with contextlib.redirect_stdout(io.StringIO()):
+            try:
+                startup.run_tool(tool.main)
+                code = 0
+            except SystemExit as error:
+                code = error.code
+                if isinstance(code, str):
+                    text.write(code + "\\n")
+                    code = 1
+            except BaseException:
+                traceback.print_exc(file=text)
+                code = -1
+    after = files()
+    written = [path for path in after if after[path] != before.get(path)]
+    ended.append([code, text.getvalue(), written])
+print(json.dumps(ended))
+"""
+
+# Flags of a training on pixels, on a table of captions, and on scenes.
+PIXELS = "-image_features --image_encoder=small --image_size=8 "
+SCENES = "-captions -captions_format "
+TABLE = "--captions_format=table --captions="
+WEIGHTS = " ".join(
+    f"--{one}_weight=0"
+    for one in (
+        "image_to_text",
+        "text_to_image",
+        "text_to_text",
+        "image_to_image",
+    )
+)
+
+# (flags after those of a good training, what the error must say)
+TRAIN = [
+    # What is no value of the flag.
+    ("--epochs=many", ["--epochs=many", "--help"]),
+    ("--epochz=3", ["'epochz'", "Did you mean: epochs"]),
+    ("--loss=hinge", ["--loss=hinge", "wang2018"]),
+    ("--precision=float8", ["--precision=float8", "mixed_bfloat16"]),
+    ("--export=perhaps", ["--export=perhaps", "--help"]),
+    ("--flagfile={root}/absent.flags", ["absent.flags", "--help"]),
+    ("runs/first", ["Received: runs/first", "Write --flag=value"]),
+    ("--task=tusk", ["`--task` must be one of matching"]),
+    ("--model=modal", ["`--model` must be one of embedding"]),
+    ("--optimizer=sdg", ["`--optimizer` must be one of sgd, adam"]),
+    ("--image_units=8,x", ["`--image_units` must be integers"]),
+    ("--image_transform=log", ["log. Change --image_transform"]),
+    ("--image_transform=center,l2", ["as the last", "--image_transform"]),
+    # What is out of its range.
+    ("--images_per_batch=0", ["`--images_per_batch` must be at least 2"]),
+    ("--images_per_batch=1", ["ranking loss", "Change --images_per_batch"]),
+    ("--captions_per_image=0", ["`--captions_per_image` must be at least 1"]),
+    (PIXELS + "--image_size=-3", ["`--image_size` must be at least 1"]),
+    ("--text_encoder=gru --rnn_units=0", ["`--rnn_units` must be at least 1"]),
+    ("--optimizer=sgd --momentum=5", ["`--momentum` must be at least 0 and"]),
+    ("--seed=-1", ["`--seed` must be at least 0"]),
+    ("--epochs=0", ["`--epochs` must be at least 1"]),
+    ("--learning_rate=-1", ["`--learning_rate` must be above 0"]),
+    ("--learning_rate=nan", ["Received: --learning_rate=nan"]),
+    ("--word_dim=0", ["`--word_dim` must be at least 1"]),
+    ("--dropout=1.5", ["`--dropout` must be at least 0 and below 1"]),
+    ("--clip_norm=-1", ["`--clip_norm` must be at least 0"]),
+    ("--image_to_text_weight=-1", ["`--image_to_text_weight` must be at"]),
+    (WEIGHTS, ["`--image_to_text_weight` or another", "Raise one"]),
+    ("--patience=-1", ["`--patience` must be at least 0"]),
+    ("--max_tokens=-1", ["`--max_tokens` must be at least 0"]),
+    ("--min_count=0", ["`--min_count` must be at least 1"]),
+    ("--min_count=1000", ["min_count=1000", "lower `min_count`"]),
+    ("--evaluate_memory=0", ["`--evaluate_memory` must be at least 1"]),
+    ("--image_units=8,0", ["`--image_units` must be at least 1"]),
+    ("--text_units=8,5", ["4", "5", "--text_units"]),
+    (
+        SCENES + "--scenes={root}/s --num_scenes=4,2",
+        ["`--num_scenes` must"],
+    ),
+    (
+        SCENES + "--scenes={root}/s --num_scenes=4,2,-1",
+        ["each at least 0"],
+    ),
+    # What contradicts.
+    ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
+    ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
+    ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),
+    ("--noexport --example_query=a", ["--noexport. Leave one"]),
+    (
+        "-word_dim --text_encoder=features --text_features={{split}}_ims.npy "
+        "--export --example_query=a",
+        ["`--example_query` must come with a model that takes captions"],
+    ),
+    ("--export --cnn_weights=w.h5", ["`--cnn_weights`", "leave --cnn_weights"]),
+    # Folders of runs.
+    ("--run_dir=", ["`--run_dir` must name a folder", "Set for example"]),
+    ("--run_dir={root}/photos", ["`--run_dir`", "holds a.png", "Name another"]),
+    ("--run_dir={root}/own.csv", ["`--run_dir`", "is a file. Name another"]),
+    ("--run_dir={root}/run", ["which holds a run. Add --resume"]),
+    ("--resume", ["`--resume` must come with", "leave --resume out"]),
+    ("--resume --run_dir={root}/photos", ["`--resume` must come with"]),
+    ("--resume --run_dir={root}/run --margin=1", ["--margin=0.05 (now 1.0)"]),
+    ("--resume --run_dir={root}/broken", ["last.npz must be a whole tbnets"]),
+    # Captions.
+    ("--captions=", ["`--captions` must name the captions"]),
+    (
+        "--captions=absent",
+        ["`--captions` must name", "--data_root", "TBNETS_DA"],
+    ),
+    (
+        "--data_root={root}/absent",
+        ["`--captions` must", "docs/data_formats.md"],
+    ),
+    ("--captions_format=karpathy", ["Set --captions_format=precomputed"]),
+    (
+        "--captions_format=karpathy --captions={root}/own.csv",
+        ["own.csv", "Set --captions_format=table"],
+    ),
+    (
+        TABLE + "{root}/own.json",
+        ["own.json", "--captions_format=karpathy|coco"],
+    ),
+    (TABLE + "{root}/train.csv", ["`--dev_split` must", "Set --dev_split to"]),
+    (TABLE + "{root}/plain.csv", ["plain.csv", "give its rows a split"]),
+    (TABLE + "{root}/columns.csv", ["columns.csv:3", "found 2", "quotes"]),
+    ("--train_split=trian", ["`--train_split` must", "'train', 'dev', 'test'"]),
+    (
+        "--test_split=tset",
+        ["`--test_split` must", "Received: --test_split=tset"],
+    ),
+    # Features and photos.
+    ("--image_features=", ["`--image_features` must name"]),
+    ("--image_features=absent", ["--image_features=absent", "--data_root"]),
+    ("--image_features={{split}}_no.npy", ["_no.npy", "TBNETS_DATA"]),
+    ("--image_features={{split}}_two.npy", ["of split test", "Extract them"]),
+    ("--image_features={{split}}_wide.npy", ["8 in train", "9 in dev"]),
+    ("--image_features={{split}}_cut.npy", ["test_cut.npy", "truncated"]),
+    ("--image_features={{split}}_nan.npy", ["test_nan.npy", "finite"]),
+    (
+        "--image_features={{split}}_other.npy",
+        ["test_other.npy", "6 of 6 missing"],
+    ),
+    (
+        "-word_dim --text_encoder=features",
+        ["`--text_features` must name", "Set it"],
+    ),
+    (PIXELS, ["`--images` must name the folder", "Set it"]),
+    (PIXELS + "--images=nowhere", ["`--images` must name what", "--data_root"]),
+    (PIXELS + "--images={root}/photos", ["12 of 12 are missing", "Complete"]),
+    (PIXELS + "--image_encoder=VGG61 --images={root}/whole", ["VGG61. Change"]),
+    (
+        "-image_features --image_encoder=MobileNetV2 --image_size=8 "
+        "--images={root}/whole",
+        ["`image_size` must suit MobileNetV2", "Change --image_size"],
+    ),
+    (
+        "-image_features --image_encoder=SqueezeNet --images={root}/whole "
+        "--image_weights=imagenet",
+        ["`weights` must be a file for SqueezeNet"],
+    ),
+    (
+        "-image_features --image_encoder=SqueezeNet --images={root}/whole "
+        "--image_weights=absent.h5",
+        ["absent.h5", "--image_weights"],
+    ),
+    (
+        SCENES + "--scenes={root}/photos",
+        ["photos", "Name another"],
+    ),
+]
+
+ARRAYS = (
+    "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
+    "--caption_to_image={root}/rows.npy "
+)
+EVALUATE = [
+    ("", ["--run_dir or --image_embeddings", "--help"]),
+    ("runs/first", ["Received: runs/first", "Write --flag=value"]),
+    ("--run_dir={root}/absent", ["must be the folder of a run", "train.py"]),
+    ("--run_dir={root}/photos", ["must be the folder of a run"]),
+    ("--run_dir={root}/young", ["must hold a finished epoch", "train longer"]),
+    ("--run_dir={root}/broken", ["best.npz must be a whole tbnets"]),
+    ("--run_dir={root}/run --split=tset", ["'tset'", "'test'", "one of these"]),
+    ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
+    ("--run_dir={root}/run --checkpoint=last --data_root=x", ["TBNETS_DATA"]),
+    ("--run_dir={root}/run --text_embeddings=t.npy", ["without --run_dir"]),
+    (ARRAYS + "--split=dev", ["`--split`", "read with --run_dir"]),
+    (ARRAYS + "--json={root}/absent/m.json", ["`--json`", "Make the folder"]),
+    (ARRAYS + "--memory_limit_mb=0", ["--memory_limit_mb=0", "--help"]),
+    (ARRAYS + "--protocol=best", ["--protocol=best", "--help"]),
+    (ARRAYS + "--protocol=coco_5k", ["5000 rows"]),
+    (ARRAYS + "--image_embeddings={root}/no.npy", ["no.npy", "Check this"]),
+    (ARRAYS + "--image_embeddings={root}/wide.npy", ["(3, 4)"]),
+    (ARRAYS + "--text_embeddings={root}/own.csv", ["own.csv"]),
+    (ARRAYS + "--caption_to_image={root}/far.npy", ["caption_to_image"]),
+]
+
+EXPORT = [
+    ("", ["--run_dir", "--help"]),
+    ("--run_dir={root}/absent", ["must be the folder of a run"]),
+    ("--run_dir={root}/young", ["must hold a finished epoch"]),
+    ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
+    ("--run_dir={root}/run --cnn_weights=w.h5", ["leave --cnn_weights out"]),
+]
+
+MODEL = "--saved_model={root}/run "
+QUERY = [
+    ("", ["must be asked by sentences", "Write for example"]),
+    ("--saved_model={root}/photos dog", ["saved_model.pb", "Give the folder"]),
+    ("--saved_model={root}/half dog", ["whole SavedModel", "Export the run"]),
+    (MODEL + "dog", ["`--image_features` must be given", "Add"]),
+    (MODEL + "--images={root}/photos dog", ["`--image_features` must be"]),
+    (MODEL + "--image_features={root}/no.npy dog", ["no.npy"]),
+    (MODEL + "--image_features={root}/wide.npy dog", ["(3, 4)", "trained on"]),
+    (MODEL + "--top=0 dog", ["--top=0", "--help"]),
+    (MODEL + "--montage=m.png dog", ["`--montage` must come", "Add --images"]),
+    (MODEL + "--image=a.png", ["must be asked by sentences"]),
+    (MODEL + "--image=a --captions={root}/no.txt", ["no.txt", "Check this"]),
+    (MODEL + "--image=a --captions={root}/i.npy", ["UTF-8", "Convert"]),
+]
+
+
+def write_captions(root):
+    """Writes caption files that do not fit what they are read for."""
+    (root / "own.csv").write_text("image,caption\na.png,a dog\n")
+    (root / "plain.csv").write_text("image,caption\na.png,a dog\n")
+    rows = "image,caption,split\na.png,a dog,train\n"
+    (root / "train.csv").write_text(rows)
+    (root / "columns.csv").write_text(rows + "b.png,a cat\n")
+    (root / "own.json").write_text('{"images": []}')
+
+
+def write_features(data):
+    """Writes features that are not those of all splits."""
+    for split in tiny.SPLITS:
+        good = np.load(data / f"{split}_ims.npy")
+        ids = (data / f"{split}_ids.txt").read_text()
+        of_test = split == "test"
+        wide = np.ones((len(good), 9), np.float32)
+        nan = np.where(np.arange(8) == 3, np.nan, good).astype(np.float32)
+        for name, array in (
+            ("two", None if of_test else good),
+            ("wide", wide if split == "dev" else good),
+            ("cut", good),
+            ("nan", nan if of_test else good),
+            ("other", good),
+        ):
+            if array is not None:
+                np.save(data / f"{split}_{name}.npy", array)
+                (data / f"{split}_{name}_ids.txt").write_text(ids)
+    content = (data / "test_cut.npy").read_bytes()
+    (data / "test_cut.npy").write_bytes(content[:-9])
+    (data / "test_other_ids.txt").write_text("\n".join("abcdef") + "\n")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of data, runs and files to be mistaken for each other."""
+    root = tmp_path_factory.mktemp("misuses")
+    data = tiny.write_precomputed(root / "data")
+    write_captions(root)
+    write_features(data)
+    (root / "photos").mkdir()
+    (root / "whole").mkdir()
+    picture = PIL.Image.new("RGB", (9, 9), (200, 0, 0))
+    picture.save(root / "photos" / "a.png")
+    for split, size in tiny.SPLITS.items():
+        for i in range(size):
+            picture.save(root / "whole" / f"{split}{i}.jpg")
+    settings = tiny.settings(data, root / "run")
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    runs.export(session)
+    shutil.copytree(root / "run", root / "young")
+    session.state.epoch = 1
+    for name in ("best", "last"):
+        checkpoints.save_checkpoint(
+            session.checkpoint(name), session.network, None, session.state
+        )
+    shutil.copytree(root / "run", root / "broken")
+    for name in ("best", "last"):
+        (root / "broken" / "checkpoints" / f"{name}.npz").write_bytes(b"PK")
+    shutil.copytree(root / "run" / "saved_model" / "1", root / "half")
+    (root / "half" / "saved_model.pb").write_bytes(b"\x08\x01\x12")
+    eye = np.eye(3, dtype=np.float32)
+    np.save(root / "i.npy", eye)
+    np.save(root / "t.npy", eye)
+    np.save(root / "wide.npy", np.eye(3, 4, dtype=np.float32))
+    np.save(root / "rows.npy", np.arange(3))
+    np.save(root / "far.npy", np.arange(3) + 7)
+    return root
+
+
+def line_of(tool, misuse, root):
+    """Returns the words of a misuse; `-name` leaves a good flag out."""
+    words = misuse.format(root=root).split()
+    if tool != "train":
+        return words
+    good = tiny.arguments(root / "data", root / "new" / "run")
+    if "--resume" in words and len(words) > 1:
+        good = {}  # The run's own flags.
+    for word in [word for word in words if re.fullmatch(r"-\w+", word)]:
+        words.remove(word)
+        good.pop(word[1:])
+    return [*(f"--{key}={value}" for key, value in good.items()), *words]
+
+
+TABLES = {
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+    "export": EXPORT,
+    "query": QUERY,
+}
+CASES = [
+    (tool, row) for tool, rows in TABLES.items() for row in range(len(rows))
+]
+
+
+@pytest.fixture(scope="module")
+def ends(root):
+    """Returns (tool, row) -> [exit code, standard error, files written]."""
+    found = {}
+    for tool, rows in TABLES.items():
+        lines = [line_of(tool, misuse, root) for misuse, _ in rows]
+        ended = fresh.run(
+            *("-c", DRIVER, tool, root, json.dumps(lines)), check=True
+        )
+        for row, end in enumerate(json.loads(ended.stdout.splitlines()[-1])):
+            found[tool, row] = end
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tool", "row"),
+    CASES,
+    ids=[f"{tool} {TABLES[tool][row][0]}" for tool, row in CASES],
+)
+def test_a_misuse_ends_on_one_line_that_says_what_to_change(ends, tool, row):
+    code, text, written = ends[tool, row]
+    assert text.startswith("error: "), text
+    assert text.count("\n") == 1, text
+    for words in TABLES[tool][row][1]:
+        assert words in text
+    assert code == 1
+    assert written == []
