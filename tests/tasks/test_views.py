@@ -108,7 +108,10 @@ def test_photos_are_shown_where_there_are_any(
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "photos").symlink_to(tmp_path)
     settings = types.SimpleNamespace(
-        scenes=scenes, images=images, data_root=str(tmp_path / data_root)
+        scenes=scenes,
+        images=images,
+        data_root=str(tmp_path / data_root),
+        started_in="",
     )
     folder = views.shown_photos(settings, records)
     assert (folder is not None) == found
