@@ -42,3 +42,22 @@ def write_json(path, value):
     """Writes `value` as indented JSON, atomically."""
     text = json.dumps(value, indent=2, sort_keys=True) + "\n"
     write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def folder_beside(folder, given=None):
+    """Returns where that is kept which was computed from a folder's files.
+
+    Nothing is written among the user's own files: what belongs to `photos`
+    stands in `photos.tbnets` beside it, or where the user says.
+
+    Args:
+        folder: the user's folder.
+        given: folder to keep it in instead; None or "" for the one beside.
+
+    Returns:
+        `pathlib.Path`; nothing is created.
+    """
+    if given:
+        return pathlib.Path(given)
+    folder = pathlib.Path(folder).absolute()
+    return folder.with_name(folder.name + ".tbnets")
