@@ -8,8 +8,10 @@ import logging as py_logging
 import os
 import pathlib
 import platform
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 
 from absl import app
@@ -153,6 +155,25 @@ def _print_bug(kind, error, trace):
         sys.stderr.write(f"\n{_BUG}\n")
 
 
+_interrupted = threading.Event()
+
+
+def _interrupt(*_):
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+def raise_if_interrupted():
+    """Raises KeyboardInterrupt where one came and was lost.
+
+    Python raises it wherever the main thread is, which may be a destructor
+    or a library's `except:` that drops it. Work that takes long asks here
+    now and then, in a tool that `run_tool` runs.
+    """
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
+
+
 def run_tool(main, sections=None):
     """Runs a tool's `main(argv)` under absl; ends on a plain error line.
 
@@ -167,6 +188,7 @@ def run_tool(main, sections=None):
     """
     keep_freed_memory()
     sys.excepthook = _print_bug
+    signal.signal(signal.SIGINT, _interrupt)
 
     def guarded(argv):
         # TensorFlow and Keras inform and warn through these two; a tool's

@@ -36,6 +36,14 @@ def main(argv):
         "a" + 1
     elif kind == "interrupt":
         raise KeyboardInterrupt
+    elif kind == "lost interrupt":
+        import os
+        import signal
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except:  # A library that drops what it does not know.
+            pass
+        startup.raise_if_interrupted()
     elif kind == "tool":
         raise ValueError("`--flag` must be set.")
     elif kind == "key":
@@ -107,6 +115,7 @@ def tool(tmp_path_factory):
         ("json", 1, "This is a bug in tbnets. Please report", True),
         ("type", 1, "This is a bug in tbnets. Please report", True),
         ("interrupt", 130, "", False),
+        ("lost interrupt", 130, "", False),
         ("--bogus", 1, "error: Unknown command line flag 'bogus'. See", False),
     ],
 )

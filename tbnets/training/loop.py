@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints
 from tbnets.training.board import Board
 
@@ -75,7 +76,8 @@ class ProgressBar(keras.callbacks.Callback):
         )
 
     def on_train_batch_end(self, batch, logs=None):
-        """Moves the bar on."""
+        """Moves the bar on; stops where Ctrl-C was pressed."""
+        raise_if_interrupted()
         self.bar.update()
         if not self.bar.disable:
             self.bar.set_postfix(loss=f"{float(logs[self.loss]):.4f}")

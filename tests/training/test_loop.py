@@ -447,3 +447,14 @@ def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
 def test_seconds_read_as_minutes():
     assert loop.format_seconds(59.6) == "1:00"
     assert loop.format_seconds(3725) == "1:02:05"
+
+
+def test_an_interrupt_that_was_lost_ends_the_training(
+    folder, tmp_path, monkeypatch, eagerly
+):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "raise_if_interrupted", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny.settings(folder, tmp_path / "run"))
