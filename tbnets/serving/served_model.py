@@ -46,6 +46,12 @@ class ServedModel:
         """Whether images are encoded photos (else feature vectors)."""
         return self.image_spec.dtype == tf.string
 
+    @property
+    def embedding_dim(self):
+        """The number of features of an embedding."""
+        outputs = self._signatures["embed_image"].structured_outputs
+        return outputs["embeddings"].shape[-1]
+
     def embed_text(self, texts):
         """Embeds texts.
 
