@@ -188,6 +188,23 @@ def list_photos(folder):
     return found
 
 
+def read_content(path) -> bytes:
+    """Reads a file that should be a photo, whatever it holds.
+
+    Raises:
+        BrokenImageError: it is not there, or can not be read.
+    """
+    try:
+        if not os.path.isfile(path):
+            there = os.path.exists(path)
+            reason = "is no file" if there else "is not there"
+            raise BrokenImageError(path, reason)
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        reason = f"can not be read: {error.strerror}"
+        raise BrokenImageError(path, reason) from error
+
+
 def read_photo(path) -> np.ndarray:
     """Reads a photo as it is meant to be seen, at its own size.
 
@@ -200,19 +217,20 @@ def read_photo(path) -> np.ndarray:
     Raises:
         BrokenImageError: it is no photo, or not there.
     """
-    try:
-        if not os.path.isfile(path):
-            there = os.path.exists(path)
-            reason = "is no file" if there else "is not there"
-            raise BrokenImageError(path, reason)
-        content = pathlib.Path(path).read_bytes()
-    except OSError as error:
-        reason = f"can not be read: {error.strerror}"
-        raise BrokenImageError(path, reason) from error
+    content = read_content(path)
     try:
         return decode_photo(content).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise BrokenImageError(path, _reason(content, error)) from error
+
+
+def fault_of(content):
+    """Returns what is wrong with the content of a file; None for a photo."""
+    try:
+        decode_photo(content)
+    except tf.errors.InvalidArgumentError as error:
+        return _reason(content, error)
+    return None
 
 
 def _reason(content, error):
