@@ -17,7 +17,6 @@ from tbnets.images import decode_image
 from tbnets.images import decode_images
 
 CROPS = ("one", "ten")
-TEN_CROP_SCALE = 256 / 224
 
 
 def ten_crops(photos, size):
@@ -77,7 +76,7 @@ class PhotoFeatures:
         self.dim = int(self.network.output_shape[-1])
         self.photo_size = cnn.image_size
         if crops == "ten":
-            self.photo_size = round(cnn.image_size * TEN_CROP_SCALE)
+            self.photo_size = round(cnn.image_size / cnn.crop_fraction)
         side = self.photo_size
         self.compiled_forward = tf.function(
             self.forward,
