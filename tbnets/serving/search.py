@@ -127,9 +127,9 @@ def _embed_some(model, paths):
     photos, rows = [], []
     embedded = _embed_photos(model, list(contents.values()))
     for (path, content), row in zip(contents.items(), embedded):
-        if isinstance(row, tf.errors.InvalidArgumentError):
+        if isinstance(row, Exception):
             reason = images.fault_of(content)
-            refused[path] = reason or f"the network refuses: {row.message}"
+            refused[path] = reason or f"the network refuses: {row}"
         else:
             photos.append(path)
             rows.append(row)
@@ -144,7 +144,7 @@ def _embed_photos(model, contents):
         return []
     try:
         return list(model.embed_images(contents))
-    except tf.errors.InvalidArgumentError as error:
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
         if len(contents) == 1:
             return [error]
     half = len(contents) // 2
