@@ -52,6 +52,7 @@ _MODULES = {
     # SavedModels.
     "export_saved_model": "tbnets.serving.export",
     "load_saved_model": "tbnets.serving.served_model",
+    "zoo": "tbnets.serving.zoo",  # The module itself.
 }
 
 __all__ = [*_MODULES]
@@ -60,7 +61,9 @@ __all__ = [*_MODULES]
 def __getattr__(name):
     """Imports a public name when it is first asked for."""
     if name in _MODULES:
-        value = getattr(importlib.import_module(_MODULES[name]), name)
+        value = importlib.import_module(_MODULES[name])
+        if _MODULES[name].rpartition(".")[2] != name:
+            value = getattr(value, name)
         globals()[name] = value
         return value
     message = f"module 'tbnets' has no attribute {name!r}."

@@ -3,6 +3,10 @@
 import json
 import os
 import pathlib
+import unicodedata
+
+BESIDE_SUFFIX = ".tbnets"
+"""How the folder is called that `folder_beside` returns."""
 
 
 def write_atomically(path, write):
@@ -59,5 +63,21 @@ def folder_beside(folder, given=None):
     """
     if given:
         return pathlib.Path(given)
-    folder = pathlib.Path(folder).absolute()
-    return folder.with_name(folder.name + ".tbnets")
+    folder = pathlib.Path(os.path.abspath(folder))  # "photos/.." has a name.
+    return folder.parent / (folder.name + BESIDE_SUFFIX)
+
+
+def readable(name):
+    r"""Returns a file's name as it can be printed, on one line.
+
+    A name may hold line breaks, a terminal's escape sequences or bytes that
+    are no text; each such character becomes U+FFFD.
+
+    Example:
+        readable("a\nb.jpg")  # "a\ufffdb.jpg"
+    """
+    hidden = ("Cc", "Cs", "Zl", "Zp")
+    return "".join(
+        "\ufffd" if unicodedata.category(letter) in hidden else letter
+        for letter in name
+    )

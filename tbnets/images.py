@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import exif
+from tbnets.files import BESIDE_SUFFIX
 
 MAX_PIXELS = 80_000_000
 _JPEG_START = b"\xff\xd8\xff"
@@ -175,17 +176,44 @@ def list_photos(folder):
     """Returns the paths of all photos in a folder, sorted.
 
     They are told by their names. A folder is none, whatever it is called; a
-    link that leads nowhere is one, so that it is missed.
+    link that leads nowhere is one, so that it is missed. Links to folders are
+    not followed, and what `files.folder_beside` keeps there is no photo.
     """
-    paths = pathlib.Path(folder).rglob("*")
+    folder = pathlib.Path(folder)
+    paths = folder.rglob("*")
     found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
-    found = [path for path in found if path.is_file() or not path.exists()]
+    found = [
+        path
+        for path in found
+        if (path.is_file() or not path.exists())
+        and not any(
+            part.endswith(BESIDE_SUFFIX)
+            for part in path.relative_to(folder).parts[:-1]
+        )
+    ]
     if not found:
         raise FileNotFoundError(
             f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
             f" Received: --images={folder}, which has none. Check the path."
         )
     return found
+
+
+def read_content(path) -> bytes:
+    """Reads a file that should be a photo, whatever it holds.
+
+    Raises:
+        BrokenImageError: it is not there, or can not be read.
+    """
+    try:
+        if not os.path.isfile(path):
+            there = os.path.exists(path)
+            reason = "is no file" if there else "is not there"
+            raise BrokenImageError(path, reason)
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        reason = f"can not be read: {error.strerror}"
+        raise BrokenImageError(path, reason) from error
 
 
 def read_photo(path) -> np.ndarray:
@@ -200,19 +228,20 @@ def read_photo(path) -> np.ndarray:
     Raises:
         BrokenImageError: it is no photo, or not there.
     """
-    try:
-        if not os.path.isfile(path):
-            there = os.path.exists(path)
-            reason = "is no file" if there else "is not there"
-            raise BrokenImageError(path, reason)
-        content = pathlib.Path(path).read_bytes()
-    except OSError as error:
-        reason = f"can not be read: {error.strerror}"
-        raise BrokenImageError(path, reason) from error
+    content = read_content(path)
     try:
         return decode_photo(content).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise BrokenImageError(path, _reason(content, error)) from error
+
+
+def fault_of(content):
+    """Returns what is wrong with the content of a file; None for a photo."""
+    try:
+        decode_photo(content)
+    except tf.errors.InvalidArgumentError as error:
+        return _reason(content, error)
+    return None
 
 
 def _reason(content, error):

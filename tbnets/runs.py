@@ -336,7 +336,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     return Session(pathlib.Path(run_dir), task, network, state)
 
 
-def export(session):
+def export(session, path=None, half_precision=False):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -345,6 +345,8 @@ def export(session):
         session: a finished or opened `Session`; the state is that of the
             network's weights. With `cnn_weights` in its settings the model
             starts at the photo though the network was trained on features.
+        path: folder to write instead, which must not exist.
+        half_precision: whether weights are kept as float16.
 
     Returns:
         Path of the version, `run_dir/saved_model/<n>`.
@@ -357,10 +359,11 @@ def export(session):
     versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
         session.task.endpoints(session.network, fitted),
-        versions / str(next_version(versions)),
+        path or versions / str(next_version(versions)),
         metadata={
             "epoch": session.state.epoch,
             "settings": settings_files.without_places(session.settings),
             "image_features_made_by": fitted.get("image_features_made_by", {}),
         },
+        half_precision=half_precision,
     )

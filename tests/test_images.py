@@ -15,8 +15,10 @@ from tbnets.images import BrokenImageError
 from tbnets.images import decode_image
 from tbnets.images import decode_images
 from tbnets.images import decode_photo
+from tbnets.images import fault_of
 from tbnets.images import faults
 from tbnets.images import list_photos
+from tbnets.images import read_content
 from tbnets.images import read_photo
 from tests import photo_files
 
@@ -129,6 +131,8 @@ def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
     found = dict(zip(names, faults(paths)))
     for name, path in zip(names, paths):
         assert decodes_in_a_pipeline(path) == (found[name] is None), name
+        if path.is_file():
+            assert fault_of(read_content(path)) == found[name]
     assert found.pop(photo_files.FOLDER) == "is no file"
     photos = [name for name, reason in found.items() if reason is None]
     assert sorted(photos) == photo_files.PHOTOS

@@ -51,7 +51,7 @@ def test_branch_of_the_page_is_loaded_with_its_network(names):
 
 def test_saved_model_of_the_page_answers_as_the_network(names):
     wanted = names["images"][:2] @ names["texts"][[0, 34]].T
-    found = names["served"].score(
+    found = names["served"].similarity(
         names["image_features"][:2],
         [names["captions"][row] for row in (0, 34)],
     )

@@ -246,17 +246,23 @@ EXPORT = [
     ("--run_dir={root}/run --cnn_weights=w.h5", ["leave --cnn_weights out"]),
 ]
 
-MODEL = "--saved_model={root}/run "
+MODEL = "--model={root}/run "
 QUERY = [
     ("", ["must be asked by sentences", "Write for example"]),
-    ("--saved_model={root}/photos dog", ["saved_model.pb", "Give the folder"]),
-    ("--saved_model={root}/half dog", ["whole SavedModel", "Export the run"]),
+    ("--model={root}/photos dog", ["saved_model.pb", "Give the folder"]),
+    ("--model={root}/half dog", ["whole SavedModel", "Export the run"]),
     (MODEL + "dog", ["`--image_features` must be given", "Add"]),
     (MODEL + "--images={root}/photos dog", ["`--image_features` must be"]),
     (MODEL + "--image_features={root}/no.npy dog", ["no.npy"]),
     (MODEL + "--image_features={root}/wide.npy dog", ["(3, 4)", "trained on"]),
     (MODEL + "--top=0 dog", ["--top=0", "--help"]),
     (MODEL + "--montage=m.png dog", ["`--montage` must come", "Add --images"]),
+    (MODEL + "--html=m.html dog", ["`--html` must come", "Add --images"]),
+    (
+        MODEL + "--images={root}/photos --html={root}/absent/m.html dog",
+        ["`--html` must be a file in a folder", "Make the folder"],
+    ),
+    ("--model=flickr dog", ["a name of the zoo", "flickr"]),
     (MODEL + "--image=a.png", ["must be asked by sentences"]),
     (MODEL + "--image=a --captions={root}/no.txt", ["no.txt", "Check this"]),
     (MODEL + "--image=a --captions={root}/i.npy", ["UTF-8", "Convert"]),

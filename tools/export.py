@@ -8,7 +8,7 @@ on features of tools/extract_image_features.py:
       --cnn_weights=imagenet
 
 The next version is written to RUN/saved_model; docs/serving.md tells how to
-serve it.
+serve it. With --half_precision it takes half the space.
 """
 
 import os
@@ -38,6 +38,11 @@ _DATA_ROOT = flags.DEFINE_string(
     "Folder that relative data paths start from now; by default as TBNETS_DATA "
     "or the run says.",
 )
+_HALF_PRECISION = flags.DEFINE_bool(
+    "half_precision",
+    False,
+    "Keep the weights as float16; they are computed with as float32.",
+)
 
 
 def main(argv):
@@ -62,7 +67,8 @@ def main(argv):
         if os.path.exists(weights):  # From here, not from the run's start.
             weights = os.path.abspath(weights)
         session.settings.cnn_weights = weights
-    print(f"SavedModel  {runs.export(session)}")
+    path = runs.export(session, half_precision=_HALF_PRECISION.value)
+    print(f"SavedModel  {path}")
 
 
 if __name__ == "__main__":

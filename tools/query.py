@@ -1,15 +1,23 @@
-r"""Ranks images for sentences, or sentences for an image, by a SavedModel.
+r"""Searches photos by sentences, or sentences by a photo.
 
-A folder of photos, with a network that was trained from pixels:
+Your photos, with a network that starts at photos:
 
   python tools/query.py --images=photos "a dog in the snow" "two children"
 
-A store or file of features, with a network that was trained on such
-features; the photos are then only for the picture:
+The first search embeds the folder, with a progress bar. The embeddings are
+kept in photos.tbnets beside it, so that the next search embeds only photos
+that are new or have changed. There is the picture of the answers too,
+photos.tbnets/answers.png. A page that opens in any browser, and another
+network, by its name in the model zoo or the folder of a run:
 
-  python tools/query.py --saved_model=runs/flickr8k \
-      --image_features=test_ims.npy --images=photos --montage=answers.png \
-      "a dog in the snow"
+  python tools/query.py --model=runs/own --images=photos \
+      --html=answers.html "a dog in the snow"
+
+Where the network was trained on features, a store or file of them is
+searched; the photos are then only for the pictures:
+
+  python tools/query.py --model=runs/flickr8k \
+      --image_features=test_ims.npy --images=photos "a dog in the snow"
 
 The other way round, an image against the lines of a text file (the image is
 a photo, or an id of --image_features):
@@ -22,7 +30,10 @@ they do not count. A file that is no photo is named with the reason, left out
 and counted.
 """
 
+import errno
+import os
 import pathlib
+import sys
 
 from absl import flags
 
@@ -31,20 +42,44 @@ from tbnets import startup
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
+from tbnets import files
 from tbnets import images
 from tbnets.pictures import montage
+from tbnets.pictures import page
+from tbnets.serving import index
 from tbnets.serving import search
-from tbnets.serving import served_model
+from tbnets.serving import zoo
 from tbnets.store.opening import open_features
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model",
+_MODEL = flags.DEFINE_string(
+    "model",
     "runs/quickstart",
-    "Folder of a run of tools/train.py, whose newest SavedModel is asked; or "
-    "of one version, RUN/saved_model/1.",
+    "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
+    "tools/train.py, whose newest SavedModel is asked; or of one version, "
+    "RUN/saved_model/1.",
 )
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of .jpg and .png files, subfolders included."
+)
+_TOP = flags.DEFINE_integer("top", 5, "Answers per query.", lower_bound=1)
+_MONTAGE = flags.DEFINE_string(
+    "montage",
+    None,
+    "PNG to write: a row per query with its best images. Without it, "
+    "answers.png in the folder of --cache; empty for none.",
+)
+_HTML = flags.DEFINE_string(
+    "html",
+    None,
+    "HTML page to write: the best images of each query, with links to the "
+    "files. One file without scripts, which opens without a server.",
+)
+_CACHE = flags.DEFINE_string(
+    "cache",
+    None,
+    "Folder to keep the embeddings of --images in, one for each folder of "
+    "photos. Without it, FOLDER.tbnets beside --images=FOLDER; it may be "
+    "deleted at any time.",
 )
 _IMAGE_FEATURES = flags.DEFINE_list(
     "image_features",
@@ -58,12 +93,11 @@ _IMAGE = flags.DEFINE_string(
 _CAPTIONS = flags.DEFINE_string(
     "captions", None, "Text file, a caption a line, to rank for --image."
 )
-_TOP = flags.DEFINE_integer("top", 5, "Answers per query.", lower_bound=1)
-_MONTAGE = flags.DEFINE_string(
-    "montage", None, "PNG to write: a row per query with its best images."
-)
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 256, "Images or captions embedded at once.", lower_bound=1
+    "batch_size",
+    search.PHOTO_BATCH_SIZE,
+    "Images or captions embedded at once.",
+    lower_bound=1,
 )
 
 
@@ -79,8 +113,8 @@ def embed_images(model):
             f"{_IMAGE_FEATURES.value}. Add {needed}=..."
         )
     if model.takes_image_bytes:
-        return search.embed_photos(
-            model, pathlib.Path(_IMAGES.value), batch_size=_BATCH_SIZE.value
+        return index.embed_folder(
+            model, _IMAGES.value, _CACHE.value, _BATCH_SIZE.value
         )
     features = open_features(*_IMAGE_FEATURES.value)
     return features.ids, search.embed(
@@ -139,18 +173,64 @@ def answer_image(model):
 
 
 def answer_texts(model, queries):
-    """Ranks the images for each query, and draws the montage."""
+    """Ranks the images for each query, and draws the answers."""
     ids, embeddings = embed_images(model)
     text, order, similarities = search.answer_queries(
         model, queries, ids, embeddings, _TOP.value
     )
     print(text)
-    if _MONTAGE.value:
-        sheet = montage.draw_montage(
-            queries, ids, order, similarities, _IMAGES.value
+    if _IMAGES.value and _MONTAGE.value != "":
+        write_montage(queries, ids, order, similarities)
+    if _HTML.value:
+        write_page(model, queries, ids, order, similarities)
+
+
+def write_montage(queries, ids, order, similarities):
+    """Writes the contact sheet to --montage, or beside the embeddings."""
+    folder = files.folder_beside(_IMAGES.value, _CACHE.value)
+    path = pathlib.Path(_MONTAGE.value or folder / "answers.png")
+    sheet = montage.draw_montage(
+        queries, ids, order, similarities, _IMAGES.value
+    )
+    try:
+        if not _MONTAGE.value:
+            folder.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
+    except OSError as error:
+        if _MONTAGE.value:
+            raise
+        print(
+            f"note: the answers are not drawn: {path}: "
+            f"{os.strerror(error.errno or errno.EIO)}. Name another place by "
+            "--montage.",
+            file=sys.stderr,
         )
-        sheet.save(_MONTAGE.value, "PNG")
-        print(f"\nThe best images side by side: {_MONTAGE.value}")
+    else:
+        print(f"\nThe best images side by side: {path}")
+
+
+def write_page(model, queries, ids, order, similarities):
+    """Writes the page to --html."""
+    sections = []
+    for query, rows, values in zip(queries, order, similarities):
+        note = search.unknown_note(model, query)
+        names = [ids[row] for row in rows]
+        sections.append(page.Section(query, note, names, values))
+    about = f"The best of {len(ids):,} photos in {_IMAGES.value}, found by "
+    page.write_page(_HTML.value, sections, _IMAGES.value, about + _MODEL.value)
+    print(f"\nThe answers as a page: {_HTML.value}")
+
+
+def check_text(queries):
+    """Refuses sentences with bytes that are no text."""
+    for query in queries:
+        try:
+            query.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"`query.py` must be asked in UTF-8. Received: {query!r}. "
+                "Convert the sentence, or set the terminal to UTF-8."
+            ) from error
 
 
 def check_flags(queries):
@@ -163,22 +243,32 @@ def check_flags(queries):
             f"{_IMAGE.value}, --captions={_CAPTIONS.value}. Write for example "
             'query.py --images=FOLDER "a dog in the snow".'
         )
-    if _MONTAGE.value and (by_image or not _IMAGES.value):
-        raise ValueError(
-            "`--montage` must come with sentences and with --images, the "
-            f"folder of the photos. Received: --images={_IMAGES.value}, "
-            f"{len(queries)} sentences. Add --images=FOLDER."
-        )
+    check_text(queries)
+    for flag in (_MONTAGE, _HTML):
+        if not flag.value:
+            continue
+        if by_image or not _IMAGES.value:
+            raise ValueError(
+                f"`--{flag.name}` must come with sentences and with --images, "
+                f"the folder of the photos. Received: --images={_IMAGES.value}"
+                f", {len(queries)} sentences. Add --images=FOLDER."
+            )
+        if not pathlib.Path(flag.value).absolute().parent.is_dir():
+            raise ValueError(
+                f"`--{flag.name}` must be a file in a folder that is there. "
+                f"Received: --{flag.name}={flag.value}. Make the folder, or "
+                "choose another."
+            )
 
 
 def main(argv):
     """Answers the queries."""
     check_flags(argv[1:])
-    model = served_model.load_saved_model(_SAVED_MODEL.value)
+    model = zoo.open_model(_MODEL.value)
     if not model.takes_captions:
         raise ValueError(
-            "`--saved_model` must take captions. Received: --saved_model="
-            f"{_SAVED_MODEL.value}, which takes text features. Use a network "
+            "`--model` must take captions. Received: --model="
+            f"{_MODEL.value}, which takes text features. Use a network "
             "that was trained on captions."
         )
     if _IMAGE.value:

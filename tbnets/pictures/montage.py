@@ -1,5 +1,7 @@
 """Draws the answers of a search side by side."""
 
+import math
+import os
 import pathlib
 import textwrap
 from typing import NamedTuple
@@ -9,10 +11,14 @@ from PIL import ImageDraw
 from PIL import ImageFont
 from PIL import ImageOps
 
+from tbnets.files import readable
 from tbnets.images import PHOTO_SUFFIXES
+from tbnets.images import BrokenImageError
+from tbnets.images import read_photo
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 LEGEND_HEIGHT = 24
+MOST_COLUMNS = 10
 FRAME = 4
 HIT, MISS = "#1a9850", "#d73027"
 CARD_PHOTO, CARD_GAP, CARD_LABEL = 96, 12, 28
@@ -37,28 +43,43 @@ class Tile(NamedTuple):
 
 
 def find_photo(folder, image_id):
-    """Returns the path of an image's photo inside a folder, or None."""
-    root = pathlib.Path(folder).resolve()
+    """Returns the path of an image's photo inside a folder, or None.
+
+    The id must not lead out of the folder; a link that stands there may.
+    """
+    root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
-        path = (root / f"{image_id}{suffix}").resolve()
+        path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
         if path.is_relative_to(root) and path.is_file():
             return path
     return None
 
 
-def draw_photo(folder, image_id, size=PHOTO_SIZE):
-    """Draws one photo into a square; a grey square if there is none."""
-    square = Image.new("RGB", (size, size), "#eeeeee")
+def open_photo(folder, image_id):
+    """Opens one photo as the network sees it, before it is squeezed.
+
+    Args:
+        folder: folder of the photos.
+        image_id: the photo's name there.
+
+    Returns:
+        `PIL.Image.Image` in RGB, or None if there is no such photo.
+    """
     path = find_photo(folder, image_id)
     if path is None:
-        return square
+        return None
     try:
-        with Image.open(path, formats=("JPEG", "PNG")) as photo:
-            photo.draft("RGB", (size, size))  # A JPEG is decoded no larger.
-            photo = photo.convert("RGB")
-            return ImageOps.pad(photo, (size, size), color="#eeeeee")
-    except (OSError, SyntaxError, Image.DecompressionBombError):
-        return square
+        return Image.fromarray(read_photo(path))
+    except BrokenImageError:
+        return None
+
+
+def draw_photo(folder, image_id, size=PHOTO_SIZE):
+    """Draws one photo into a square; a grey square if there is none."""
+    photo = open_photo(folder, image_id)
+    if photo is None:
+        return Image.new("RGB", (size, size), "#eeeeee")
+    return ImageOps.pad(photo, (size, size), color="#eeeeee")
 
 
 def draw_words(text, size):
@@ -98,7 +119,7 @@ def paste_photo(sheet, photo, corner, is_hit=None):
 def draw_montage(
     queries, ids, order, similarities, folder, hits=None, legend=""
 ):
-    """Draws one row per query: the words, then the best images.
+    """Draws each query beside its best images, ten of them in a row.
 
     Args:
         queries: list of q strings.
@@ -115,28 +136,29 @@ def draw_montage(
     """
     hits = hits or [None] * len(queries)
     is_marked = any(one is not None for one in hits)
-    row_height = PHOTO_SIZE + LABEL_HEIGHT + MARGIN
-    column = PHOTO_SIZE + MARGIN
+    line, column = PHOTO_SIZE + LABEL_HEIGHT + MARGIN, PHOTO_SIZE + MARGIN
+    row_height = line * math.ceil(order.shape[1] / MOST_COLUMNS)
     size = (
-        2 * MARGIN + QUERY_WIDTH + column * order.shape[1],
+        2 * MARGIN + QUERY_WIDTH + column * min(order.shape[1], MOST_COLUMNS),
         MARGIN + row_height * len(queries) + LEGEND_HEIGHT * is_marked,
     )
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
     large, small = ImageFont.load_default(20), ImageFont.load_default(13)
     for row, query in enumerate(queries):
-        top = MARGIN + row * row_height
+        first = MARGIN + row * row_height
         text = textwrap.fill(query, 20, max_lines=8, placeholder=" ...")
-        draw.text((MARGIN, top), text, "black", large, spacing=6)
+        draw.text((MARGIN, first), text, "black", large, spacing=6)
         for place, index in enumerate(order[row]):
-            left = 2 * MARGIN + QUERY_WIDTH + place * column
+            left = 2 * MARGIN + QUERY_WIDTH + place % MOST_COLUMNS * column
+            top = first + place // MOST_COLUMNS * line
             is_hit = None if hits[row] is None else index in hits[row]
             photo = draw_photo(folder, ids[index])
             paste_photo(sheet, photo, (left, top), is_hit)
             label = f"{place + 1}    {similarities[row, place]:.3f}"
             below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", ImageFont.load_default(16))
-            name = textwrap.shorten(ids[index][-28:], 28)
+            name = textwrap.shorten(readable(ids[index])[-28:], 28)
             draw.text((left, below + 22), name, "#777777", small)
     if is_marked:
         where = (MARGIN, size[1] - LEGEND_HEIGHT)

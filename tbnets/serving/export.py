@@ -16,6 +16,8 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.files import write_json
+from tbnets.serving.half_precision import copy_halved
+from tbnets.serving.half_precision import with_halves
 from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import METADATA_FILE
 from tbnets.serving.served_model import VOCABULARY_FILE
@@ -40,23 +42,32 @@ class Endpoints:
 
 
 class ServingModule(tf.Module):
-    """Holds what a SavedModel needs: the endpoints and their variables.
+    """Holds what a SavedModel needs: functions, and what these read.
 
-    Of the Keras model only the variables that the endpoints read are kept.
+    Of the Keras model only the variables that the endpoints read are kept,
+    and of the endpoints what was traced: TensorFlow would trace a
+    `tf.function` once more, and keep both.
 
     Args:
         endpoints: `Endpoints`.
+        half_precision: whether weights are kept as float16.
     """
 
-    def __init__(self, endpoints):
+    def __init__(self, endpoints, half_precision=False):
         super().__init__(name="tbnets")
         self.tokenizer = endpoints.tokenizer
-        used = {}
+        functions, used = {}, {}
         for name, function in endpoints.functions.items():
-            setattr(self, name, function)
-            variables = function.get_concrete_function().variables
-            used.update({id(variable): variable for variable in variables})
+            functions[name] = function.get_concrete_function()
+            used.update({id(one): one for one in functions[name].variables})
+        if half_precision:
+            halves = copy_halved(used.values())
+            used.update(halves)
+            for name, function in functions.items():
+                functions[name] = with_halves(function, halves)
         self.used_variables = list(used.values())
+        for name, function in functions.items():
+            setattr(self, name, function)
 
 
 def two_branch_endpoints(
@@ -96,11 +107,19 @@ def two_branch_endpoints(
     image = arrays if read_photos is None else photos
     read_text, read_image = tokenizer or tf.identity, read_photos or tf.identity
 
+    # Functions of their own, so that the SavedModel has them once.
+    @tf.function(input_signature=[text])
     def text_embeddings(texts):
         return model.embed_text(read_text(texts), training=False)
 
+    @tf.function(input_signature=[arrays])
+    def array_embeddings(rows):
+        return model.embed_images(rows, training=False)
+
+    @tf.function(input_signature=[image])
     def image_embeddings(images):
-        return model.embed_images(read_image(images), training=False)
+        rows = tf.ensure_shape(read_image(images), arrays.shape)
+        return array_embeddings(rows)
 
     @tf.function(input_signature=[text])
     def embed_text(texts):
@@ -119,7 +138,7 @@ def two_branch_endpoints(
 
     @tf.function(input_signature=[arrays])
     def embed_features(rows):
-        return {"embeddings": model.embed_images(rows, training=False)}
+        return {"embeddings": array_embeddings(rows)}
 
     functions = {
         "embed_text": embed_text,
@@ -131,7 +150,9 @@ def two_branch_endpoints(
     return Endpoints(functions, "embed_text", tokenizer)
 
 
-def export_saved_model(model, vocabulary, path, *, metadata=None, **shapes):
+def export_saved_model(
+    model, vocabulary, path, *, metadata=None, half_precision=False, **shapes
+):
     """Writes a model that embeds images and texts as a SavedModel.
 
     Args:
@@ -141,6 +162,7 @@ def export_saved_model(model, vocabulary, path, *, metadata=None, **shapes):
             features.
         path: as in `write_saved_model`.
         metadata: as in `write_saved_model`.
+        half_precision: as in `write_saved_model`.
         **shapes: `image_shape`, `read_photos` and `text_dim`, as in
             `two_branch_endpoints`, which lists the signatures too.
 
@@ -156,10 +178,10 @@ def export_saved_model(model, vocabulary, path, *, metadata=None, **shapes):
     if vocabulary is not None and not isinstance(vocabulary, Tokenizer):
         tokenizer = Tokenizer(vocabulary)
     endpoints = two_branch_endpoints(model, tokenizer, **shapes)
-    return write_saved_model(endpoints, path, metadata)
+    return write_saved_model(endpoints, path, metadata, half_precision)
 
 
-def write_saved_model(endpoints, path, metadata=None):
+def write_saved_model(endpoints, path, metadata=None, half_precision=False):
     """Writes endpoints as a SavedModel.
 
     The folder is written under another name beside `path` and renamed at the
@@ -170,6 +192,8 @@ def write_saved_model(endpoints, path, metadata=None):
         path: folder to write, which must not exist, by custom `<name>/<n>`
             with `n` from `next_version`: TensorFlow Serving's layout.
         metadata: JSON-ready dict to keep in `assets.extra/tbnets.json`.
+        half_precision: whether weights are kept as float16, in half the
+            space; they are still computed with as float32.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -178,15 +202,13 @@ def write_saved_model(endpoints, path, metadata=None):
         FileExistsError: If `path` exists.
         OSError: If it cannot be written; nothing half-written stays.
         ValueError: If the graph has an op that TensorFlow Serving does not
-            know.
+            know, or a weight is beyond what float16 holds.
     """
     path = pathlib.Path(path)
     _refuse_existing(path)
-    module, tokenizer = ServingModule(endpoints), endpoints.tokenizer
-    signatures = {
-        name: function.get_concrete_function()
-        for name, function in endpoints.functions.items()
-    }
+    module = ServingModule(endpoints, half_precision)
+    signatures = {name: getattr(module, name) for name in endpoints.functions}
+    tokenizer = endpoints.tokenizer
     for name, function in signatures.items():
         check_ops(name, function.graph.as_graph_def())
     description = _describe(signatures, tokenizer, metadata)

@@ -5,14 +5,19 @@ would.
 """
 
 import sys
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 import tqdm
 
 from tbnets import images
+from tbnets.files import readable
 from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
+PHOTO_BATCH_SIZE = 32
+"""Larger ones are no faster on a CPU, and take memory for each photo."""
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
@@ -38,25 +43,125 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
             parts.append(embed_batch(rows[start : start + batch_size]))
             bar.update(len(rows[start : start + batch_size]))
     embeddings = np.concatenate(parts)
-    if not np.isfinite(embeddings).all():
-        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-        raise ValueError(
-            f"`{what}` embeddings must be finite. Received: NaN or infinity in "
-            f"{len(bad)} of {len(rows)}, first in row {bad[0]}. Check the "
-            "features, or use another checkpoint."
-        )
+    check_finite(embeddings, what)
     return embeddings
 
 
-def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
-    """Embeds the photos of a folder, leaving out files that are none.
+def check_finite(embeddings, what, names=None):
+    """Refuses embeddings that are no numbers, of which any rank would lie.
+
+    Args:
+        embeddings: float32 `[n, embedding_dim]`.
+        what: what a row is, for example "image".
+        names: what to call the rows; their numbers if None.
+
+    Raises:
+        ValueError: NaN or infinity is among them.
+    """
+    if not np.isfinite(embeddings).all():
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        first = f"row {bad[0]}" if names is None else names[bad[0]]
+        raise ValueError(
+            f"`{what}` embeddings must be finite. Received: NaN or infinity in "
+            f"{len(bad)} of {len(embeddings)}, first in {first}. Check the "
+            "features, or use another checkpoint."
+        )
+
+
+class PhotoBatch(NamedTuple):
+    """Some files that should be photos, embedded.
+
+    Args:
+        photos: paths of those that are.
+        embeddings: float32 `[len(photos), embedding_dim]`.
+        refused: path -> what is wrong with the content of the file, a few
+            words after "which".
+        unread: path -> why the file could not even be read.
+    """
+
+    photos: list
+    embeddings: np.ndarray
+    refused: dict
+    unread: dict
+
+
+def embed_files(model, paths, batch_size=PHOTO_BATCH_SIZE):
+    """Embeds files that should be photos, each of them decoded once.
+
+    The model itself tells what a photo is: a batch that it refuses is halved
+    until the files it refuses stand alone. There is a progress bar where it
+    takes long.
+
+    Args:
+        model: a `ServedModel` that takes photos.
+        paths: list of `pathlib.Path`.
+        batch_size: photos embedded at once.
+
+    Yields:
+        A `PhotoBatch` for each `batch_size` of the files, in order.
+
+    Raises:
+        ValueError: an embedding is not finite.
+    """
+    with tqdm.tqdm(
+        total=len(paths),
+        desc="embedding the photos",
+        unit="photo",
+        leave=False,
+        disable=None,
+        delay=1,
+    ) as bar:
+        for start in range(0, len(paths), batch_size):
+            yield _embed_some(model, paths[start : start + batch_size])
+            bar.update(len(paths[start : start + batch_size]))
+
+
+def _embed_some(model, paths):
+    """Returns the `PhotoBatch` of some files."""
+    contents, refused, unread = {}, {}, {}
+    for path in paths:
+        try:
+            contents[path] = images.read_content(path)
+        except images.BrokenImageError as error:
+            unread[path] = error.reason
+    photos, rows = [], []
+    embedded = _embed_photos(model, list(contents.values()))
+    for (path, content), row in zip(contents.items(), embedded):
+        if isinstance(row, Exception):
+            reason = images.fault_of(content)
+            refused[path] = reason or f"the network refuses: {row}"
+        else:
+            photos.append(path)
+            rows.append(row)
+    embeddings = np.array(rows, np.float32).reshape(-1, model.embedding_dim)
+    check_finite(embeddings, "image", photos)
+    return PhotoBatch(photos, embeddings, refused, unread)
+
+
+def _embed_photos(model, contents):
+    """Returns for each content its embedding, or the error of the model."""
+    if not contents:
+        return []
+    try:
+        return list(model.embed_images(contents))
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
+        if len(contents) == 1:
+            return [error]
+    half = len(contents) // 2
+    first = _embed_photos(model, contents[:half])
+    return first + _embed_photos(model, contents[half:])
+
+
+def embed_photos(model, folder, paths, batch_size=PHOTO_BATCH_SIZE):
+    """Embeds photos of a folder, leaving out files that are none.
 
     Those left out are told on standard error with the reason, and counted.
+    `index.embed_folder` also keeps what it embeds.
 
     Args:
         model: a `ServedModel` that takes photos.
         folder: folder of photos.
-        paths: which of its files; all photos below it if None.
+        paths: which of its files.
         batch_size: photos embedded at once.
 
     Returns:
@@ -66,47 +171,46 @@ def embed_photos(model, folder, paths=None, batch_size=BATCH_SIZE):
     Raises:
         ValueError: no file is a photo.
     """
-    paths = paths or images.list_photos(folder)
-    photos = _leave_out_broken(paths)
-    if not photos:
+    batches = list(embed_files(model, paths, batch_size))
+    left_out = {}
+    for batch in batches:
+        left_out.update(batch.refused)
+        left_out.update(batch.unread)
+    tell_left_out(left_out, len(paths), folder)
+    ids = [
+        path.relative_to(folder).as_posix()
+        for batch in batches
+        for path in batch.photos
+    ]
+    parts = [batch.embeddings for batch in batches if batch.photos]
+    return ids, np.concatenate(parts)
+
+
+def tell_left_out(left_out, count, folder):
+    """Tells on standard error which files of a folder are no photos.
+
+    Args:
+        left_out: dict, path -> what is wrong with it, a few words after
+            "which".
+        count: number of files that should be photos.
+        folder: folder of the files.
+
+    Raises:
+        ValueError: none of them is a photo.
+    """
+    for path, reason in left_out.items():
+        _note(f"left out: {path}, which {reason}")
+    if left_out:
+        _note(f"{len(left_out)} of {count} files left out")
+    if len(left_out) == count:
         raise ValueError(
             "`--images` must hold a photo that can be decoded. Received: "
             f"--images={folder}, where none can. See the reasons above."
         )
-    embeddings = embed(
-        lambda some: model.embed_images([path.read_bytes() for path in some]),
-        photos,
-        "image",
-        batch_size,
-    )
-    return [path.relative_to(folder).as_posix() for path in photos], embeddings
 
 
-def _leave_out_broken(paths):
-    """Returns the paths of photos; tells of the others."""
-    photos = []
-    with tqdm.tqdm(
-        zip(paths, images.faults(paths)),
-        total=len(paths),
-        desc="looking at the photos",
-        unit="image",
-        leave=False,
-        disable=None,
-        delay=1,
-    ) as bar:
-        for path, reason in bar:
-            if reason is None:
-                photos.append(path)
-            else:
-                tqdm.tqdm.write(
-                    f"left out: {path}, which {reason}", file=sys.stderr
-                )
-    if len(photos) < len(paths):
-        count = len(paths) - len(photos)
-        tqdm.tqdm.write(
-            f"{count} of {len(paths)} files left out", file=sys.stderr
-        )
-    return photos
+def _note(text):
+    tqdm.tqdm.write(readable(text), file=sys.stderr)
 
 
 def rank(query_embeddings, candidate_embeddings, top):
@@ -133,6 +237,12 @@ def unknown_words(model, query):
     words = split_words([query]).flat_values.numpy()
     words = [word.decode("utf-8") for word in words]
     return [word for word in words if word not in model.vocabulary.words]
+
+
+def unknown_note(model, query):
+    """Returns "" or which words of a query the network does not know."""
+    unknown = ", ".join(unknown_words(model, query))
+    return f"unknown words: {unknown}" if unknown else ""
 
 
 def split_into_words(texts):
@@ -188,7 +298,9 @@ def format_answers(title, similarities, answers, hits=None):
         mark = ""
         if hits is not None:
             mark = "   yes" if hits[place] else "    no"
-        lines.append(f"{place + 1:5d}  {similarity:10.3f}{mark}  {answer}")
+        lines.append(
+            f"{place + 1:5d}  {similarity:10.3f}{mark}  {readable(answer)}"
+        )
     return "\n".join(lines)
 
 
@@ -215,8 +327,8 @@ def answer_queries(model, queries, ids, embeddings, top, hits=None):
     for query, rows, values, right in zip(
         queries, order, similarities, hits or [None] * len(queries)
     ):
-        unknown = ", ".join(unknown_words(model, query))
-        note = f" (unknown words: {unknown})" if unknown else ""
+        note = unknown_note(model, query)
+        note = f" ({note})" if note else ""
         title = f'"{query}"{note} among {len(ids)} images'
         if right is not None:
             title += f", hits: {len(right)}"

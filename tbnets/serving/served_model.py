@@ -1,16 +1,23 @@
 """A SavedModel that `serving` exported, called with lists and arrays."""
 
 import json
+import os
 import pathlib
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.images import fault_of
+from tbnets.images import list_photos
+from tbnets.images import read_content
+from tbnets.serving import search
 from tbnets.text.vocabulary import Vocabulary
 
 GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
+IMAGE_BYTES = "image_bytes"
+"""Name of the input that takes encoded photos."""
 
 
 class ServedModel:
@@ -46,6 +53,12 @@ class ServedModel:
         """Whether images are encoded photos (else feature vectors)."""
         return self.image_spec.dtype == tf.string
 
+    @property
+    def embedding_dim(self):
+        """The number of features of an embedding."""
+        outputs = self._signatures["embed_image"].structured_outputs
+        return outputs["embeddings"].shape[-1]
+
     def embed_text(self, texts):
         """Embeds texts.
 
@@ -61,11 +74,15 @@ class ServedModel:
         """Embeds images.
 
         Args:
-            images: list of `n` encoded photos, or float array `[n,
-                feature_dim]`.
+            images: list of `n` photos, each a path (`str` or `pathlib.Path`)
+                or the content of a JPEG or PNG file (`bytes`); or, where the
+                model takes features, float array `[n, feature_dim]`.
 
         Returns:
             float32 NumPy array `[n, embedding_dim]`, unit vectors.
+
+        Raises:
+            ValueError: one of them is no photo; names it and tells why.
         """
         return self._embed("embed_image", "images", self.image_spec, images)
 
@@ -90,7 +107,7 @@ class ServedModel:
         (spec,) = self._specs("embed_features")
         return self._embed("embed_features", "features", spec, features)
 
-    def score(self, images, texts):
+    def similarity(self, images, texts):
         """Compares each image with each text.
 
         Args:
@@ -104,11 +121,58 @@ class ServedModel:
             self.image_spec.name: _input("images", self.image_spec, images),
             self.text_spec.name: _input("texts", self.text_spec, texts),
         }
-        return self._signatures["score"](**inputs)["similarities"].numpy()
+        return self._call("score", inputs)["similarities"].numpy()
+
+    def search(self, queries, images, top=5):
+        """Finds the images that answer a sentence best.
+
+        Args:
+            queries: as in `embed_text`.
+            images: as in `embed_images`; or a folder, of which all photos are
+                searched; or, where the model takes photos, float array `[n,
+                embedding_dim]`, what `embed_images` returned.
+            top: number of answers for each query.
+
+        Returns:
+            list with a list for each query, best first, of `(image,
+            similarity)`: the path, or the row where images have none.
+
+        Example:
+            model.search(["a dog in the snow"], "photos", top=3)
+        """
+        if isinstance(images, str | os.PathLike):
+            images = list_photos(images)
+        embeddings = images
+        if not (self.takes_image_bytes and isinstance(images, np.ndarray)):
+            embeddings = _embed_all(self.embed_images, images, "image")
+        texts = _embed_all(self.embed_text, queries, "query")
+        order, similarities = search.rank(texts, embeddings, top)
+        return [
+            [
+                (_name(images, row), float(value))
+                for row, value in zip(rows, values)
+            ]
+            for rows, values in zip(order, similarities)
+        ]
 
     def _embed(self, signature, argument, spec, values):
         inputs = {spec.name: _input(argument, spec, values)}
-        return self._signatures[signature](**inputs)["embeddings"].numpy()
+        return self._call(signature, inputs)["embeddings"].numpy()
+
+    def _call(self, signature, inputs):
+        """Calls a signature; says which image is to blame if one is."""
+        try:
+            return self._signatures[signature](**inputs)
+        except tf.errors.InvalidArgumentError as error:
+            photos = inputs.get(IMAGE_BYTES, tf.constant([], tf.string))
+            for row, content in enumerate(photos.numpy()):
+                reason = fault_of(content)
+                if reason:
+                    raise ValueError(
+                        "`images` must be whole JPEG or PNG files. Received: "
+                        f"images[{row}], which {reason}. Leave it out."
+                    ) from error
+            raise
 
 
 def newest_version(path):
@@ -155,7 +219,7 @@ def load_saved_model(path):
 
     Example:
         served = tbnets.load_saved_model("served/1")
-        served.score(image_features, ["a red dog"])  # [n, 1] cosines
+        served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
     path = newest_version(path)
     try:
@@ -178,14 +242,31 @@ def load_saved_model(path):
     return ServedModel(path, signatures, metadata)
 
 
+def _embed_all(embed, rows, what):
+    """Embeds in batches; none at all too."""
+    return search.embed(embed, rows, what) if len(rows) else embed(rows)
+
+
+def _name(images, row):
+    """Returns the path of an image, or its row where it has none."""
+    image = images[row]
+    is_path = isinstance(image, str | os.PathLike)
+    return os.fspath(image) if is_path else int(row)
+
+
 def _input(argument, spec, values):
     """Converts one input; says what is wrong with its shape or type."""
     if spec.dtype == tf.string:
-        if isinstance(values, (str, bytes)):
+        if isinstance(values, str | bytes | os.PathLike):
             raise ValueError(
-                f"`{argument}` must be a list of strings. Received: one "
+                f"`{argument}` must be a list. Received: one "
                 f"{type(values).__name__}. Put it into a list."
             )
+        if spec.name == IMAGE_BYTES:
+            values = [
+                one if isinstance(one, bytes) else read_content(one)
+                for one in values
+            ]
         return tf.constant(list(values), tf.string, [len(values)])
     values = np.asarray(values, np.float32)
     if not spec.shape.is_compatible_with(values.shape):

@@ -98,3 +98,29 @@ def test_words_stay_in_their_square(text, size):
     blank = montage.draw_words("", 64)
     if text and size == 64:
         assert (np.asarray(square) != np.asarray(blank)).any()
+
+
+def test_more_than_a_row_of_answers_goes_on_below(folder):
+    columns = montage.MOST_COLUMNS
+    order = np.array([[0] * columns + [1, 2]])
+    sheet = montage.draw_montage(
+        ["a dog"], IDS, order, np.zeros(order.shape), folder
+    )
+    step = montage.PHOTO_SIZE + montage.MARGIN
+    wide = 2 * montage.MARGIN + montage.QUERY_WIDTH + columns * step
+    high = montage.MARGIN + 2 * (step + montage.LABEL_HEIGHT)
+    assert sheet.size == (wide, high)
+    pixels = np.asarray(sheet)
+    found = [np.nonzero((pixels == COLOURS[i]).all(axis=-1)) for i in IDS]
+    tops = [rows.min() for rows, _ in found]
+    lefts = [columns.min() for _, columns in found]
+    # The second row begins below the first one's first photo.
+    assert tops[1] == tops[2] == tops[0] + step + montage.LABEL_HEIGHT
+    assert lefts[1] == lefts[0] and lefts[2] == lefts[0] + step
+
+
+def test_a_photo_that_is_a_link_is_drawn(folder, tmp_path_factory):
+    album = tmp_path_factory.mktemp("album")
+    (album / "link.png").symlink_to(folder / "a.png")
+    photo = montage.draw_photo(album, "link.png", 6)
+    assert photo.getcolors() == [(36, COLOURS["a.png"])]

@@ -240,7 +240,7 @@ def test_served_model_takes_lists_and_arrays(features_model, served_features):
     images = network.embed_images(np.eye(5, dtype=np.float32))
     close(served.embed_images(np.eye(5)), images)
     close(
-        served.score(np.eye(5), CAPTIONS),
+        served.similarity(np.eye(5), CAPTIONS),
         tf.matmul(images, texts, transpose_b=True),
     )
 
@@ -274,14 +274,14 @@ def test_convolutional_model_takes_no_photos(tmp_path):
     )
     served = load_saved_model(path)
     assert served.embed_images([]).shape == (0, 4)
-    assert served.score([], CAPTIONS).shape == (0, 5)
-    assert served.score([photo("red")], CAPTIONS).shape == (1, 5)
+    assert served.similarity([], CAPTIONS).shape == (0, 5)
+    assert served.similarity([photo("red")], CAPTIONS).shape == (1, 5)
 
 
 def test_served_model_batch_of_none(served_features):
     assert served_features.embed_text([]).shape == (0, 4)
     assert served_features.embed_images(np.ones([0, 5])).shape == (0, 4)
-    assert served_features.score(np.ones([2, 5]), []).shape == (2, 0)
+    assert served_features.similarity(np.ones([2, 5]), []).shape == (2, 0)
 
 
 def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(

@@ -92,7 +92,7 @@ def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
     )
     np.testing.assert_allclose(model.embed_features(rows), expected, atol=1e-5)
     assert model.embed_images([]).shape == (0, expected.shape[1])
-    assert model.score([], ["dog runs"]).shape == (0, 1)
+    assert model.similarity([], ["dog runs"]).shape == (0, 1)
 
 
 def test_example_queries_are_answered_by_photos(folder, tmp_path):

@@ -110,7 +110,7 @@ def test_query(folder):
     code, output, errors = run(
         "query",
         f"--images={folder / 'photos'}",
-        f"--saved_model={folder / 'model' / '1'}",
+        f"--model={folder / 'model' / '1'}",
         "--top=20",
         "dog",
     )
@@ -121,8 +121,13 @@ def test_query(folder):
     )
     assert len(lines) == len(photo_files.REASONS)
     assert last == f"{len(lines)} of {len(NAMES)} files left out"
-    answers = [line.split(None, 2)[2] for line in output.splitlines()[2:]]
+    *table, empty, sheet = output.splitlines()
+    answers = [line.split(None, 2)[2] for line in table[2:]]
     assert sorted(answers) == photo_files.PHOTOS
+    assert (empty, sheet.split()[-1]) == (
+        "",
+        str(folder / "photos.tbnets" / "answers.png"),
+    )
 
 
 def test_query_of_a_folder_without_a_photo(folder, tmp_path):
@@ -130,7 +135,7 @@ def test_query_of_a_folder_without_a_photo(folder, tmp_path):
     code, _, errors = run(
         "query",
         f"--images={tmp_path}",
-        f"--saved_model={folder / 'model' / '1'}",
+        f"--model={folder / 'model' / '1'}",
         "dog",
     )
     assert code == 1

@@ -110,8 +110,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def answers(folder):
     """Name of a question -> (standard output, standard error, error)."""
-    by_bytes = f"--saved_model={folder}/bytes/1"
-    by_features = f"--saved_model={folder}/features/1"
+    by_bytes = f"--model={folder}/bytes/1"
+    by_features = f"--model={folder}/features/1"
     photos = f"--images={folder}/photos"
     features = f"--image_features={folder}/x_ims.npy"
     captions = f"--captions={folder}/captions.txt"
@@ -123,6 +123,13 @@ def answers(folder):
             *(by_features, features, photos, "red", "green"),
             f"--montage={folder}/montage.png",
         ],
+        "again": [by_bytes, photos, "--montage=", "red"],
+        "elsewhere": [by_bytes, photos, f"--cache={folder}/cache", "red"],
+        "page": [
+            *(by_bytes, photos, "--montage=", f"--html={folder}/page.html"),
+            *("--top=2", "red", "<script>alert(1)</script> blue"),
+        ],
+        "nowhere": [by_bytes, photos, f"--cache={folder}/x_ims.npy", "red"],
         "photo": [by_bytes, captions, f"--image={folder}/photos/red.png"],
         "id": [by_features, features, captions, "--image=red.png"],
         "cut photo": [by_bytes, captions, f"--image={folder}/photos/cut.png"],
@@ -130,7 +137,8 @@ def answers(folder):
         "nothing": [],
         "both": [captions, "--image=red.png", "red"],
         "image alone": ["--image=red.png"],
-        "no model": [f"--saved_model={folder}/none", "red"],
+        "no text": [by_bytes, photos, "a \udcff"],
+        "no model": [f"--model={folder}/none", "red"],
         "no images": [by_bytes, "red"],
         "no features": [by_features, photos, "red"],
         "empty folder": [by_bytes, f"--images={folder}/empty", "red"],
@@ -194,6 +202,39 @@ def test_montage_shows_the_photos(answers, folder):
     assert greys.sum() > 2 * 190 * 190
 
 
+def test_the_contact_sheet_is_beside_the_photos_unless_told(answers, folder):
+    beside = folder / "photos.tbnets" / "answers.png"
+    assert f"side by side: {beside}" in answers["photos"][0]
+    with PIL.Image.open(beside) as sheet:
+        assert sheet.format == "PNG"
+    assert "side by side" not in answers["again"][0]
+    elsewhere = folder / "cache" / "answers.png"
+    assert f"side by side: {elsewhere}" in answers["elsewhere"][0]
+    assert elsewhere.is_file()
+    # Nothing is written among the user's own files.
+    names = ["cut.png", "green.png", "more", "notes.txt", "red.png", "text.jpg"]
+    assert sorted(os.listdir(folder / "photos")) == names
+
+
+def test_where_nothing_can_be_kept_the_answers_are_the_same(answers):
+    out, err, failure = answers["nowhere"]
+    assert failure == ""
+    assert answers_of(out) == answers_of(answers["again"][0])
+    notes = [line for line in err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 2 and "--cache" in notes[0] and "PNG" not in out
+
+
+def test_page_has_a_section_for_each_query(answers, folder):
+    out, _, failure = answers["page"]
+    assert failure == "" and f"{folder}/page.html" in out
+    text = (folder / "page.html").read_text("utf-8")
+    assert text.count("<section>") == 2 and text.count("<li>") == 4
+    assert "<script" not in text and "&lt;script&gt;alert(1)" in text
+    assert "<p>unknown words: script, alert, 1, script</p>" in text
+    assert 'href="photos/more/blue.png"' in text
+    assert "The best of 3 photos" in text
+
+
 @pytest.mark.parametrize(
     ("question", "best"),
     [
@@ -219,7 +260,8 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
         ("nothing", "`query.py` must be asked by sentences"),
         ("both", "`query.py` must be asked by sentences"),
         ("image alone", "`query.py` must be asked by sentences"),
-        ("no model", "`path` must be a folder with saved_model.pb"),
+        ("no text", "`query.py` must be asked in UTF-8"),
+        ("no model", "`model` must be a name of the zoo, or a folder"),
         ("no images", "`--images` must be given"),
         ("no features", "`--image_features` must be given"),
         ("empty folder", "`--images` must be a folder of"),
@@ -238,7 +280,7 @@ def test_command_line_prints_the_answer_and_nothing_else(folder):
     result = subprocess.run(
         [
             *(sys.executable, "tools/query.py", "green"),
-            f"--saved_model={folder}/features/1",
+            f"--model={folder}/features/1",
             f"--image_features={folder}/x_ims.npy",
         ],
         cwd=ROOT,

@@ -91,7 +91,7 @@ def query(saved_model, data, split, caption):
     return answers(
         tool(
             "query",
-            f"--saved_model={saved_model}",
+            f"--model={saved_model}",
             f"--image_features={data / f'{split}_ims.npy'}",
             "--top=6",
             caption,

@@ -1,0 +1,211 @@
+"""Weights kept as float16 and computed with as float32.
+
+An exported model is then half as large. The graph of a function is written
+anew: where it reads a weight, it reads the float16 copy and casts that, and
+all that follows is as before. Vectors stay float32: they are few, and
+variances of batch normalisation may lie beyond what float16 holds.
+"""
+
+import tensorflow as tf
+
+_FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
+_READS = {
+    # What reads a variable -> the name of its output.
+    "ReadVariableOp": "value",
+    "ResourceGather": "output",
+}
+_CALLS = {
+    # What calls functions -> how many inputs stand before their arguments.
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), 0),
+    **dict.fromkeys(("While", "StatelessWhile"), 0),
+    **dict.fromkeys(("If", "StatelessIf", "Case", "StatelessCase"), 1),
+}
+
+
+def copy_halved(variables):
+    """Copies the weights that are kept as float16.
+
+    Args:
+        variables: `tf.Variable`s; those of float32 and at least two axes are
+            copied.
+
+    Returns:
+        dict, `id` of a variable -> its float16 copy.
+
+    Raises:
+        ValueError: a weight is beyond what float16 holds.
+    """
+    halves = {}
+    for variable in variables:
+        if variable.dtype != tf.float32 or variable.shape.rank < 2:
+            continue
+        values = tf.cast(variable, tf.float16)
+        if not bool(tf.reduce_all(tf.math.is_finite(values))):
+            largest = float(tf.reduce_max(tf.abs(variable)))
+            raise ValueError(
+                "`half_precision` must come with weights of at most 65504. "
+                f"Received: {variable.name} with {largest:g}. Export without."
+            )
+        name = variable.name.partition(":")[0]
+        halves[id(variable)] = tf.Variable(values, trainable=False, name=name)
+    return halves
+
+
+def with_halves(function, halves):
+    """Returns a function that does the same with float16 weights.
+
+    Args:
+        function: concrete function whose arguments are tensors.
+        halves: what `copy_halved` returned for its variables.
+
+    Returns:
+        A concrete function to be saved, which reads none of the variables
+        copied.
+
+    Raises:
+        ValueError: a weight is read in a way that is not known here.
+    """
+    by_handle = {
+        id(variable.handle): halves[id(variable)].handle
+        for variable in function.variables
+        if id(variable) in halves
+    }
+    outer, inner = function.captured_inputs, function.graph.inputs
+    count = len(inner) - len(outer)
+    arguments, captured = inner[:count], inner[count:]
+    placed = {
+        old.name: by_handle.get(id(handle), handle)
+        for old, handle in zip(captured, outer)
+    }
+    halved = {
+        old.op.name
+        for old, handle in zip(captured, outer)
+        if id(handle) in by_handle
+    }
+    graph_def = _Rewriter(function.graph.as_graph_def()).rewrite(
+        halved, {old.op.name for old in inner}
+    )
+
+    @tf.function(
+        input_signature=function.structured_input_signature[0],
+        autograph=False,
+    )
+    def call(*inputs):
+        here = {old.name: new for old, new in zip(arguments, inputs)}
+        for name, handle in placed.items():
+            here[name] = tf.identity(handle)  # Becomes part of the graph.
+        outputs = tf.graph_util.import_graph_def(
+            graph_def,
+            here,
+            [output.name for output in function.outputs],
+            name="",
+        )
+        return tf.nest.pack_sequence_as(function.structured_outputs, outputs)
+
+    return call.get_concrete_function()
+
+
+class _Rewriter:
+    """Writes a graph anew, and of its functions those that it calls.
+
+    Args:
+        graph_def: `GraphDef`; its nodes are changed in place.
+    """
+
+    def __init__(self, graph_def):
+        self.graph_def = graph_def
+        self.before = {
+            function.signature.name: function
+            for function in graph_def.library.function
+        }
+        self.after = {}  # (name before, halved arguments) -> function.
+
+    def rewrite(self, halved, dropped):
+        """Returns the `GraphDef`.
+
+        Args:
+            halved: names of the nodes that are handles of float16 weights.
+            dropped: names of nodes to leave out.
+        """
+        nodes = [n for n in self.graph_def.node if n.name not in dropped]
+        result = tf.compat.v1.GraphDef(versions=self.graph_def.versions)
+        result.node.extend(self._rewrite_nodes(nodes, halved, in_body=False))
+        result.library.function.extend(self.after.values())
+        return result
+
+    def _rewrite_nodes(self, nodes, halved, in_body):
+        """Returns nodes of the graph, or of a function's body."""
+        written = []
+        for node in nodes:
+            inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
+            places = [i for i, name in enumerate(inputs) if name in halved]
+            if places and node.op in _READS:
+                written += _read_and_cast(node, in_body)
+                continue
+            if places and node.op not in _CALLS:
+                raise ValueError(
+                    "`half_precision` must come with a graph that reads its "
+                    f"weights by {', '.join(_READS)}. Received: {node.name}, a "
+                    f"{node.op}. Export without."
+                )
+            before = _CALLS.get(node.op, 0)
+            self._rewrite_calls(node, tuple(i - before for i in places))
+            written.append(node)
+        return written
+
+    def _rewrite_calls(self, node, places):
+        """Lets a node call functions that take float16 in some places."""
+        for value in node.attr.values():
+            called = [value.func] if value.HasField("func") else value.list.func
+            for function in called:
+                function.name = self._rewrite_function(function.name, places)
+
+    def _rewrite_function(self, name, places):
+        """Returns the name of a function that takes float16 in some places."""
+        if (name, places) in self.after:
+            return self.after[name, places].signature.name
+        function = type(self.before[name])()
+        function.CopyFrom(self.before[name])
+        self.after[name, places] = function
+        if places:
+            function.signature.name = "_half_".join(
+                [name, "_".join(str(place) for place in places)]
+            )
+        arguments = [argument.name for argument in function.signature.input_arg]
+        halved = {arguments[place] for place in places}
+        nodes = self._rewrite_nodes(function.node_def, halved, in_body=True)
+        nodes = [_copy(node) for node in nodes]
+        renamed = {
+            f"{node.name}:{output}:0": f"{node.name}:y:0"
+            for node in nodes
+            for output in _READS.values()
+            if node.op == "Cast"
+        }
+        for node in nodes:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+        for key, value in function.ret.items():
+            function.ret[key] = renamed.get(value, value)
+        del function.node_def[:]
+        function.node_def.extend(nodes)
+        return function.signature.name
+
+
+def _copy(message):
+    """Returns a copy of a protocol buffer."""
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+def _read_and_cast(node, in_body):
+    """Returns a node that reads float16, and one by the old name that casts.
+
+    In the body of a function an output goes by the name that its op gives it.
+    """
+    read, cast = _copy(node), type(node)(name=node.name, op="Cast")
+    read.name = f"{node.name}/half"
+    read.attr["dtype"].type = _HALF
+    output = f":{_READS[node.op]}" if in_body else ""
+    cast.input.append(f"{read.name}{output}:0")
+    cast.attr["SrcT"].type, cast.attr["DstT"].type = _HALF, _FLOAT
+    return [read, cast]

@@ -1,0 +1,191 @@
+"""The model zoo: trained networks that come with the package.
+
+::
+
+    model_zoo/NAME/README.md      what it is, learned from what, for what
+                  /NAME.flags     what trained it
+                  /metrics.json   how good it is
+                  /sha256.txt     the sha256 of every other file
+                  /1/             the SavedModel
+
+A model is loaded from there when each of its files is the one that
+`sha256.txt` names. Nothing is downloaded.
+"""
+
+import hashlib
+import os
+import pathlib
+import re
+
+from tbnets.checked_files import CheckedFile
+from tbnets.serving.served_model import load_saved_model
+
+CHECKSUMS = "sha256.txt"
+_CURE = (
+    "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
+    "--force-reinstall --no-deps` of the package elsewhere."
+)
+
+
+def folder():
+    """Returns the folder of the zoo: in the wheel, or beside the package.
+
+    Returns:
+        `pathlib.Path`; where neither is there, the place beside the package.
+    """
+    package = pathlib.Path(__file__).resolve().parent.parent
+    inside = package / "model_zoo"
+    return inside if inside.is_dir() else package.parent / "model_zoo"
+
+
+def names():
+    """Returns the names of the models that `load` takes, sorted.
+
+    Example:
+        tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding"]
+    """
+    return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
+
+
+def load(name):
+    """Loads a model of the zoo, once all of its files are checked.
+
+    Args:
+        name: one of `names()`.
+
+    Returns:
+        A `served_model.ServedModel`.
+
+    Raises:
+        ValueError: no model has this name, or a file of it was changed, is
+            missing or too many.
+
+    Example:
+        model = tbnets.zoo.load("scenes_embedding")
+        model.similarity(["scene.png"], ["a red circle"])  # [1, 1] cosines
+    """
+    if name not in names():
+        raise ValueError(
+            f"`name` must be one of the zoo's. Received: name={name!r}. "
+            f"{_known()}"
+        )
+    return _load(folder() / name)
+
+
+def open_model(name_or_path):
+    """Loads what a user names: a model of the zoo or one of their own.
+
+    Args:
+        name_or_path: one of `names()`; or the folder of a run, of a SavedModel
+            or of its versions. A name of the zoo is taken as such: write
+            `./NAME` for a folder that is called the same.
+
+    Returns:
+        A `served_model.ServedModel`.
+
+    Raises:
+        ValueError: see `load` and `served_model.load_saved_model`.
+        FileNotFoundError: it is neither.
+    """
+    if str(name_or_path) in names():
+        return load(str(name_or_path))
+    path = pathlib.Path(name_or_path)
+    if not path.is_dir():
+        raise FileNotFoundError(
+            "`model` must be a name of the zoo, or a folder with a SavedModel. "
+            f"Received: model={name_or_path}, where there is none. {_known()} "
+            "Your own are the folders of your runs."
+        )
+    return _load(path)
+
+
+def _load(path):
+    """Loads a folder; checks it first where it has checksums."""
+    if (path / CHECKSUMS).is_file():
+        check_files(path)
+    return load_saved_model(path)
+
+
+def _known():
+    """Returns a sentence with the names there are."""
+    if not names():
+        return f"There are none: {folder()} holds no model."
+    return f"There are: {', '.join(names())}."
+
+
+def list_files(path):
+    """Returns the files of a model: their path in the folder -> full path.
+
+    The list of checksums is left out. A link is listed, not followed.
+    """
+    path = pathlib.Path(path)
+    found = {}
+    for place, folders, files in os.walk(path):
+        linked = [one for one in folders if os.path.islink(f"{place}/{one}")]
+        for name in [*files, *linked]:
+            full = pathlib.Path(place, name)
+            found[full.relative_to(path).as_posix()] = full
+    found.pop(CHECKSUMS, None)
+    return dict(sorted(found.items()))
+
+
+def write_checksums(path):
+    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
+    text = "".join(
+        f"{_sha256(file)}  {name}\n" for name, file in list_files(path).items()
+    )
+    pathlib.Path(path, CHECKSUMS).write_text(text, "utf-8", newline="\n")
+
+
+def read_checksums(path):
+    """Returns what the list of a folder says: file -> sha256.
+
+    Raises:
+        ValueError: a line is no checksum with a file, or names one twice.
+    """
+    file = CheckedFile(pathlib.Path(path, CHECKSUMS))
+    wanted = {}
+    for number, line in enumerate(file.lines()[0], 1):
+        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if match is None or match[2] in wanted:
+            file.report(
+                number,
+                "expected a sha256, two blanks and a file that no line names "
+                f"yet; found {line[:90]!r}. {_CURE}",
+            )
+        wanted[match[2]] = match[1]
+    return wanted
+
+
+def check_files(path):
+    """Refuses a folder whose files are not those of its list.
+
+    Args:
+        path: folder with `sha256.txt`.
+
+    Raises:
+        ValueError: a file is missing, too many, or changed by a byte; names
+            the first one.
+    """
+    wanted, found = read_checksums(path), list_files(path)
+    problems = [
+        *(f"{name} is missing" for name in wanted if name not in found),
+        *(f"{name} is not one of it" for name in found if name not in wanted),
+    ] or [
+        f"{name} was changed: its sha256 is not that of {CHECKSUMS}"
+        for name, file in found.items()
+        if _sha256(file) != wanted[name]
+    ]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        raise ValueError(
+            "A model of the zoo must be as it was published. Received: "
+            f"{path}, where {problems[0]}{more}. {_CURE}"
+        )
+
+
+def _sha256(file):
+    """Returns the sha256 of a file; that of a link is none."""
+    if file.is_symlink():
+        return "a link"
+    return hashlib.sha256(file.read_bytes()).hexdigest()

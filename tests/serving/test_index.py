@@ -1,0 +1,396 @@
+"""Tests of what is kept of a folder of photos between two searches."""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets import files
+from tbnets.images import decode_images
+from tbnets.serving import index
+from tests import photo_files
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COLOURS = {"a.png": (255, 0, 0), "b.png": (0, 255, 0), "c.png": (0, 0, 255)}
+
+
+class MeanColour:
+    """Embeds photos by their mean colour, and counts them.
+
+    Args:
+        path: folder whose files are its own.
+        stop_after: photos after which it fails; None for never.
+    """
+
+    embedding_dim = 3
+
+    def __init__(self, path, stop_after=None):
+        (path / "variables").mkdir(parents=True, exist_ok=True)
+        (path / "saved_model.pb").write_bytes(b"graph")
+        self.path = path
+        self.count = 0
+        self._stop_after = stop_after
+
+    def embed_images(self, contents):
+        means = tf.reduce_mean(decode_images(contents, 2), axis=[1, 2])
+        self.count += len(contents)
+        if self._stop_after is not None and self.count > self._stop_after:
+            raise KeyboardInterrupt
+        return (means / 255).numpy()
+
+
+@pytest.fixture
+def model(tmp_path):
+    return MeanColour(tmp_path / "model")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name, colour in COLOURS.items():
+        draw(folder / name, colour)
+    return folder
+
+
+def draw(path, colour):
+    PIL.Image.new("RGB", (2, 2), colour).save(path)
+
+
+def kept_in(folder):
+    """Returns the files of the cache."""
+    return sorted((folder / "embeddings").rglob("*.photos1"))
+
+
+def assert_found(found, colours):
+    """The photos are there, in order, with their mean colours."""
+    ids, embeddings = found
+    assert ids == list(colours)
+    wanted = np.array(list(colours.values()), np.float32) / 255
+    np.testing.assert_array_equal(embeddings, wanted)
+    assert embeddings.dtype == np.float32
+
+
+def embed(model, folder, place=None, **options):
+    """Returns what is found, and how many photos were embedded for it."""
+    before = model.count
+    found = index.embed_folder(model, folder, place, **options)
+    return found, model.count - before
+
+
+def test_the_second_time_nothing_is_embedded(model, photos, tmp_path):
+    found, count = embed(model, photos)
+    assert_found(found, COLOURS)
+    assert count == 3
+    (path,) = kept_in(tmp_path / "photos.tbnets")
+    again, count = embed(MeanColour(model.path), photos)
+    assert_found(again, COLOURS)
+    assert count == 0
+    assert kept_in(tmp_path / "photos.tbnets") == [path]
+    # Nothing is written among the user's own files.
+    assert sorted(os.listdir(photos)) == sorted(COLOURS)
+
+
+def test_new_changed_and_removed_photos(model, photos, tmp_path):
+    embed(model, photos)
+    (photos / "sub").mkdir()
+    draw(photos / "sub" / "d.png", (255, 255, 0))
+    draw(photos / "b.png", (255, 255, 255))
+    (photos / "a.png").unlink()
+    colours = {
+        "b.png": (255, 255, 255),
+        "c.png": (0, 0, 255),
+        "sub/d.png": (255, 255, 0),
+    }
+    found, count = embed(model, photos)
+    assert_found(found, colours)
+    assert count == 2
+    # One file is left, and what was removed is not in it.
+    (path,) = kept_in(tmp_path / "photos.tbnets")
+    entries = index.parse(path.read_bytes(), index.hash_model(model.path), 3)
+    assert entries.keys() == colours.keys()
+    # Touched alone, a photo counts as changed.
+    os.utime(photos / "c.png", ns=(0, 12345))
+    assert embed(model, photos)[1] == 1
+
+
+def test_broken_photos_are_told_each_time_but_read_once(
+    model, photos, tmp_path, capsys, monkeypatch
+):
+    (photos / "empty.jpg").write_bytes(b"")
+    (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
+    read = []
+    judge = index.images.read_content
+    monkeypatch.setattr(
+        index.images,
+        "read_content",
+        lambda path: read.append(path.name) or judge(path),
+    )
+    told = []
+    for _ in range(2):
+        assert_found(embed(model, photos)[0], COLOURS)
+        told.append(capsys.readouterr().err)
+    assert (
+        told[0]
+        == told[1]
+        == (
+            f"left out: {photos}/empty.jpg, which is empty\n"
+            f"left out: {photos}/gone.jpg, which is not there\n"
+            "2 of 5 files left out\n"
+        )
+    )
+    # What is not there may come; nothing is remembered of it.
+    assert read == [*COLOURS, "empty.jpg", "gone.jpg", "gone.jpg"]
+    draw(photos / "empty.jpg", (9, 9, 9))
+    found, count = embed(model, photos)
+    assert_found(found, {**COLOURS, "empty.jpg": (9, 9, 9)})
+    assert count == 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 100])
+def test_all_kinds_of_files(model, tmp_path, batch_size, capsys):
+    folder = tmp_path / "all"
+    folder.mkdir()
+    photo_files.write_all(folder)
+    for place in ("cache", "cache", "other"):
+        (ids, embeddings), _ = embed(
+            model, folder, tmp_path / place, batch_size=batch_size
+        )
+        assert ids == photo_files.PHOTOS
+        assert embeddings.shape == (len(ids), 3)
+        lines = capsys.readouterr().err.splitlines()
+        photo_files.assert_all_left_out(photo_files.reasons(lines, folder))
+
+
+def test_no_photo_at_all(model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="`--images` must be a folder"):
+        index.embed_folder(model, tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "text.jpg").write_bytes(b"text")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="photo that can be decoded"):
+            index.embed_folder(model, tmp_path / "sub")
+    assert model.count == 0
+
+
+def test_links_in_a_circle_do_not_hang(model, photos):
+    (photos / "sub").mkdir()
+    (photos / "sub" / "up").symlink_to(photos)
+    (photos / "self.png").symlink_to(photos / "self.png")
+    assert_found(embed(model, photos)[0], COLOURS)
+
+
+def test_names_that_are_no_text(model, photos, capsys):
+    name = os.fsdecode(b"b\xfft.png")
+    (photos / "x\n\x1b[2J.jpg").write_bytes(b"")
+    try:
+        draw(photos / name, (1, 2, 3))
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    colours = {**COLOURS, name: (1, 2, 3)}
+    colours = {key: colours[key] for key in sorted(colours)}
+    for _ in range(2):
+        assert_found(embed(model, photos)[0], colours)
+        told = capsys.readouterr().err
+        assert "x\ufffd\ufffd[2J.jpg, which is empty" in told
+        assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("per_file", [2, 100])
+def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch, per_file):
+    monkeypatch.setattr(index, "PHOTOS_PER_FILE", per_file)
+    stopped = MeanColour(model.path, stop_after=2)
+    with pytest.raises(KeyboardInterrupt):
+        index.embed_folder(stopped, photos, batch_size=1)
+    found, count = embed(model, photos, batch_size=1)
+    assert_found(found, COLOURS)
+    assert count == 1
+
+
+KILLED = """
+import os, pathlib, sys
+from tbnets.serving import index
+from tests.serving.test_index import MeanColour
+
+index.PHOTOS_PER_FILE = 1
+model = MeanColour(pathlib.Path(sys.argv[1]))
+embed = model.embed_images
+
+def embed_images(contents):
+    if model.count == 2:
+        os.kill(os.getpid(), 9)
+    return embed(contents)
+
+model.embed_images = embed_images
+index.embed_folder(model, sys.argv[2], batch_size=1)
+"""
+
+
+def test_a_kill_loses_what_was_not_yet_written(model, photos):
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, model.path, photos],
+        cwd=ROOT,
+        capture_output=True,
+    )
+    assert ended.returncode == -9
+    found, count = embed(model, photos)
+    assert_found(found, COLOURS)
+    assert count == 1
+
+
+def test_each_model_has_its_own(model, photos, tmp_path):
+    embed(model, photos)
+    other = MeanColour(tmp_path / "other")
+    (other.path / "variables" / "variables.index").write_bytes(b"weights")
+    assert embed(other, photos)[1] == 3
+    assert len(kept_in(tmp_path / "photos.tbnets")) == 2
+    # A copy under another name is the same model; its notes do not count.
+    copy = MeanColour(tmp_path / "copy")
+    (copy.path / "assets.extra").mkdir()
+    (copy.path / "assets.extra" / "tbnets.json").write_text("{}")
+    assert embed(copy, photos)[1] == 0
+
+
+def forged(kept_model, **changes):
+    """Returns a file's content with a header that says something else."""
+    header = {
+        "format": index.FORMAT,
+        "model": index.hash_model(kept_model.path),
+        "embedding_dim": 3,
+        "photos": [["a.png", 1, 2]],
+        "broken": [],
+        **changes,
+    }
+    rows = np.zeros((1, 3), "<f4").tobytes()
+    body = json.dumps(header).encode() + b"\n" + rows
+    return body + hashlib.sha256(body).digest()
+
+
+DAMAGES = {
+    "cut": lambda content, model: content[:-5],
+    "a bit": lambda content, model: content[:-40] + b"!" + content[-39:],
+    "empty": lambda content, model: b"",
+    "text": lambda content, model: b"no cache at all\n" * 9,
+    "no header": lambda content, model: (
+        b"[" * 9999 + hashlib.sha256(b"[" * 9999).digest()
+    ),
+    "format": lambda content, model: forged(model, format="other"),
+    "model": lambda content, model: forged(model, model="other"),
+    "dim": lambda content, model: forged(model, embedding_dim=2**60),
+    "more": lambda content, model: forged(model, photos=[["a", 1, 2]] * 9),
+    "list": lambda content, model: forged(model, photos=[1]),
+    "stamp": lambda content, model: forged(model, photos=[["a.png", 1]]),
+    "broken": lambda content, model: forged(model, broken={"a": 1}),
+    "no dict": lambda content, model: (
+        b"[]\n" + hashlib.sha256(b"[]\n").digest()
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_told_and_made_again(
+    model, photos, tmp_path, capsys, damage
+):
+    embed(model, photos)
+    (path,) = kept_in(tmp_path / "photos.tbnets")
+    path.write_bytes(DAMAGES[damage](path.read_bytes(), model))
+    found, count = embed(model, photos)
+    assert_found(found, COLOURS)
+    assert count == 3
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {path} is not what was kept there (")
+    assert told.count("\n") == 1
+    # The damaged file is gone.
+    assert embed(model, photos)[1] == 0
+    assert capsys.readouterr().err == ""
+    assert path not in kept_in(tmp_path / "photos.tbnets")
+
+
+def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
+    nan = np.full((3, 3), np.nan, np.float32)
+    monkeypatch.setattr(model, "embed_images", lambda contents: nan)
+    with pytest.raises(ValueError, match="must be finite.*a.png"):
+        index.embed_folder(model, photos)
+    monkeypatch.undo()
+    assert embed(model, photos)[1] == 3
+
+
+@pytest.mark.parametrize("kind", ["file", "parent is a file"])
+def test_where_nothing_can_be_written_the_search_goes_on(
+    model, photos, tmp_path, capsys, monkeypatch, kind
+):
+    monkeypatch.setattr(index, "PHOTOS_PER_FILE", 1)
+    (tmp_path / "taken").write_text("mine")
+    place = tmp_path / "taken"
+    if kind == "parent is a file":
+        place = place / "cache"
+    found, _ = embed(model, photos, place, batch_size=1)
+    assert_found(found, COLOURS)
+    told = capsys.readouterr().err
+    assert told.startswith("note: the embeddings are not kept")
+    assert told.count("\n") == 1 and "--cache" in told
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_full_disk_in_the_middle(
+    model, photos, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(index, "PHOTOS_PER_FILE", 1)
+    write = files.write_atomically
+
+    def full(path, writer):
+        if kept_in(tmp_path / "photos.tbnets"):
+            raise OSError(28, "No space left on device")
+        write(path, writer)
+
+    monkeypatch.setattr(files, "write_atomically", full)
+    assert_found(embed(model, photos, batch_size=1)[0], COLOURS)
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.undo()
+    assert embed(model, photos)[1] == 2
+
+
+def test_two_at_once_do_not_harm_each_other(model, photos, tmp_path):
+    place = tmp_path / "photos.tbnets"
+    embed(model, photos)
+    first, second = (index.Index(place, model) for _ in range(2))
+    stamp = index.Stamp(1, 2)
+    for name, one in (("d.png", first), ("e.png", second)):
+        one.add(name, index.Entry(stamp, np.ones(3, np.float32)))
+        one.save()
+        one.tidy([*COLOURS, name])
+    # The first had removed what the second had read; both are there.
+    last = index.Index(place, model)
+    assert last.entries.keys() == {*COLOURS, "d.png", "e.png"}
+    last.tidy(last.entries)
+    assert len(kept_in(place)) == 1
+    assert index.Index(place, model).entries.keys() == last.entries.keys()
+
+
+def test_what_a_kill_left_while_writing_is_removed_later(
+    model, photos, tmp_path
+):
+    embed(model, photos)
+    folder = kept_in(tmp_path / "photos.tbnets")[0].parent
+    for name in ("old", "new"):
+        (folder / f"{name}.photos1.partial").write_bytes(b"half")
+    os.utime(folder / "old.photos1.partial", (0, 0))
+    (photos / "a.png").unlink()
+    embed(model, photos)
+    assert not (folder / "old.photos1.partial").exists()
+    assert (folder / "new.photos1.partial").exists()
+
+
+def test_a_folder_of_embeddings_is_none_of_photos(model, photos, tmp_path):
+    draw(tmp_path / "photos.tbnets.png", (7, 7, 7))
+    (tmp_path / "photos.tbnets").mkdir()
+    draw(tmp_path / "photos.tbnets" / "answers.png", (8, 8, 8))
+    (ids, _), _ = embed(model, tmp_path)
+    assert ids == [*(f"photos/{name}" for name in COLOURS), "photos.tbnets.png"]

@@ -1,0 +1,134 @@
+"""Tests of the zoo: a model loads as it was published, or not at all."""
+
+import pathlib
+import shutil
+
+import pytest
+
+import tbnets
+from tbnets.serving import zoo
+from tbnets.serving.export import export_saved_model
+from tests.serving.test_export import VOCABULARY
+from tests.serving.test_export import make_network
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Returns a zoo of one tiny model, not to be changed."""
+    folder = tmp_path_factory.mktemp("published")
+    model = folder / "tiny"
+    export_saved_model(
+        make_network((5,)), VOCABULARY, model / "1", image_shape=(5,)
+    )
+    (model / "README.md").write_text("# tiny\n")
+    zoo.write_checksums(model)
+    return folder
+
+
+@pytest.fixture
+def folder(published, tmp_path, monkeypatch):
+    """Returns a copy of it, which is the zoo for a while."""
+    folder = shutil.copytree(published, tmp_path / "model_zoo")
+    monkeypatch.setattr(zoo, "folder", lambda: folder)
+    return folder
+
+
+def test_a_model_is_loaded_by_its_name(folder):
+    (folder / "unfinished").mkdir()
+    (folder / "README.md").write_text("# The zoo\n")
+    assert tbnets.zoo.names() == ["tiny"]
+    model = tbnets.zoo.load("tiny")
+    assert model.embed_text(["a dog"]).shape == (1, 4)
+    assert zoo.open_model("tiny").path == folder / "tiny" / "1"
+
+
+def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
+    own = shutil.copytree(folder / "tiny" / "1", tmp_path / "run" / "1")
+    assert zoo.open_model(own).path == own
+    assert zoo.open_model(str(own.parent)).path == own
+    monkeypatch.chdir(tmp_path)
+    own.parent.rename(tmp_path / "tiny")  # A name of the zoo is the zoo's.
+    assert zoo.open_model("tiny").path == folder / "tiny" / "1"
+    assert zoo.open_model("./tiny").path == pathlib.Path("tiny/1")
+
+
+@pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
+def test_an_unknown_name_is_told_the_known_ones(folder, name):
+    with pytest.raises(ValueError, match="`name` must .* There are: tiny"):
+        zoo.load(name)
+
+
+def test_what_is_neither_name_nor_folder_is_told_the_names(folder):
+    with pytest.raises(FileNotFoundError, match="tinny.* There are: tiny"):
+        zoo.open_model("tinny")
+
+
+def test_an_empty_zoo_says_where_it_looked(tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "none")
+    assert zoo.names() == []
+    with pytest.raises(ValueError, match="There are none: .*none holds no"):
+        zoo.load("tiny")
+
+
+def change_a_byte(model):
+    path = model / "1" / "variables" / "variables.data-00000-of-00001"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    return path.relative_to(model)
+
+
+def remove_a_file(model):
+    (model / "1" / "saved_model.pb").unlink()
+    return "1/saved_model.pb is missing"
+
+
+def add_a_file(model):
+    (model / "1" / "assets").mkdir(exist_ok=True)
+    (model / "1" / "assets" / "more.txt").touch()
+    return "1/assets/more.txt is not one of it"
+
+
+def add_a_version(model):
+    shutil.copytree(model / "1", model / "2")
+    return "2/.* is not one of it .and .* more"
+
+
+def link_a_file(model):
+    path = model / "README.md"
+    path.rename(model.parent / "elsewhere.md")
+    path.symlink_to(model.parent / "elsewhere.md")
+    return "README.md was changed"
+
+
+def cut_the_list(model):
+    text = (model / zoo.CHECKSUMS).read_text()
+    (model / zoo.CHECKSUMS).write_text(text[:-9])
+    return "is missing"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        *(change_a_byte, remove_a_file, add_a_file, add_a_version),
+        *(link_a_file, cut_the_list),
+    ],
+)
+def test_what_is_not_as_published_is_not_loaded(folder, harm):
+    found = harm(folder / "tiny")
+    for load in (zoo.load, zoo.open_model):
+        with pytest.raises(ValueError, match=f"{found}.*git checkout"):
+            load("tiny")
+    with pytest.raises(ValueError, match=f"{found}.*git checkout"):
+        zoo.open_model(folder / "tiny")  # By its path no less than by name.
+
+
+@pytest.mark.parametrize(
+    "line", ["", "abc  1/x", "0" * 64 + " README.md", "0" * 64 + "  README.md"]
+)
+def test_a_bad_line_of_the_list_is_named(folder, line):
+    with open(folder / "tiny" / zoo.CHECKSUMS, "a") as file:
+        file.write(line + "\n")
+    count = len(zoo.list_files(folder / "tiny"))
+    with pytest.raises(ValueError, match=rf"{zoo.CHECKSUMS}:{count + 1}: exp"):
+        zoo.load("tiny")
