@@ -59,5 +59,5 @@ def folder_beside(folder, given=None):
     """
     if given:
         return pathlib.Path(given)
-    folder = pathlib.Path(folder).absolute()
+    folder = pathlib.Path(os.path.abspath(folder))
     return folder.with_name(folder.name + ".tbnets")

@@ -4,6 +4,7 @@ One object serves the extraction and the exported graph, so that what was
 trained on is what is served.
 """
 
+import keras
 import tensorflow as tf
 
 from tbnets.features.cnn import LAST
@@ -17,6 +18,7 @@ from tbnets.images import decode_image
 from tbnets.images import decode_images
 
 CROPS = ("one", "ten")
+RANDOM = "random"
 TEN_CROP_SCALE = 256 / 224
 
 
@@ -140,13 +142,31 @@ class PhotoFeatures:
         return self.forward(decode_images(image_bytes, self.photo_size))
 
 
+def build_named_cnn(name, weights, image_size=None, top=True):
+    """Builds a network with weights as flags name them.
+
+    Args:
+        name: a key of `cnn.NETWORKS`.
+        weights: `imagenet`, a weights file, or `random`, which are the same
+            ones each time; None for random ones of the global seed.
+        image_size: as in `cnn.build_cnn`.
+        top: as in `cnn.build_cnn`.
+
+    Returns:
+        A `cnn.Cnn`.
+    """
+    if weights == RANDOM:
+        keras.utils.set_random_seed(0)
+        weights = None
+    return build_cnn(name, weights, image_size, top)
+
+
 def open_photo_features(description, weights):
     """Builds the `PhotoFeatures` that a store was extracted with.
 
     Args:
         description: what `PhotoFeatures.description` returned.
-        weights: `imagenet` or a weights file, the one of the extraction;
-            None for random weights.
+        weights: as in `build_named_cnn`, those of the extraction.
 
     Returns:
         The `PhotoFeatures`.
@@ -154,7 +174,7 @@ def open_photo_features(description, weights):
     Raises:
         ValueError: the weights are others than those of the description.
     """
-    cnn = build_cnn(
+    cnn = build_named_cnn(
         description["cnn"],
         weights,
         description["image_size"],
