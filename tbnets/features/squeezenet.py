@@ -1,0 +1,63 @@
+"""SqueezeNet 1.1, which Keras does not hold."""
+
+import keras
+
+SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
+
+
+def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
+    include_top=False, weights=None, input_shape=None
+):
+    """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
+
+    A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
+    and, from it, 1x1 and 3x3 expansions side by side. Convolutions 1 and
+    the poolings (3x3, stride 2) pad nothing.
+
+    Args:
+        include_top: must be False: the classifier is not part of it.
+        weights: must be None: `build_cnn` loads them.
+        input_shape: `(height, width, 3)`; at least 47 pixels a side.
+
+    Returns:
+        A functional Keras model, float `[n, height, width, 3]` -> `[n,
+        height', width', 512]`.
+
+    Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
+    """
+    if include_top or weights:
+        raise ValueError(
+            "`include_top` and `weights` must be left out for SqueezeNet. "
+            f"Received: include_top={include_top}, weights={weights}. Ask "
+            "for one of its layers, and name a weights file."
+        )
+    layers = keras.layers
+    inputs = keras.Input(input_shape)
+    outputs = layers.Conv2D(64, 3, 2, activation="relu", name="conv1")(inputs)
+    outputs = layers.MaxPooling2D(3, 2, name="pool1")(outputs)
+    for i, squeeze in enumerate(SQUEEZE):
+        name = f"fire{i + 2}"
+        squeezed = layers.Conv2D(
+            squeeze, 1, activation="relu", name=f"{name}_squeeze1x1"
+        )(outputs)
+        expanded = [
+            layers.Conv2D(
+                EXPAND[i // 2],
+                side,
+                padding="same",
+                activation="relu",
+                name=f"{name}_expand{side}x{side}",
+            )(squeezed)
+            for side in (1, 3)
+        ]
+        outputs = layers.Concatenate(name=f"{name}_concat")(expanded)
+        if name in ("fire3", "fire5"):
+            outputs = layers.MaxPooling2D(3, 2, name=f"pool{name[-1]}")(outputs)
+    return keras.Model(inputs, outputs, name="squeezenet")
+
+
+def preprocess_input(pixels):
+    """BGR minus the mean colour of ImageNet."""
+    return keras.applications.imagenet_utils.preprocess_input(
+        pixels, mode="caffe"
+    )

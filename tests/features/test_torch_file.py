@@ -1,0 +1,205 @@
+"""Tests of reading torch checkpoints without torch."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from tbnets.features.torch_file import read_tensors
+from tests.features.torch_checkpoints import DICTIONARY
+from tests.features.torch_checkpoints import checkpoint
+from tests.features.torch_checkpoints import dictionary
+from tests.features.torch_checkpoints import head
+from tests.features.torch_checkpoints import number
+from tests.features.torch_checkpoints import storage
+from tests.features.torch_checkpoints import storage_bytes
+from tests.features.torch_checkpoints import tensor
+from tests.features.torch_checkpoints import text
+
+SIX = np.arange(6, dtype="<f4")
+
+
+def one_tensor(note, keys=("7",)):
+    """A checkpoint of one tensor, told by pickled bytes."""
+    return b"".join(
+        (
+            head(),
+            dictionary({"x": note}),
+            pickle.dumps(list(keys), 2),
+            storage_bytes(SIX),
+        )
+    )
+
+
+def floats(size=6, key="7", kind="FloatStorage"):
+    return storage(key, kind, size)
+
+
+GOOD = one_tensor(tensor(floats(), 0, (2, 3), (3, 1)))
+
+
+def read(tmp_path, content):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(content)
+    return read_tensors(path)
+
+
+def test_tensors_are_read_by_name(tmp_path):
+    expected = {
+        "a.weight": np.float32([[1, 2, 3], [4, 5, 6]]),
+        "a.num_batches_tracked": np.int64(7),
+        "b.weight": np.linspace(0, 1, 24, dtype="f4").reshape(1, 2, 3, 4),
+    }
+    found = read(tmp_path, checkpoint(expected))
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize(
+    ("offset", "shape", "strides", "expected"),
+    [
+        (0, (2, 3), (3, 1), [[0, 1, 2], [3, 4, 5]]),
+        (0, (3, 2), (1, 3), [[0, 3], [1, 4], [2, 5]]),
+        (2, (2,), (3,), [2, 5]),
+        (4, (), (), 4),
+    ],
+)
+def test_offset_and_strides_count_numbers(
+    tmp_path, offset, shape, strides, expected
+):
+    note = tensor(floats(), offset, shape, strides)
+    found = read(tmp_path, one_tensor(note))
+    np.testing.assert_array_equal(found["x"], expected)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_foreign_function_is_named_and_not_called(tmp_path, protocol):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "called"),)
+
+    evil = pickle.dumps(Evil(), protocol)
+    for content in (evil, head() + evil):
+        with pytest.raises(ValueError, match="asks for '(posix|nt).mkdir'"):
+            read(tmp_path, content)
+    assert not (tmp_path / "called").exists()
+
+
+def test_names_are_allowed_whole(tmp_path):
+    for name in (b"ctorch\nload\n", b"ctorch\nHalfStorage\n", b"cos\nsystem\n"):
+        with pytest.raises(ValueError, match="asks for"):
+            read(tmp_path, head() + b"\x80\x02" + name + b".")
+
+
+def test_a_file_cut_off_anywhere_is_an_error(tmp_path):
+    assert read(tmp_path, GOOD)
+    for length in range(len(GOOD)):
+        with pytest.raises(ValueError, match="weights.pth, which "):
+            read(tmp_path, GOOD[:length])
+
+
+def test_a_changed_byte_gives_an_error_or_tensors_of_the_storage(tmp_path):
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        content = bytearray(GOOD)
+        content[rng.integers(len(content))] = rng.integers(256)
+        try:
+            found = read(tmp_path, bytes(content))
+        except ValueError as error:
+            assert "weights.pth, which " in str(error)
+        else:
+            assert all(array.nbytes <= 24 for array in found.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "zip archive; in torch, save it with"),
+        (b"no weights", "damaged or no such file"),
+        (b"", "damaged or no such file"),
+        (pickle.dumps({"x": 1}, 2), "magic number"),
+        (head(magic=5), "magic number"),
+        (head(version=1002), "another protocol than 1001"),
+        (head(facts={"little_endian": False}), "it is little-endian"),
+        (head(facts=[]), "order of its bytes"),
+        (head() + pickle.dumps([], 2), "no dictionary of tensors"),
+        (head() + pickle.dumps({"x": 1}, 2), "'x', which is no tensor"),
+        (head() + pickle.dumps({1: 1}, 2), "a key that is no string"),
+        (head() + pickle.dumps(1.5, 2), "instruction BINFLOAT 1.5"),
+        (head() + pickle.dumps({"x": b""}, 4), "instruction SHORT_BINBYTES"),
+    ],
+)
+def test_what_is_no_checkpoint_is_refused(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, content)
+
+
+HUGE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        (tensor(floats(HUGE), 0, (HUGE,), (1,)), "is cut off: storage '7'"),
+        (tensor(floats(5), 0, (5,), (1,)), "6 numbers, of which its tensors"),
+        (tensor(floats(0), 0, (0,), (1,)), "beyond its storage of 0"),
+        (tensor(floats(), 0, (HUGE,), (0,)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (HUGE, HUGE), (0, 0)), "beyond its storage"),
+        (tensor(floats(), 1, (6,), (1,)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (2, 3), (4, 1)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (2,), (HUGE,)), "beyond its storage of 6"),
+        (tensor(floats(), -1, (2,), (1,)), "a tensor that can not be"),
+        (tensor(floats(), 0, (-2,), (1,)), "a tensor that can not be"),
+        (tensor(floats(), 0, (2,), (-1,)), "a tensor that can not be"),
+        (tensor(floats(), 0, (2, 3), (1,)), "a tensor that can not be"),
+        (tensor(floats(), 0, (1,) * 9, (1,) * 9), "a tensor that can not be"),
+        (tensor(floats(-6), 0, (2,), (1,)), "a storage that can not be"),
+        (tensor(number(6), 0, (2,), (1,)), "a tensor that can not be"),
+        (DICTIONARY, "'x', which is no tensor"),
+        (b"ctorch\nFloatStorage\n)R", "call of what can not be called so"),
+        (text("a") + number(1) + b"b", "state without a dictionary"),
+    ],
+)
+def test_forged_sizes_are_refused_before_memory_is_asked_for(
+    tmp_path, note, message
+):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, one_tensor(note))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (GOOD + b"x", "1 bytes after its last storage"),
+        (
+            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("8",)),
+            "lists 1 storages, which are not the 1",
+        ),
+        (
+            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("7", "7")),
+            "lists 2 storages",
+        ),
+        (
+            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=(7,)),
+            "no list of its storages' keys",
+        ),
+    ],
+)
+def test_storages_are_those_of_the_tensors(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, content)
+
+
+def test_tensors_can_not_be_written_to(tmp_path):
+    with pytest.raises(ValueError, match="read-only"):
+        read(tmp_path, GOOD)["x"][0] = 1
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_INSTRUCTIONS"])
+def test_a_file_has_limits(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(f"tbnets.features.torch_file.{limit}", 20)
+    with pytest.raises(ValueError, match="has more than 20"):
+        read(tmp_path, GOOD)
