@@ -4,6 +4,8 @@ One object serves the extraction and the exported graph, so that what was
 trained on is what is served.
 """
 
+import contextlib
+
 import keras
 import tensorflow as tf
 
@@ -45,6 +47,17 @@ def ten_crops(photos, size):
     return tf.reshape(crops, [-1, size, size, 3])
 
 
+@contextlib.contextmanager
+def _in_float32():
+    """Lets layers made here compute in float32, whatever the run's policy."""
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
 class PhotoFeatures:
     """Turns photos into features by a convolutional network.
 
@@ -60,6 +73,7 @@ class PhotoFeatures:
         ValueError: a layer or kind of crops is unknown.
     """
 
+    @_in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
         if crops not in CROPS:
             raise ValueError(
@@ -141,6 +155,7 @@ class PhotoFeatures:
         return self.forward(decode_images(image_bytes, self.photo_size))
 
 
+@_in_float32()
 def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a network with weights as flags name them.
 

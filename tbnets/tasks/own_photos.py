@@ -167,7 +167,12 @@ class OwnPhotos:
             for row, image_id in enumerate(records.image_ids)
         }
         self._open_cache()
-        problems = self._photos.update(list(names))
+        try:
+            problems = self._photos.update(list(names))
+        except KeyboardInterrupt:
+            _say("\nstopped; features so far are kept, and the same command")
+            _say("goes on with the others")
+            raise
         if problems and self._has_begun:
             name, reason = next(iter(problems.items()))
             raise FileNotFoundError(
@@ -186,10 +191,9 @@ class OwnPhotos:
 
     def _tell(self, num_images):
         """Says on standard error what was left out of how many images."""
-        for place, (image_id, reason) in enumerate(self.left_out.items()):
-            if place == MOST_NAMED:
-                break
-            _say(f"left out: {image_id}, which {reason}")
+        broken_first = sorted(self.left_out, key=self._is_absent)
+        for image_id in broken_first[:MOST_NAMED]:
+            _say(f"left out: {image_id}, which {self.left_out[image_id]}")
         if len(self.left_out) > MOST_NAMED:
             _say(f"... and {len(self.left_out) - MOST_NAMED} more")
         if self.left_out:
@@ -197,6 +201,13 @@ class OwnPhotos:
                 f"{len(self.left_out)} of {num_images} images left out with "
                 "their captions"
             )
+        absent = list(filter(self._is_absent, self.left_out))
+        likely = absent and likely_name(absent[0], list_files(self.folder))
+        if likely:
+            _say(f"{likely[0]} is there, which differs in {likely[1]}")
+
+    def _is_absent(self, image_id):
+        return self.left_out[image_id] == ABSENT
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""
