@@ -116,6 +116,7 @@ DATA_GROUPS = {
             "features",
             "features: --image_features, or features of --images by --cnn, go "
             "straight to the branch; small: a small convolutional network; or "
+            "EfficientNetLite0 to 2, "
             "SqueezeNet or a network of keras.applications by name.",
         ),
         Flag(
@@ -160,7 +161,9 @@ DATA_GROUPS = {
             "image_weights",
             "string",
             "",
-            "Weights of a network by name: imagenet, or a file; empty: random.",
+            "Weights of a network by name: imagenet (EfficientNetLite: as pip "
+            "installed it; others: fetched by Keras), or a file; empty: "
+            "random.",
             when=_NETWORK,
             is_place=True,
         ),
@@ -168,7 +171,7 @@ DATA_GROUPS = {
             "fine_tune",
             "bool",
             False,
-            "Train the Keras application too.",
+            "Train the network by name too.",
             when=_NETWORK,
         ),
         Flag(
