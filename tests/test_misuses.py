@@ -221,7 +221,7 @@ TRAIN = [
     ),
     (
         NAMED + "names.csv --images={root}/photos",
-        ["'A' in", "in their suffix and upper", "'a.png' is there", "Write"],
+        ["first 'A'", "in their suffix and upper", "'a.png' is there", "Write"],
     ),
     (
         NAMED + "train.csv --images={root}/whole",
