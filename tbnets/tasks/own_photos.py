@@ -204,7 +204,8 @@ class OwnPhotos:
         absent = list(filter(self._is_absent, self.left_out))
         likely = absent and likely_name(absent[0], list_files(self.folder))
         if likely:
-            _say(f"{likely[0]} is there, which differs in {likely[1]}")
+            file, difference = likely
+            _say(f"{file} is there: {absent[0]} differs in {difference}")
 
     def _is_absent(self, image_id):
         return self.left_out[image_id] == ABSENT
