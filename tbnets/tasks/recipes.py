@@ -2,7 +2,15 @@
 
 The network is that of `configs/flickr8k_mean.flags`: linear branches on the
 mean of learned word vectors. Fewer photos are seen in more epochs, or there
-would be too few steps, and rarer words are kept, or there would be no words.
+would be too few steps; rarer words are kept, or there would be few; and more
+of the inputs is dropped.
+
+Tried on subsets of Flickr8k with features of EfficientNetLite0, recall sum
+over its 1000 test photos after the last epoch, one seed each. 240 photos: 24
+epochs and words from 5 captions 75.9; 60 epochs 79.3; words from 2 captions
+too 84.2; and dropout 0.4 and 0.5 instead of 0.2 and 0.3 91.3. 80 photos: 40.7
+in one batch, 42.1 in batches of 32. The other values of the table were not
+compared.
 """
 
 from typing import NamedTuple
@@ -16,30 +24,32 @@ class Size(NamedTuple):
         epochs: passes over the photos.
         images_per_batch: photos a batch.
         min_count: times a word must stand in the captions to be known.
+        input_dropout: rate on what the branches read.
+        word_dropout: rate on word vectors.
     """
 
     below: float
     epochs: int
     images_per_batch: int
     min_count: int
+    input_dropout: float
+    word_dropout: float
 
 
 SIZES = (
-    Size(120, 100, 32, 1),
-    Size(600, 60, 64, 2),
-    Size(3000, 40, 128, 2),
-    Size(float("inf"), 24, 128, 5),
+    Size(120, 100, 32, 1, 0.4, 0.5),
+    Size(600, 60, 128, 2, 0.4, 0.5),
+    Size(3000, 60, 128, 2, 0.2, 0.3),
+    Size(float("inf"), 24, 128, 5, 0.2, 0.3),
 )
 ALWAYS = {
     "cnn_weights": "imagenet",
     "image_transform": ["signed_sqrt", "standardize"],
     "text_encoder": "mean",
     "word_dim": 300,
-    "word_dropout": 0.3,
     "image_units": [1024],
     "text_units": [1024],
     "batch_normalization": "none",
-    "input_dropout": 0.2,
     "margin": 0.2,
     "distance": "cosine",
     "num_negatives": 5,

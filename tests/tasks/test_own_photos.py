@@ -17,6 +17,7 @@ from tbnets.serving import served_model
 from tbnets.tasks import own_photos
 from tbnets.tasks import recipes
 from tbnets.training import checkpoints
+from tbnets.training.optimizers import create_optimizer_variables
 from tests import fresh
 from tests import photo_files
 from tests import tiny
@@ -76,9 +77,11 @@ def settings_for(*more):
 def begun(settings):
     """Begins a run and keeps a checkpoint, without training."""
     session, train = runs.prepare(settings, runs.start(settings, False))
+    network = session.network
+    create_optimizer_variables(network.optimizer, network)
     for name in ("best", "last"):
         checkpoints.save_checkpoint(
-            session.checkpoint(name), session.network, None, session.state
+            session.checkpoint(name), network, network.optimizer, session.state
         )
     return session, train
 
