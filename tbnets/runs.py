@@ -5,6 +5,7 @@
     RUN/settings.json        the flags, as numbers and strings
         run.flags            the same as a flagfile
         vocabulary.txt       a word a line
+        left_out.txt         images that are no photos, with the reason
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           the history, drawn
@@ -30,6 +31,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import tasks
+from tbnets.files import write_atomically
 from tbnets.files import write_json
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
@@ -172,6 +174,9 @@ def prepare(settings, folder, queries=()):
         checkpoint, and the training examples.
     """
     task = tasks.open_task(settings)
+    last = checkpoint_path(folder, "last")
+    if last.exists():
+        task.remember(checkpoints.read_checkpoint(last)[2].fitted)
     task.check_plan(queries)
     fitted = task.fit_data()
     train = task.load(settings.train_split, fitted)
@@ -188,7 +193,16 @@ def prepare(settings, folder, queries=()):
     settings_files.write_settings(settings, folder)
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
+    if fitted.get("left_out"):
+        _write_left_out(fitted["left_out"], folder / "left_out.txt")
     return session, train
+
+
+def _write_left_out(left_out, path):
+    """Writes image id and reason, a line an image."""
+    lines = [f"{name}\t{reason}\n" for name, reason in left_out.items()]
+    content = "".join(lines).encode()
+    write_atomically(path, lambda file: file.write(content))
 
 
 def _continue(session):
@@ -234,6 +248,7 @@ def describe(session, train):
         lines.append(
             f"test      none: results are those of {session.settings.dev_split}"
         )
+    lines += [f"{name:<9} {text}" for name, text in task.notes().items()]
     if session.state.fitted.get("words"):
         lines.append(f"words     {len(session.state.fitted['words'])}")
     lines += [
@@ -328,6 +343,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     if data_root:
         settings.data_root = os.path.abspath(data_root)
     task = tasks.open_task(settings)
+    task.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
     task.check_data(state.fitted, {*splits, *more_splits}, path)
     network = task.build(state.fitted)

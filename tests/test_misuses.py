@@ -66,6 +66,8 @@ print(json.dumps(ended))
 # Flags of a training on pixels, on a table of captions, and on scenes.
 PIXELS = "-image_features --image_encoder=small --image_size=8 "
 SCENES = "-captions -captions_format "
+OWN = "-image_features --images={root}/whole "
+NAMED = "-image_features --captions_format=table --captions={root}/"
 TABLE = "--captions_format=table --captions="
 WEIGHTS = " ".join(
     f"--{one}_weight=0"
@@ -206,6 +208,33 @@ TRAIN = [
         "--image_weights=absent.h5",
         ["absent.h5", "--image_weights"],
     ),
+    # Photos of one's own.
+    (OWN + "--cnn=VGG61", ["VGG61. Change --cnn"]),
+    (OWN + "--cnn_weights=absent.h5", ["absent.h5", "--cnn_weights"]),
+    (OWN + "--cnn_weights=", ["`--cnn_weights` must name", "to imagenet"]),
+    (OWN + "--images=nowhere", ["`--images` must name what", "--data_root"]),
+    (OWN + "--image_features=x.npy", ["`--images`", "read with"]),
+    ("--cache=features", ["`--cache`", "no --image_features"]),
+    (
+        NAMED + "plain.csv --images={root}/photos",
+        ["1 in", "plain.csv", "give its rows a split"],
+    ),
+    (
+        NAMED + "names.csv --images={root}/photos",
+        ["first 'A'", "in their suffix and upper", "'a.png' is there", "Write"],
+    ),
+    (
+        NAMED + "train.csv --images={root}/whole",
+        ["first 'a.png'", "'dev0.jpg'", "Name the folder"],
+    ),
+    (
+        NAMED + "train.csv --images={root}/empty",
+        ["holds no files", "Name the folder"],
+    ),
+    (
+        NAMED + "train.csv --images={root}/photos",
+        ["`--dev_split` must", "Set --dev_split to"],
+    ),
     (
         SCENES + "--scenes={root}/photos",
         ["photos", "Name another"],
@@ -275,6 +304,7 @@ def write_captions(root):
     (root / "plain.csv").write_text("image,caption\na.png,a dog\n")
     rows = "image,caption,split\na.png,a dog,train\n"
     (root / "train.csv").write_text(rows)
+    (root / "names.csv").write_text("image,caption,split\nA,a dog,train\n")
     (root / "columns.csv").write_text(rows + "b.png,a cat\n")
     (root / "own.json").write_text('{"images": []}')
 
@@ -311,6 +341,7 @@ def root(tmp_path_factory):
     write_features(data)
     (root / "photos").mkdir()
     (root / "whole").mkdir()
+    (root / "empty").mkdir()
     picture = PIL.Image.new("RGB", (9, 9), (200, 0, 0))
     picture.save(root / "photos" / "a.png")
     for split, size in tiny.SPLITS.items():

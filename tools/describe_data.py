@@ -27,13 +27,14 @@ with startup.quiet_tensorflow():
 
 from tbnets.data import captions
 from tbnets.data import description
+from tbnets.data.format_guess import usual_format
 
 _FORMAT = flags.DEFINE_enum(
     "captions_format",
     None,
     list(captions.READERS),
-    "Format of --captions.",
-    required=True,
+    "Format of --captions; not given, table for a .csv, .tsv or .jsonl, else "
+    "karpathy.",
 )
 _CAPTIONS = flags.DEFINE_string(
     "captions",
@@ -67,7 +68,8 @@ MOST_PRINTED = 50
 
 def read_splits(problems):
     """Returns {split: CaptionedImages} for --splits, and the known words."""
-    where = (_FORMAT.value, _CAPTIONS.value)
+    path = _CAPTIONS.value
+    where = (_FORMAT.value or usual_format(path), path)
     names = _SPLITS.value or captions.list_splits(*where)
     splits = {n: captions.read_captions(*where, n, problems) for n in names}
     try:

@@ -33,13 +33,11 @@ docs/image_features.md tells more; docs/data_formats.md describes the store.
 
 import time
 
-import tqdm
 from absl import flags
 
 from tbnets import startup
 
 with startup.quiet_tensorflow():
-    import keras
     import tensorflow  # noqa: F401
 
 from tbnets.features import cnn
@@ -128,10 +126,8 @@ _SHARD_IMAGES = flags.DEFINE_integer(
 
 def build_features():
     """Returns what makes features by the flags, of photos or of regions."""
-    keras.utils.set_random_seed(0)
-    weights = None if _WEIGHTS.value == "random" else _WEIGHTS.value
-    network = cnn.build_cnn(
-        _CNN.value, weights, _IMAGE_SIZE.value or None, _TOP.value
+    network = photo_features.build_named_cnn(
+        _CNN.value, _WEIGHTS.value, _IMAGE_SIZE.value or None, _TOP.value
     )
     if not _REGIONS.value:
         return photo_features.PhotoFeatures(
@@ -158,30 +154,35 @@ def open_writer(features):
     )
 
 
-def extract(photos, features, writer, progress):
+def extract(photos, features, writer):
     """Extracts what the flags ask for; returns the failures."""
-    sizes = {"shard_images": _SHARD_IMAGES.value, "progress": progress}
-    if _REGIONS.value:
-        proposals = open_store(_REGIONS.value)
-        return regions.extract_regions(
-            photos, proposals, features, writer, **sizes
+    size = _SHARD_IMAGES.value
+    if not _REGIONS.value:
+        return extraction.extract_all(
+            photos,
+            features,
+            writer,
+            batch_size=_BATCH_SIZE.value,
+            shard_images=size,
         )
-    return extraction.extract(
-        photos, features, writer, batch_size=_BATCH_SIZE.value, **sizes
-    )
+    proposals = open_store(_REGIONS.value)
+    with extraction.progress_bar(photos, writer) as bar:
+        failures = regions.extract_regions(
+            photos,
+            proposals,
+            features,
+            writer,
+            shard_images=size,
+            progress=bar.update,
+        )
+    writer.finish()
+    return failures
 
 
 def run(photos, features, writer):
-    """Extracts with a progress bar; returns the failures and the seconds."""
+    """Extracts; returns the failures and the seconds."""
     start = time.perf_counter()
-    with tqdm.tqdm(
-        total=len(extraction.remaining(photos, writer)),
-        unit="image",
-        smoothing=0.1,
-        disable=None,
-    ) as bar:
-        failures = extract(photos, features, writer, bar.update)
-    writer.finish()
+    failures = extract(photos, features, writer)
     return failures, time.perf_counter() - start
 
 

@@ -3,6 +3,10 @@
     python tools/train.py --flagfile=configs/quickstart.flags
     python tools/train.py --resume --run_dir=runs/quickstart
 
+or on photos of your own, with a table of image and caption:
+
+    python tools/train.py --images=photos --captions=captions.csv
+
 Flags on the command line come after the flagfile and override it; a resumed
 run has the flags it was started with. The run folder afterwards holds
 checkpoints, metrics.json, curves.png, TensorBoard event files and a
@@ -22,6 +26,7 @@ from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
 from tbnets.flags import help as flags_help
+from tbnets.flags.settings import as_flagfile_line
 from tbnets.training import loop
 
 FLAGS = absl_flags.FLAGS
@@ -42,9 +47,13 @@ absl_flags.DEFINE_bool(
 
 def checked_settings():
     """Returns the settings of the run, and a line on flags not read."""
-    before = runs.settings_before(FLAGS.run_dir) if FLAGS.resume else None
+    before = None
+    if FLAGS.resume:
+        before = runs.settings_before(command_line.run_dir())
     settings = command_line.settings(before)
-    tasks.open_task(settings)  # Names an unknown task or model.
+    task = tasks.open_task(settings)  # Names an unknown task or model.
+    if before is None:
+        take_recipe(settings, task)
     unread = command_line.check_read(
         settings, tasks.groups_read(settings), tasks.readers_of_groups()
     )
@@ -56,6 +65,15 @@ def checked_settings():
             "with --noexport. Leave one of them out."
         )
     return settings, unread
+
+
+def take_recipe(settings, task):
+    """Gives flags that are not given what suits the data; says which."""
+    title, values = task.recipe()
+    taken = command_line.fill(settings, values)
+    if taken:
+        line = (as_flagfile_line(*item).strip() for item in taken.items())
+        print(f"recipe for {title}: {' '.join(line)}")
 
 
 def fit(session, train):
@@ -86,6 +104,8 @@ def main(argv):
         return
     queries = FLAGS.example_query if settings.export else []
     session, train = runs.prepare(settings, folder, queries)
+    if settings.export and not queries:
+        queries = session.task.example_queries()
     print(runs.describe(session, train))
     if unread:
         print(f"not read  {unread}")

@@ -1,6 +1,7 @@
-"""What format a caption file seems to be of, told by its first characters.
+"""What format a caption file seems to be of, by its name or first characters.
 
-For error messages alone: what a run reads is said by --captions_format.
+What a run reads is said by --captions_format, or without it by the file's
+name alone; what a file's content looks like is for error messages.
 """
 
 import os
@@ -9,6 +10,12 @@ import re
 JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
 _TABLES = (".csv", ".tsv", ".jsonl")
 _NUM_CHARACTERS = 65536
+
+
+def usual_format(path):
+    """Returns the format of captions that nobody told, by the file's name."""
+    extension = os.path.splitext(os.fspath(path))[1].lower()
+    return "table" if extension in _TABLES else "karpathy"
 
 
 def guess_formats(path):

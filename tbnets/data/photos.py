@@ -1,6 +1,9 @@
 """Which photos a tool works on: (id, path) of each, in a fixed order."""
 
+import itertools
+import os
 import pathlib
+import unicodedata
 
 from tbnets.data import captions
 from tbnets.images import list_photos
@@ -37,3 +40,48 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
         for row, key in enumerate(records.image_ids):
             photos.setdefault(key, folder / records.file_name(row))
     return list(photos.items())
+
+
+def list_files(folder):
+    """Returns the paths of all files below a folder, from there, sorted."""
+    folder = pathlib.Path(folder)
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+
+
+_DIFFERENCES = {
+    "slashes": lambda name: name.replace("\\", "/"),
+    "their suffix": lambda name: os.path.splitext(name)[0],
+    "upper and lower case": str.casefold,
+    "the folder before the name": lambda name: name.rpartition("/")[2],
+    "the code of their accents": lambda n: unicodedata.normalize("NFC", n),
+}
+"""How names of one file may differ -> what they have in common."""
+
+
+def likely_name(name, files):
+    """Finds the file that a name is probably meant to be.
+
+    Args:
+        name: as somebody wrote it.
+        files: paths of the files that there are, with slashes.
+
+    Returns:
+        (path, words on how they differ); None where there is no such file.
+    """
+    for count in range(1, len(_DIFFERENCES) + 1):
+        for kinds in itertools.combinations(_DIFFERENCES, count):
+            wanted = _in_common(name, kinds)
+            for path in files:
+                if _in_common(path, kinds) == wanted:
+                    return path, " and ".join(kinds)
+    return None
+
+
+def _in_common(name, kinds):
+    for kind in kinds:
+        name = _DIFFERENCES[kind](name)
+    return name

@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 import tensorflow as tf
+import tqdm
 
 from tbnets.images import faults
 
@@ -123,6 +124,37 @@ def extract(
         )
         failures += [(path, reason) for _, path, reason in failed]
         _tell(progress, len(shard) - told)
+    return failures
+
+
+def progress_bar(photos, writer):
+    """Returns a bar, with the time left, of what `remaining` returns."""
+    return tqdm.tqdm(
+        total=len(remaining(photos, writer)),
+        desc="extracting features",
+        unit="image",
+        smoothing=0.1,
+        disable=None,
+    )
+
+
+def extract_all(photos, features, writer, **options):
+    """Extracts with a progress bar and completes the store.
+
+    Args:
+        photos: as in `extract`.
+        features: as in `extract`.
+        writer: as in `extract`.
+        **options: `batch_size` and `shard_images`, as in `extract`.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+    """
+    with progress_bar(photos, writer) as bar:
+        failures = extract(
+            photos, features, writer, progress=bar.update, **options
+        )
+    writer.finish()
     return failures
 
 

@@ -4,6 +4,9 @@ One object serves the extraction and the exported graph, so that what was
 trained on is what is served.
 """
 
+import contextlib
+
+import keras
 import tensorflow as tf
 
 from tbnets.features.cnn import LAST
@@ -18,6 +21,7 @@ from tbnets.images import decode_image
 from tbnets.images import decode_images
 
 CROPS = ("one", "ten")
+RANDOM = "random"
 
 
 def ten_crops(photos, size):
@@ -44,6 +48,17 @@ def ten_crops(photos, size):
     return tf.reshape(crops, [-1, size, size, 3])
 
 
+@contextlib.contextmanager
+def _in_float32():
+    """Lets layers made here compute in float32, whatever the run's policy."""
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
 class PhotoFeatures:
     """Turns photos into features by a convolutional network.
 
@@ -59,6 +74,7 @@ class PhotoFeatures:
         ValueError: a layer or kind of crops is unknown.
     """
 
+    @_in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
         if crops not in CROPS:
             raise ValueError(
@@ -141,13 +157,32 @@ class PhotoFeatures:
         return self.forward(decode_images(image_bytes, self.photo_size))
 
 
+@_in_float32()
+def build_named_cnn(name, weights, image_size=None, top=True):
+    """Builds a network with weights as flags name them.
+
+    Args:
+        name: a key of `cnn.NETWORKS`.
+        weights: `imagenet`, a weights file, or `random`, which are the same
+            ones each time; None for random ones of the global seed.
+        image_size: as in `cnn.build_cnn`.
+        top: as in `cnn.build_cnn`.
+
+    Returns:
+        A `cnn.Cnn`.
+    """
+    if weights == RANDOM:
+        keras.utils.set_random_seed(0)
+        weights = None
+    return build_cnn(name, weights, image_size, top)
+
+
 def open_photo_features(description, weights):
     """Builds the `PhotoFeatures` that a store was extracted with.
 
     Args:
         description: what `PhotoFeatures.description` returned.
-        weights: `imagenet` or a weights file, the one of the extraction;
-            None for random weights.
+        weights: as in `build_named_cnn`, those of the extraction.
 
     Returns:
         The `PhotoFeatures`.
@@ -155,7 +190,7 @@ def open_photo_features(description, weights):
     Raises:
         ValueError: the weights are others than those of the description.
     """
-    cnn = build_cnn(
+    cnn = build_named_cnn(
         description["cnn"],
         weights,
         description["image_size"],

@@ -10,6 +10,7 @@ import types
 
 from absl import flags
 
+from tbnets.data.format_guess import usual_format
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import reads
 from tbnets.flags.flag import what_reads
@@ -71,12 +72,57 @@ def settings(before=None):
                 f"Received: --{name}={','.join(values[name])}. "
                 "A comment can not follow a value in a flagfile."
             ) from error
+    if before is None:
+        values.update(_usual_values(values))
     values = complete(values)
     if "data_root" not in on_command_line():
         values["data_root"] = os.environ.get(
             DATA_ROOT_VARIABLE, values["data_root"]
         )
     return types.SimpleNamespace(**values)
+
+
+def _usual_values(values):
+    """Returns flags that were not given and whose value others suggest."""
+    found = {}
+    if not FLAGS["captions_format"].present:
+        found["captions_format"] = usual_format(values["captions"])
+    if not FLAGS["run_dir"].present:
+        found["run_dir"] = run_dir()
+    return found
+
+
+def run_dir():
+    """Returns the folder of the run: --run_dir, or by --images its usual one.
+
+    A run on the photos of FOLDER alone is by custom in runs/FOLDER.
+    """
+    given = FLAGS["run_dir"]
+    values = types.SimpleNamespace(**{name: FLAGS[name].value for name in ALL})
+    if given.present or not reads(ALL["cnn"], values):
+        return given.value
+    name = os.path.basename(os.path.abspath(values.images))
+    return os.path.join("runs", name)
+
+
+def fill(settings, values):
+    """Gives flags that are not given on the command line or in a flagfile.
+
+    Where a paper's loss was asked for, its values stay.
+
+    Args:
+        settings: the run's settings, which are changed.
+        values: dict, name -> value.
+
+    Returns:
+        dict, those that were taken.
+    """
+    own = {name for name in values if FLAGS[name].present}
+    if FLAGS["loss"].present:
+        own |= {flag.name for flag in GROUPS["triplet_loss"]}
+    taken = {name: v for name, v in values.items() if name not in own}
+    vars(settings).update(taken)
+    return taken
 
 
 def on_command_line(known=ALL):

@@ -10,6 +10,14 @@ DATA_ROOT_VARIABLE = "TBNETS_DATA"
 _CAPTION_FILES = ({"scenes": ("",)},)
 _PIXELS = ({"image_encoder": Other("features")},)
 _FEATURES = ({"image_encoder": ("features",)},)
+_OWN_PHOTOS = (
+    {
+        "image_encoder": ("features",),
+        "image_features": ("",),
+        "images": Other(""),
+        "scenes": ("",),
+    },
+)
 _NETWORK = ({"image_encoder": Other(("features", "small"))},)
 _WORDS = ({"text_encoder": Other("features")},)
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
@@ -23,7 +31,8 @@ DATA_GROUPS = {
             "run_dir",
             "string",
             "",
-            "Folder of the run; required.",
+            "Folder of the run; runs/FOLDER for the photos of --images=FOLDER "
+            "alone.",
             is_place=True,
             free=True,
         ),
@@ -50,7 +59,8 @@ DATA_GROUPS = {
             "captions_format",
             "string",
             "karpathy",
-            "Format of --captions; docs/data_formats.md describes each.",
+            "Format of --captions; docs/data_formats.md describes each. Not "
+            "given, table for a .csv, .tsv or .jsonl.",
             tuple(READERS),
             _CAPTION_FILES,
         ),
@@ -104,20 +114,40 @@ DATA_GROUPS = {
             "image_encoder",
             "string",
             "features",
-            "features: --image_features go straight to the branch; small: a "
-            "small convolutional network; or EfficientNetLite0 to 2, "
+            "features: --image_features, or features of --images by --cnn, go "
+            "straight to the branch; small: a small convolutional network; or "
+            "EfficientNetLite0 to 2, "
             "SqueezeNet or a network of keras.applications by name.",
         ),
         Flag(
             "images",
             "string",
             "",
-            "Folder of image files, to train from pixels.",
+            "Folder of image files, to train from pixels, or from features "
+            "that --cnn extracts of them.",
             when=(
                 {"image_encoder": Other("features"), "scenes": ("",)},
+                {"image_features": ("",), "scenes": ("",)},
                 {"cnn_weights": Other(""), "scenes": ("",)},
             ),
             is_place=True,
+        ),
+        Flag(
+            "cnn",
+            "string",
+            "EfficientNetLite0",
+            "Network whose last layer makes the features of --images.",
+            when=_OWN_PHOTOS,
+        ),
+        Flag(
+            "cache",
+            "string",
+            "",
+            "Folder to keep these features in; empty: FOLDER.tbnets beside "
+            "--images=FOLDER.",
+            when=_OWN_PHOTOS,
+            is_place=True,
+            free=True,
         ),
         Flag(
             "image_size",
@@ -168,10 +198,10 @@ DATA_GROUPS = {
             "cnn_weights",
             "string",
             "",
-            "With --image_features of tools/extract_image_features.py: "
-            "imagenet or the weights file they were made with, so that the "
-            "exported model starts at the photo; empty: it starts at the "
-            "features.",
+            "Weights of --cnn: imagenet, a file, or random. With "
+            "--image_features of tools/extract_image_features.py: those they "
+            "were made with, so that the exported model starts at the photo; "
+            "empty: it starts at the features.",
             when=_FEATURES,
             is_place=True,
             free=True,

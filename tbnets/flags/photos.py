@@ -3,6 +3,7 @@
 from absl import flags
 
 from tbnets.data.captions import READERS
+from tbnets.data.format_guess import usual_format
 from tbnets.data.photos import find_photos
 
 flags.disclaim_key_flags()  # They are the tool's, and stand in its --help.
@@ -25,13 +26,18 @@ def define_photo_flags():
     )
     captions_format = flags.DEFINE_enum(
         "captions_format",
-        "karpathy",
+        None,
         list(READERS),
-        "Format of --captions; docs/data_formats.md describes each.",
+        "Format of --captions; docs/data_formats.md describes each. Not given, "
+        "table for a .csv, .tsv or .jsonl, else karpathy.",
     )
     splits = flags.DEFINE_list(
         "splits", None, "Splits of --captions to work on; by default all."
     )
-    return lambda: find_photos(
-        images.value, captions_format.value, captions_path.value, splits.value
-    )
+
+    def find():
+        path = captions_path.value or ""
+        format = captions_format.value or usual_format(path)
+        return find_photos(images.value, format, path, splits.value)
+
+    return find

@@ -19,6 +19,7 @@ from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import NoSuchSplit
 from tbnets.data.splits import fill_split
 from tbnets.data.splits import splits_in_path
+from tbnets.features.photo_features import RANDOM
 from tbnets.features.photo_features import open_photo_features
 from tbnets.images import decode_images
 from tbnets.scenes.dataset import ensure_scenes
@@ -98,16 +99,16 @@ def load_records(settings, split):
         )
     path = resolve(settings, settings.captions)
     if SPLIT_FIELD not in os.fspath(path) and not path.exists():
-        raise _nowhere(settings, "captions", path)
+        raise nowhere(settings, "captions", path)
     try:
         return captions.read_captions(settings.captions_format, path, split)
     except NoSuchSplit as error:
         if error.names:
             raise
-        raise _nowhere(settings, "captions", path) from error
+        raise nowhere(settings, "captions", path) from error
 
 
-def _nowhere(settings, flag, path):
+def nowhere(settings, flag, path):
     """Returns the error of a path that is not there: where data are sought."""
     return FileNotFoundError(
         f"`--{flag}` must name what is there. Received: --{flag}="
@@ -131,7 +132,7 @@ def load_images(settings, records):
             raise ValueError(
                 "`--image_features` must name a feature array. Received: "
                 "--image_features= with --image_encoder=features. Set it, or "
-                "another --image_encoder to train from --images."
+                "--images=FOLDER, of whose photos features are extracted."
             )
         paths = _existing_features(settings, "image_features", records.split)
         features, rows = load_features(paths, records.image_ids)
@@ -143,10 +144,16 @@ def load_images(settings, records):
 
 
 def photo_folder(settings):
-    """Returns the folder that the photos' file names start from."""
+    """Returns the folder that the photos' file names start from.
+
+    One that is not below the data root is looked for in the folder of the
+    start.
+    """
     if settings.scenes:
         return from_start(settings, settings.scenes) / "images"
-    return resolve(settings, settings.images)
+    here = from_start(settings, settings.images)
+    below = resolve(settings, settings.images)
+    return here if here.is_dir() and not below.exists() else below
 
 
 def load_photos(settings, records):
@@ -163,7 +170,7 @@ def load_photos(settings, records):
         )
     folder = photo_folder(settings)
     if not folder.is_dir():
-        raise _nowhere(settings, "images", folder)
+        raise nowhere(settings, "images", folder)
     paths = [folder / records.file_name(i) for i in range(records.num_images)]
     missing = [path for path in paths if not path.is_file()]
     if missing:
@@ -190,7 +197,7 @@ def _existing_features(settings, flag, split):
         paths = _feature_paths(settings, split, flag)
     except NoSuchSplit as error:
         if not error.names:
-            raise _nowhere(settings, flag, error.path) from error
+            raise nowhere(settings, flag, error.path) from error
         raise ValueError(
             f"`--{flag}` must name features of every split. Received: "
             f"--{flag}={getattr(settings, flag)}, and of split {split} there "
@@ -199,7 +206,7 @@ def _existing_features(settings, flag, split):
         ) from error
     for path in paths:
         if not os.path.exists(path):
-            raise _nowhere(settings, flag, path)
+            raise nowhere(settings, flag, path)
     return paths
 
 
@@ -286,12 +293,13 @@ def tokenize(tokenizer, captions):
     return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
 
 
-def load_examples(settings, records, vocabulary):
+def load_examples(settings, records, images, vocabulary):
     """Returns the `Examples` of some records.
 
     Args:
         settings: the run's settings.
         records: `CaptionedImages` of a split.
+        images: their images, as `Examples` takes them.
         vocabulary: `Vocabulary`, or None with text features.
 
     Raises:
@@ -308,7 +316,7 @@ def load_examples(settings, records, vocabulary):
         text_ids = equal_text_ids(records.captions)
     return Examples(
         records=records,
-        images=load_images(settings, records),
+        images=images,
         texts=texts,
         text_ids=text_ids,
     )
@@ -343,7 +351,11 @@ def build_photo_reader(settings, fitted):
             "version. Extract them by that tool, all layers at once, or leave "
             "--cnn_weights out."
         )
+    return open_photo_features(made_by, cnn_weights(settings))
+
+
+def cnn_weights(settings):
+    """Returns `cnn_weights` as builders of networks take it."""
     weights = settings.cnn_weights
-    if weights != "imagenet":
-        weights = resolve(settings, weights)
-    return open_photo_features(made_by, weights)
+    by_name = weights in ("imagenet", RANDOM)
+    return weights if by_name else resolve(settings, weights)

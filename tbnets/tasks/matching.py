@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from tbnets.data import drawn_splits
 from tbnets.data.batches import EpochBatches
 from tbnets.data.batches import num_batches
 from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import refuse_broken_images
+from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
 from tbnets.evaluation.protocols import evaluate_protocol
 from tbnets.evaluation.tables import format_table
@@ -15,8 +17,12 @@ from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 from tbnets.tasks import parts
 from tbnets.tasks import plan
+from tbnets.tasks import recipes
 from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.own_photos import NoPhotos
+from tbnets.tasks.own_photos import OwnPhotos
+from tbnets.tasks.own_photos import has_own_photos
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -37,20 +43,65 @@ class MatchingTask(Task):
 
     def __init__(self, settings):
         super().__init__(settings)
+        self.own_photos = None
         self._records = {}
+        self._cuts = None
         self._embedder = None
+        if has_own_photos(settings):
+            self.own_photos = OwnPhotos(settings)
 
     def records(self, split):
         """Returns the `CaptionedImages` of a split; reads each once."""
         if split not in self._records:
-            self._records[split] = inputs.load_records(self.settings, split)
+            try:
+                records = self._kept(inputs.load_records(self.settings, split))
+            except NoSuchSplit as error:
+                if not self._draws(split, error):
+                    raise
+                records = self._draw(split)
+            self._records[split] = records
         return self._records[split]
+
+    def _kept(self, records):
+        """Returns records without photos that are left out."""
+        return self.own_photos.kept(records) if self.own_photos else records
+
+    def _draws(self, split, error):
+        """Tells whether a split that the captions have not is drawn."""
+        settings = self.settings
+        told = (settings.train_split, settings.dev_split, settings.test_split)
+        return (
+            error.names == (WHOLE_FILE,)
+            and WHOLE_FILE not in told
+            and drawn_splits.can_be_drawn(split)
+        )
+
+    def _draw(self, split):
+        """Returns the `CaptionedImages` of a drawn split."""
+        records = self._kept(inputs.load_records(self.settings, WHOLE_FILE))
+        if self._cuts is None:
+            self._cuts = drawn_splits.draw_cuts(records.image_ids, records.path)
+        return drawn_splits.drawn_split(records, split, self._cuts)
+
+    def _images(self, records):
+        """Returns the image side of `Examples` for some records."""
+        if self.own_photos:
+            return self.own_photos.load(records)
+        return inputs.load_images(self.settings, records)
+
+    def recipe(self):
+        """Returns the recipe of a run on the photos of a folder alone."""
+        if not self.own_photos:
+            return "", {}
+        split = plan.existing_split(self, "train_split")
+        count = self.records(split).num_images
+        return f"{count} photos", recipes.recipe(count)
 
     def has_split(self, split):
         """Tells whether the captions have a split with images and captions."""
         try:
             return self.records(split).num_captions > 0
-        except NoSuchSplit:
+        except (NoSuchSplit, NoPhotos):
             return False
 
     def check_plan(self, queries=()):
@@ -76,8 +127,10 @@ class MatchingTask(Task):
             with, {} where that is unknown.
         """
         settings = self.settings
+        if self.own_photos:
+            self._extract()
         records = self.records(settings.train_split)
-        images = inputs.load_images(settings, records)
+        images = self._images(records)
         of_images = isinstance(images, FeatureRows)
         fitted = {
             "words": [],
@@ -93,18 +146,51 @@ class MatchingTask(Task):
         else:
             vocabulary = inputs.build_vocabulary(settings, records)
             fitted["words"] = list(vocabulary.words)
+        if self.own_photos:
+            fitted["left_out"] = self.own_photos.left_out
+        if self._cuts:
+            fitted["split_cuts"] = self._cuts
         return fitted
+
+    def _extract(self):
+        """Extracts features of all splits; then knows what is left out."""
+        splits = plan.check_splits(self)
+        self.own_photos.extract([self.records(split) for split in splits])
+        self._records.clear()
+        plan.check_splits(self)
+
+    def remember(self, fitted):
+        """Takes over how splits were drawn, and which photos are left out."""
+        self._cuts = fitted.get("split_cuts")
+        if self.own_photos:
+            self.own_photos.remember(fitted)
 
     def check_data(self, fitted, splits, where):
         """Refuses image features that were made otherwise than before."""
         made_by = fitted["image_features_made_by"]
-        if made_by:
+        if made_by and not self.own_photos:
             inputs.check_image_features(self.settings, splits, made_by, where)
+
+    def notes(self):
+        """Returns how splits were drawn, and where features are kept."""
+        notes = {}
+        if self._cuts:
+            sizes = [
+                f"{self.records(name).num_images} {name}"
+                for name in plan.check_splits(self)
+            ]
+            notes["splits"] = (
+                f"drawn by image, as the captions tell none: {', '.join(sizes)}"
+            )
+        if self.own_photos:
+            notes |= self.own_photos.notes()
+        return notes
 
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
+        records = self.records(split)
         return inputs.load_examples(
-            self.settings, self.records(split), _vocabulary(fitted)
+            self.settings, records, self._images(records), _vocabulary(fitted)
         )
 
     def counts(self, examples):
@@ -118,10 +204,8 @@ class MatchingTask(Task):
     def describe(self, network):
         """Returns what reads images and texts, and the embeddings' size."""
         settings = self.settings
-        return (
-            f"{settings.image_encoder} + {settings.text_encoder} -> "
-            f"{network.embedding_dim}"
-        )
+        images = settings.cnn if self.own_photos else settings.image_encoder
+        return f"{images} + {settings.text_encoder} -> {network.embedding_dim}"
 
     def adapt(self, network, train):
         """Measures the training features where the image encoder asks."""
@@ -236,6 +320,12 @@ class MatchingTask(Task):
             text_dim=fitted["text_dim"],
         )
 
+    def example_queries(self):
+        """Returns two captions of the last split, of a run on own photos."""
+        if not self.own_photos or self.settings.text_encoder == "features":
+            return []
+        return views.example_captions(self.records(self.last_split))
+
     def answer(self, saved_model, queries, folder, top=5):
         """Ranks the images of the last split for example queries.
 
@@ -253,7 +343,7 @@ class MatchingTask(Task):
             found, embeddings = search.embed_photos(model, photos, list(paths))
             rows = [paths[photos / name] for name in found]
         else:
-            images = inputs.load_images(self.settings, records)
+            images = self._images(records)
             features = np.concatenate(list(images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
         return views.show_answers(

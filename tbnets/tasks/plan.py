@@ -28,8 +28,11 @@ def check_plan(task, queries):
             "--text_encoder=features. Leave it out, or choose another "
             "--text_encoder."
         )
-    splits = _splits(task)
+    splits = check_splits(task)
     loaders = {"image_features": inputs.load_images}
+    if task.own_photos:
+        task.own_photos.check()
+        loaders = {}
     if settings.text_encoder == "features":
         loaders["text_features"] = inputs.load_text_features
     for flag, load in loaders.items():
@@ -42,7 +45,7 @@ def check_plan(task, queries):
                 f"`--{flag}` must be as wide in every split. Received: "
                 f"{found} numbers a row. Extract them alike."
             )
-    by_features = settings.image_encoder == "features"
+    by_features = settings.image_encoder == "features" and not task.own_photos
     if by_features and settings.cnn_weights and settings.export:
         _check_photo_reader(task, queries, splits[-1])
 
@@ -57,21 +60,21 @@ def _check_photo_reader(task, queries, split):
     inputs.build_photo_reader(settings, {"image_features_made_by": made_by})
 
 
-def _splits(task):
+def check_splits(task):
     """Returns the names of the splits that will be asked for, checked."""
     settings = task.settings
     names = [
-        _existing_split(task, flag) for flag in ("train_split", "dev_split")
+        existing_split(task, flag) for flag in ("train_split", "dev_split")
     ]
     # Who names no other test split than by default may have none.
     if task.has_split(settings.test_split):
         names.append(settings.test_split)
     elif settings.test_split not in ("", ALL["test_split"].default):
-        names.append(_existing_split(task, "test_split"))
+        names.append(existing_split(task, "test_split"))
     return names
 
 
-def _existing_split(task, flag):
+def existing_split(task, flag):
     """Returns the value of a flag that names a split, with captions in it."""
     split = getattr(task.settings, flag)
     try:

@@ -12,6 +12,7 @@ class Task:
 
     ::
 
+        task.remember(fitted)                   # a run that goes on
         task.check_plan(queries)                # is all of it there?
         fitted   = task.fit_data()              # words, sizes, ...
         network  = task.build(fitted)           # for training and after it
@@ -70,6 +71,15 @@ class Task:
                 f"--task={self.settings.task}. Leave it out."
             )
 
+    def recipe(self):
+        """Returns what a run does where its flags say nothing.
+
+        Returns:
+            (title, values): what the recipe is for, in a few words, and a
+            dict, name of a flag -> value; ("", {}) where there is none.
+        """
+        return "", {}
+
     def has_split(self, split):
         """Tells whether the data have a split; the test split may be none."""
         return True
@@ -82,6 +92,12 @@ class Task:
             and `endpoints` need to know of the data. Checkpoints keep it.
         """
         raise NotImplementedError
+
+    def remember(self, fitted):
+        """Takes over what `fit_data` returned when the run began.
+
+        Called before any data of a run that goes on are read.
+        """
 
     def check_data(self, fitted, splits, where):
         """Refuses data of splits that do not fit what was fitted.
@@ -102,6 +118,10 @@ class Task:
     def counts(self, examples):
         """Returns how many of what a split has, for people: name -> int."""
         raise NotImplementedError
+
+    def notes(self):
+        """Returns what people should know of the data: title -> text."""
+        return {}
 
     def build(self, fitted):
         """Returns a built Keras model with initial weights from the seed."""
@@ -181,6 +201,10 @@ class Task:
     def endpoints(self, network, fitted):
         """Returns the `serving.export.Endpoints` of the SavedModel."""
         raise NotImplementedError
+
+    def example_queries(self):
+        """Returns queries to ask the exported model if people name none."""
+        return []
 
     def answer(self, saved_model, queries, folder):
         """Asks an exported model example queries; returns text to print.

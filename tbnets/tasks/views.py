@@ -9,6 +9,7 @@ from tbnets.training.projector import Points
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
+NUM_QUERIES = 2
 WHAT_IS_A_HIT = (
     "a caption of the image has the words of the sentence, in this order"
 )
@@ -20,6 +21,14 @@ def spread(count, most):
     """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
     picks = min(count, most)
     return (np.arange(picks) * count) // max(picks, 1)
+
+
+def example_captions(records):
+    """Returns a caption of some images, as queries: `NUM_QUERIES` or fewer."""
+    firsts = [rows[0] for rows in records.caption_rows() if len(rows)]
+    told = [caption for row in firsts if (caption := records.captions[row])]
+    told = list(dict.fromkeys(told))
+    return [told[row] for row in spread(len(told), NUM_QUERIES)]
 
 
 def shown_photos(settings, records):

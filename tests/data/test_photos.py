@@ -6,6 +6,8 @@ import pytest
 
 import tbnets.data
 from tbnets.data.photos import find_photos
+from tbnets.data.photos import likely_name
+from tbnets.data.photos import list_files
 
 
 @pytest.fixture
@@ -45,3 +47,35 @@ def test_the_data_room_reads_no_flags():
     assert len(modules) > 5
     for path in modules:
         assert "absl" not in path.read_text(), path
+
+
+FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "difference"),
+    [
+        ("IMG_1", "IMG_1.JPG", "their suffix"),
+        ("img_1.jpg", "IMG_1.JPG", "upper and lower case"),
+        ("dog.jpg", "beach/dog.jpg", "the folder before the name"),
+        ("photos/beach/dog.jpg", "beach/dog.jpg", "the folder before the name"),
+        ("beach\\dog.jpg", "beach/dog.jpg", "slashes"),
+        ("beach/Zoe\u0308.png", "beach/Zoë.png", "the code of their accents"),
+        ("Dog.png", "beach/dog.jpg", "suffix and upper and lower case and the"),
+    ],
+)
+def test_a_name_that_is_meant_to_be_a_file(name, file, difference):
+    found, words = likely_name(name, FILES)
+    assert found == file
+    assert difference in words
+
+
+def test_a_name_of_no_file():
+    assert likely_name("cat.jpg", FILES) is None
+
+
+def test_files_below_a_folder(tmp_path):
+    for name in ("b.txt", "a/c.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert list_files(tmp_path) == ["a/c.jpg", "b.txt"]

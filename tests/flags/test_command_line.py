@@ -159,7 +159,11 @@ def unread(settings):
         (["--weight_decay=0.1"], "--optimizer other than adam"),
         (["--decay_rate=0.1"], "--schedule=step or exponential"),
         (["--text_features=t.npy"], "--text_encoder=features"),
-        (["--images=photos"], "--image_encoder other than features and no"),
+        (
+            ["--images=photos", "--image_features=x.npy"],
+            "--image_encoder other than features and no",
+        ),
+        (["--cnn=VGG16"], "--image_encoder=features and no --image_features"),
     ],
 )
 def test_a_flag_that_nothing_reads_is_refused(monkeypatch, line, reader):

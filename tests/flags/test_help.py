@@ -33,7 +33,7 @@ def entries(text):
 def test_it_begins_with_the_commands_and_the_flags_that_matter(shown):
     head = shown.split("The flags to begin with:")[0]
     assert head.startswith("Trains a network")
-    assert head.count("python tools/train.py --") == 2
+    assert head.count("python tools/train.py --") == 3
     assert tuple(entries(shown))[: len(FIRST)] == FIRST
 
 

@@ -1,0 +1,238 @@
+"""Features of a folder's photos, kept so that each photo is extracted once.
+
+::
+
+    CACHE/photos.json                    path -> size, time, sha256 of a photo
+          EfficientNetLite0-3f2a9c81/    a feature store for each network
+
+A photo is known by its content: the ids of a store are sha256 sums. So a
+photo that was renamed or stands there twice is extracted once, one that was
+changed is another photo, and what a store holds stays right whatever happens
+in the folder. Size and time of a file only tell whether it must be read to
+know its sum, as version control does it; a folder that did not change costs
+one look at each file's entry.
+"""
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import time
+
+from tbnets.features import extraction
+from tbnets.files import write_json
+from tbnets.images import faults
+from tbnets.store.manifest import MANIFEST
+from tbnets.store.manifest import file_sha256
+from tbnets.store.opening import load_features
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
+
+INDEX = "photos.json"
+_SETTLED_SECONDS = 2
+"""Age from which a file's time tells of every later change."""
+
+
+class PhotoIndex:
+    """Knows photos by their content, and remembers what it has read.
+
+    Args:
+        folder: folder of the photos.
+        cache: folder to remember in.
+    """
+
+    def __init__(self, folder, cache):
+        self.folder = pathlib.Path(folder)
+        self.path = pathlib.Path(cache) / INDEX
+        self._known = _read_index(self.path)
+
+    def look_up(self, names):
+        """Finds the sums of photos.
+
+        Args:
+            names: n paths from the folder.
+
+        Returns:
+            list of n pairs (sha256, reason): the one or the other is None;
+            a reason is a few words after "which".
+        """
+        names = list(names)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            entries = list(pool.map(self._entry, names))
+        known = dict(self._known)
+        for name, entry in zip(names, entries):
+            if isinstance(entry, list) and self._has_settled(entry):
+                known[name] = entry
+        if known != self._known:
+            self._known = known
+            self._save()
+        return [
+            (None, entry) if isinstance(entry, str) else (entry[2], None)
+            for entry in entries
+        ]
+
+    def _entry(self, name):
+        """Returns [size, time, sha256] of a photo, or what is wrong."""
+        path = self.folder / name
+        try:
+            if not path.is_file():
+                return "is no file" if path.exists() else "is not there"
+            state = path.stat()
+            known = self._known.get(name)
+            if known and known[:2] == [state.st_size, state.st_mtime_ns]:
+                return known
+            return [state.st_size, state.st_mtime_ns, file_sha256(path)]
+        except OSError as error:
+            return f"can not be read: {error.strerror}"
+
+    @staticmethod
+    def _has_settled(entry):
+        """Tells whether a later change would show in the file's time."""
+        return time.time() - entry[1] / 1e9 > _SETTLED_SECONDS
+
+    def _save(self):
+        try:
+            write_json(self.path, self._known)
+        except OSError:
+            pass  # The photos are read once more next time.
+
+
+def _read_index(path):
+    """Returns name -> [size, time, sha256]; {} for a file that is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: e for name, e in found.items() if _is_entry(e)}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_entry(entry):
+    return (
+        isinstance(entry, list)
+        and [type(item) for item in entry] == [int, int, str]
+        and re.fullmatch("[0-9a-f]{64}", entry[2]) is not None
+    )
+
+
+def store_name(description):
+    """Returns the name of the store of what made its features."""
+    text = json.dumps(description, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{description['cnn']}-{digest[:8]}"
+
+
+class PhotoCache:
+    """Features of photos of a folder by one network.
+
+    Args:
+        folder: folder of the photos.
+        cache: folder that keeps the features; made when it is written to.
+        description: what makes the features, as
+            `PhotoFeatures.description` returns it.
+        build: function () -> that `PhotoFeatures`; called when a photo has
+            to be extracted.
+    """
+
+    def __init__(self, folder, cache, description, build):
+        self.folder = pathlib.Path(folder)
+        self.cache = pathlib.Path(cache)
+        self.store = self.cache / store_name(description)
+        self.description = description
+        self._build = build
+        self._keys = {}
+
+    def update(self, names):
+        """Extracts the photos that are not there yet, with a progress bar.
+
+        Killed at any moment and called again, it goes on where it was.
+
+        Args:
+            names: paths of photos from the folder.
+
+        Returns:
+            dict, name -> what is wrong with a file that is no photo, a few
+            words after "which".
+
+        Raises:
+            OSError: the cache can not be written.
+            ValueError: the store is damaged, or another process writes it.
+        """
+        self._make_folder()
+        found = PhotoIndex(self.folder, self.cache).look_up(names)
+        reasons = {name: why for name, (_, why) in zip(names, found)}
+        self._keys = {name: key for name, (key, _) in zip(names, found) if key}
+        failed = self._extract({key: name for name, key in self._keys.items()})
+        for name, key in self._keys.items():
+            reasons[name] = failed.get(key)
+        return {name: why for name, why in reasons.items() if why}
+
+    def load(self, names):
+        """Opens the features of photos that `update` found good.
+
+        Args:
+            names: n of its paths.
+
+        Returns:
+            (features, rows): see `store.opening.load_features`.
+
+        Raises:
+            ValueError: the store is damaged.
+        """
+        keys = [self._keys[name] for name in names]
+        with self._explained():
+            return load_features([self.store], keys)
+
+    def _extract(self, photos):
+        """Extracts what is new of the photos (sha256 -> name).
+
+        Returns:
+            dict, sha256 -> what is wrong with a file that is no photo.
+        """
+        done, failed, complete = self._stored()
+        new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
+        before = [photo for photo in new if photo[0] in failed]
+        reasons = faults([path for _, path in before])
+        # Not those whose disk failed then, or that a newer rule takes.
+        mended = [photo for photo, why in zip(before, reasons) if why is None]
+        fresh = [photo for photo in new if photo[0] not in failed]
+        if fresh or mended or not complete:
+            features = self._build()
+            writer = FeatureWriter(self.store, self.description, features.dim)
+            for some in filter(None, (fresh, mended)):
+                extraction.extract_all(some, features, writer)
+            writer.finish()
+            failed = writer.failed
+        return failed
+
+    def _stored(self):
+        """Returns the ids that are done, those that failed, if it is whole."""
+        if not (self.store / MANIFEST).is_file():
+            return frozenset(), {}, False
+        with self._explained():
+            store = open_store(self.store, incomplete=True)
+        return frozenset(store.ids), store.failed, store.complete
+
+    def _make_folder(self):
+        try:
+            self.cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                "`--cache` must name a folder that can be written, for the "
+                f"features of the photos. Received: {self.cache}, which can "
+                f"not: {error.strerror}. Set --cache to another",
+            ) from error
+
+    @contextlib.contextmanager
+    def _explained(self):
+        """Tells how to get rid of a damaged store: it can be made again."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Or remove {self.store}: the features are then "
+                "extracted anew."
+            ) from error

@@ -1,0 +1,228 @@
+"""A folder of photos -> features of them, by a network and a cache.
+
+A run on `--images` without `--image_features` extracts what it needs. Photos
+that are not there or do not decode are left out with their captions; which
+they are is settled when the run begins and remembered in its checkpoints, so
+that later the same photos are in its splits.
+"""
+
+import sys
+
+import tqdm
+
+from tbnets.checked_files import shown
+from tbnets.data.examples import FeatureRows
+from tbnets.data.photos import likely_name
+from tbnets.data.photos import list_files
+from tbnets.features.photo_cache import PhotoCache
+from tbnets.features.photo_features import PhotoFeatures
+from tbnets.features.photo_features import build_named_cnn
+from tbnets.features.photo_features import open_photo_features
+from tbnets.files import folder_beside
+from tbnets.flags.flag import reads
+from tbnets.flags.table import ALL
+from tbnets.tasks import inputs
+
+MOST_NAMED = 10
+ABSENT = "is not there"
+
+
+class NoPhotos(FileNotFoundError):
+    """A split has images, and every one of them is left out."""
+
+
+def has_own_photos(settings):
+    """Tells whether a run extracts the features of its photos itself."""
+    return reads(ALL["cnn"], settings)
+
+
+class OwnPhotos:
+    """The photos of a run and their features.
+
+    Args:
+        settings: the run's settings.
+
+    Attributes:
+        left_out: id of an image -> why it is not part of the run, a few words
+            after "which".
+    """
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.folder = inputs.photo_folder(settings)
+        given = settings.cache and inputs.from_start(settings, settings.cache)
+        self.cache = folder_beside(self.folder, given)
+        self.left_out = {}
+        self._made_by = None
+        self._photos = None
+
+    def remember(self, fitted):
+        """Takes over what a run that has begun remembers of its photos."""
+        self.left_out = dict(fitted["left_out"])
+        made_by = dict(fitted["image_features_made_by"])
+        made_by.pop("store")
+        self._made_by = made_by
+
+    @property
+    def _has_begun(self):
+        """Whether it is settled which photos are left out."""
+        return self._made_by is not None
+
+    def kept(self, records):
+        """Returns some records without those that are left out.
+
+        In a new run these are the photos that are not there, too.
+        """
+        if not self.folder.is_dir():
+            raise inputs.nowhere(self.settings, "images", self.folder)
+        if not self._has_begun:
+            for row, image_id in enumerate(records.image_ids):
+                if not (self.folder / records.file_name(row)).is_file():
+                    self.left_out[image_id] = ABSENT
+        rows = [
+            row
+            for row, image_id in enumerate(records.image_ids)
+            if image_id not in self.left_out
+        ]
+        if records.num_images and not rows:
+            raise NoPhotos(self._explain_absence(records))
+        return records.subset(rows)
+
+    def _explain_absence(self, records):
+        """Returns the error of a split without any photo."""
+        files, name = list_files(self.folder), records.file_name(0)
+        reason = self.left_out[records.image_ids[0]]
+        if reason != ABSENT:
+            return (
+                "`--images` must hold photos of every split. Received: "
+                f"--images={self.folder}, where all {records.num_images} of "
+                f"split {records.split} in {records.path} are left out, first "
+                f"{shown(name)}, which {reason}. Add whole JPEG or PNG files."
+            )
+        holds = "which holds no files. Name the folder of the photos."
+        if files:
+            holds = f"which holds {len(files)} files, first {shown(files[0])}. "
+            likely = likely_name(name, files)
+            if likely is None:
+                holds += "Name the folder that the names start from."
+            else:
+                other, difference = likely
+                holds += (
+                    f"They differ in {difference}: {shown(other)} is there. "
+                    "Write the names as they are there."
+                )
+        return (
+            "`--images` must hold photos that --captions name. Received: "
+            f"{records.num_images} names of split {records.split} in "
+            f"{records.path}, first {shown(name)}, and none of them is in "
+            f"--images={self.folder}, {holds}"
+        )
+
+    def check(self):
+        """Builds the network, whose name or weights may be wrong."""
+        self._open_cache()
+        if self._has_begun:
+            self._build()
+
+    def _weights(self):
+        """Returns the weights of the network as its builder takes them."""
+        if not self.settings.cnn_weights:
+            raise ValueError(
+                "`--cnn_weights` must name the weights of --cnn. Received: "
+                "--cnn_weights= with --images and no --image_features. Set "
+                "it to imagenet, or to a file."
+            )
+        return inputs.cnn_weights(self.settings)
+
+    def _build(self):
+        """Returns the `PhotoFeatures` that the run began with."""
+        return open_photo_features(self._made_by, self._weights())
+
+    def _open_cache(self):
+        if self._photos is not None:
+            return
+        if self._has_begun:
+            made_by, build = self._made_by, self._build
+        else:
+            network = build_named_cnn(self.settings.cnn, self._weights())
+            features = PhotoFeatures(network)
+            made_by, build = features.description(), lambda: features
+        self._photos = PhotoCache(self.folder, self.cache, made_by, build)
+
+    def extract(self, splits):
+        """Extracts the features of splits, where they are not there yet.
+
+        In a new run, files that are no photos are told and left out.
+
+        Args:
+            splits: list of `CaptionedImages` that `kept` returned.
+
+        Raises:
+            FileNotFoundError: of a run that has begun, photos are gone or
+                broken.
+        """
+        names = {
+            records.file_name(row): image_id
+            for records in splits
+            for row, image_id in enumerate(records.image_ids)
+        }
+        self._open_cache()
+        try:
+            problems = self._photos.update(list(names))
+        except KeyboardInterrupt:
+            _say("\nstopped; features so far are kept, and the same command")
+            _say("goes on with the others")
+            raise
+        if problems and self._has_begun:
+            name, reason = next(iter(problems.items()))
+            raise FileNotFoundError(
+                "`--images` must hold the photos that the run has begun "
+                f"with, and whole ones. Received: {self.folder}, where "
+                f"{len(problems)} of {len(names)} are none, first "
+                f"{shown(name)}, which {reason}. Put them back, or take new "
+                "ones out of the captions."
+            )
+        self.left_out.update(
+            {names[name]: reason for name, reason in problems.items()}
+        )
+        if not self._has_begun:
+            self._tell(len(names) + len(self.left_out) - len(problems))
+        self._made_by = self._photos.description
+
+    def _tell(self, num_images):
+        """Says on standard error what was left out of how many images."""
+        broken_first = sorted(self.left_out, key=self._is_absent)
+        for image_id in broken_first[:MOST_NAMED]:
+            _say(f"left out: {image_id}, which {self.left_out[image_id]}")
+        if len(self.left_out) > MOST_NAMED:
+            _say(f"... and {len(self.left_out) - MOST_NAMED} more")
+        if self.left_out:
+            _say(
+                f"{len(self.left_out)} of {num_images} images left out with "
+                "their captions"
+            )
+        absent = list(filter(self._is_absent, self.left_out))
+        likely = absent and likely_name(absent[0], list_files(self.folder))
+        if likely:
+            file, difference = likely
+            _say(f"{file} is there: {absent[0]} differs in {difference}")
+
+    def _is_absent(self, image_id):
+        return self.left_out[image_id] == ABSENT
+
+    def notes(self):
+        """Returns where the photos' features are; how many are left out."""
+        notes = {"photos": f"{self.folder}, features kept in {self.cache}"}
+        if self.left_out:
+            notes["left out"] = f"{len(self.left_out)} images, see left_out.txt"
+        return notes
+
+    def load(self, records):
+        """Returns the `FeatureRows` of records that `kept` returned."""
+        names = [records.file_name(row) for row in range(records.num_images)]
+        self.extract([records])
+        return FeatureRows(*self._photos.load(names))
+
+
+def _say(text):
+    tqdm.tqdm.write(text, file=sys.stderr)

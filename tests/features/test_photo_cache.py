@@ -1,0 +1,203 @@
+"""Tests of features that are kept by the content of photos."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from tbnets.features import photo_cache
+from tbnets.features.photo_features import PhotoFeatures
+from tests import photo_files
+from tests.features.test_photo_features import photo
+from tests.features.tiny_cnn import tiny_cnn
+
+NAMES = ["a.jpg", "more/b.jpg", "c.png"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of three photos, an hour old."""
+    folder = tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    for seed, name in enumerate(NAMES):
+        write(folder / name, photo(seed))
+    return folder
+
+
+def write(path, content, age=3600):
+    path.write_bytes(content)
+    time = path.stat().st_mtime - age
+    os.utime(path, (time, time))
+
+
+@pytest.fixture
+def features():
+    return PhotoFeatures(tiny_cnn())
+
+
+class Counted:
+    """A cache that notes what it extracts.
+
+    Args:
+        folder: of the photos.
+        features: a `PhotoFeatures`.
+    """
+
+    def __init__(self, folder, features):
+        self.extracted, self.folder = [], folder
+        self.features = features
+        self.cache = photo_cache.PhotoCache(
+            folder,
+            folder.with_name("photos.tbnets"),
+            features.description(),
+            lambda: features,
+        )
+
+    def update(self, names, monkeypatch):
+        """Returns (what is wrong, names that were extracted)."""
+        extracted, extract_all = [], photo_cache.extraction.extract_all
+
+        def noted(photos, *rest):
+            paths = [path.relative_to(self.folder) for _, path in photos]
+            extracted.extend(path.as_posix() for path in paths)
+            return extract_all(photos, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(photo_cache.extraction, "extract_all", noted)
+            problems = self.cache.update(names)
+        return problems, extracted
+
+    def assert_right(self, names):
+        """Every photo has the features of its content."""
+        found, rows = self.cache.load(names)
+        contents = [(self.folder / name).read_bytes() for name in names]
+        np.testing.assert_allclose(
+            found.take(rows), self.features(contents), atol=1e-5
+        )
+
+
+def test_new_and_changed_photos_alone_are_extracted(
+    folder, features, monkeypatch
+):
+    cache = Counted(folder, features)
+    assert cache.update(NAMES, monkeypatch) == ({}, NAMES)
+    cache.assert_right(NAMES)
+    again = Counted(folder, features)
+    assert again.update(NAMES, monkeypatch) == ({}, [])
+    again.assert_right(NAMES[::-1])
+    write(folder / "c.png", photo(7))
+    write(folder / "new.jpg", photo(8))
+    (folder / "a.jpg").unlink()
+    names = ["new.jpg", "c.png", "more/b.jpg"]
+    assert again.update(names, monkeypatch) == ({}, ["new.jpg", "c.png"])
+    again.assert_right(names)
+
+
+def test_a_renamed_photo_and_a_copy_are_the_same_photo(
+    folder, features, monkeypatch
+):
+    write(folder / "copy.jpg", photo(0))
+    cache = Counted(folder, features)
+    names = ["a.jpg", "copy.jpg"]
+    assert cache.update(names, monkeypatch)[1] == ["copy.jpg"]
+    (folder / "a.jpg").rename(folder / "renamed.jpg")
+    names = ["renamed.jpg", "copy.jpg"]
+    assert cache.update(names, monkeypatch) == ({}, [])
+    cache.assert_right(names)
+
+
+def test_each_network_has_its_store(folder, features, monkeypatch):
+    cache = Counted(folder, features)
+    other = Counted(folder, PhotoFeatures(tiny_cnn(seed=1)))
+    cache.update(NAMES, monkeypatch)
+    assert other.update(NAMES, monkeypatch) == ({}, NAMES)
+    cache.assert_right(NAMES)
+    other.assert_right(NAMES)
+
+
+def test_broken_photos_are_told_and_tried_when_they_are_others(
+    tmp_path, features, monkeypatch
+):
+    folder = photo_files.write_all(_made(tmp_path / "photos"))
+    names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
+    cache = Counted(folder, features)
+    problems, _ = cache.update(names, monkeypatch)
+    assert problems.pop(photo_files.FOLDER) == "is no file"
+    photo_files.assert_all_left_out(problems)
+    cache.assert_right(photo_files.PHOTOS)
+    problems, extracted = Counted(folder, features).update(names, monkeypatch)
+    assert len(problems) == len(photo_files.REASONS) + 1
+    assert extracted == []
+    write(folder / "cut.jpg", photo(5))
+    problems, extracted = cache.update(["cut.jpg"], monkeypatch)
+    assert (problems, extracted) == ({}, ["cut.jpg"])
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
+
+
+def test_a_failure_that_was_none_of_the_photos_is_tried_again(
+    folder, features, monkeypatch
+):
+    cache = Counted(folder, features)
+    cache.update(NAMES[:1], monkeypatch)
+    key = photo_cache.file_sha256(folder / "c.png")
+    writer = photo_cache.FeatureWriter(
+        cache.cache.store, features.description(), features.dim
+    )
+    writer.add_shard([], None, failed={key: "can not be read: disk"})
+    problems, extracted = cache.update(NAMES, monkeypatch)
+    assert problems == {} and sorted(extracted) == sorted(NAMES[1:])
+    cache.assert_right(NAMES)
+
+
+def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
+    index = photo_cache.PhotoIndex(folder, folder)
+    first = index.look_up(NAMES)
+    assert [reason for _, reason in first] == [None] * 3
+    read = []
+    monkeypatch.setattr(
+        photo_cache, "file_sha256", lambda path: read.append(path) or "0" * 64
+    )
+    again = photo_cache.PhotoIndex(folder, folder)
+    assert again.look_up(NAMES) == first and read == []
+    os.utime(folder / "a.jpg", (1e9, 1e9))
+    assert again.look_up(NAMES) == [("0" * 64, None), *first[1:]]
+    assert read == [folder / "a.jpg"]
+
+
+def test_a_file_of_this_moment_is_read_again(folder):
+    write(folder / "a.jpg", photo(0), age=0)
+    index = photo_cache.PhotoIndex(folder, folder)
+    index.look_up(NAMES)
+    known = json.loads((folder / photo_cache.INDEX).read_text())
+    assert sorted(known) == ["c.png", "more/b.jpg"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"\xff", b'{"a.jpg": 3}', b'{"a.jpg": [1, 2, "../x"]}'],
+)
+def test_an_index_that_is_none_is_made_anew(folder, content):
+    (folder / photo_cache.INDEX).write_bytes(content)
+    found = photo_cache.PhotoIndex(folder, folder).look_up(["a.jpg"])
+    assert found == [(photo_cache.file_sha256(folder / "a.jpg"), None)]
+
+
+def test_a_damaged_store_can_be_removed(folder, features, monkeypatch):
+    cache = Counted(folder, features)
+    cache.update(NAMES, monkeypatch)
+    path = cache.cache.store / "00000.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ValueError, match=f"Or remove {cache.cache.store}: "):
+        cache.update(NAMES, monkeypatch)
+
+
+def test_a_cache_that_can_not_be_written_is_named(folder, features):
+    place = folder.with_name("photos.tbnets")
+    place.write_text("a file")
+    with pytest.raises(OSError, match="`--cache` must name a folder that can"):
+        Counted(folder, features).cache.update(NAMES)

@@ -1,0 +1,264 @@
+"""Tests of runs on a folder of photos and a table of captions alone."""
+
+import csv
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.features.photo_features import PhotoFeatures
+from tbnets.features.photo_features import build_named_cnn
+from tbnets.flags import command_line
+from tbnets.serving import served_model
+from tbnets.tasks import own_photos
+from tbnets.tasks import recipes
+from tbnets.training import checkpoints
+from tbnets.training.optimizers import create_optimizer_variables
+from tests import fresh
+from tests import photo_files
+from tests import tiny
+from tests.features.test_photo_features import photo
+
+NAMES = [f"{number}.jpg" for number in range(12)]
+BROKEN = {
+    "Bücher/cut.jpg": photo_files.encode()[:-700],
+    "a.gif": photo_files.CONTENTS["is a gif.jpg"],
+}
+
+
+def write_captions(path, names):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("image", "caption"))
+        for place, name in enumerate(names):
+            word = tiny.WORDS[place % len(tiny.WORDS)]
+            rows.writerow((name, f"A {word}, {name[:-4]}"))
+            rows.writerow((name, f"{word} runs"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder: photos, and captions of them and of an absent one."""
+    for seed, name in enumerate(NAMES):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(photo(seed))
+    for name, content in BROKEN.items():
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    write_captions(tmp_path / "own.csv", [*NAMES, *BROKEN, "absent.jpg"])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def settings_for(*more):
+    """Returns the settings of a small run, its recipe taken."""
+    settings = tiny.parse(
+        "--images=photos",
+        "--captions=own.csv",
+        "--cnn=SqueezeNet",
+        "--cnn_weights=random",
+        "--epochs=2",
+        "--word_dim=6",
+        "--image_units=4",
+        "--text_units=4",
+        "--min_count=1",
+        *more,
+    )
+    command_line.fill(settings, tasks.open_task(settings).recipe()[1])
+    return settings
+
+
+def begun(settings):
+    """Begins a run and keeps a checkpoint, without training."""
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    network = session.network
+    create_optimizer_variables(network.optimizer, network)
+    for name in ("best", "last"):
+        checkpoints.save_checkpoint(
+            session.checkpoint(name), network, network.optimizer, session.state
+        )
+    return session, train
+
+
+def ids_of(session, *splits):
+    return {
+        image_id
+        for split in splits
+        for image_id in session.task.records(split).image_ids
+    }
+
+
+EVERY = ("train", "dev", "test")
+
+
+def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
+    session, train = begun(settings_for())
+    assert session.run_dir == runs.pathlib.Path("runs/photos")
+    fitted = session.state.fitted
+    reasons = fitted["left_out"]
+    assert set(reasons) == {*BROKEN, "absent.jpg"}
+    assert reasons["absent.jpg"] == "is not there"
+    assert reasons["a.gif"] == "is a GIF file"
+    assert reasons["Bücher/cut.jpg"].startswith("does not decode: ")
+    assert ids_of(session, *EVERY) == set(NAMES)
+    # Of 14 that are there, 14 // 5 = 2 are drawn for dev and for test.
+    told = capsys.readouterr().err
+    assert "left out: absent.jpg, which is not there\n" in told
+    assert "3 of 15 images left out with their captions\n" in told
+    lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
+    assert dict(line.split("\t") for line in lines) == reasons
+    text = runs.describe(session, train)
+    assert "left out  3 images, see left_out.txt" in text
+    assert "splits    drawn by image, as the captions tell none: " in text
+    assert f"kept in {folder / 'photos.tbnets'}" in text
+
+
+def test_each_photo_has_the_features_of_the_network(folder):
+    session, train = begun(settings_for())
+    features = PhotoFeatures(build_named_cnn("SqueezeNet", "random"))
+    contents = [
+        (folder / "photos" / name).read_bytes()
+        for name in train.records.image_ids
+    ]
+    np.testing.assert_allclose(
+        train.images.batch(range(len(contents))), features(contents), atol=1e-4
+    )
+
+
+def test_a_run_remembers_what_was_left_out_and_its_splits(
+    folder, tmp_path_factory, monkeypatch
+):
+    session, _ = begun(settings_for())
+    before = {split: ids_of(session, split) for split in EVERY}
+    shutil.copy("photos/0.jpg", "photos/a.gif")  # Mended since.
+    (folder / "photos" / "new.jpg").write_bytes(photo(99))
+    write_captions("own.csv", [*NAMES, *BROKEN, "absent.jpg", "new.jpg"])
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    again = runs.open_run(folder / "runs" / "photos")
+    assert ids_of(again, *EVERY) == {*NAMES, "new.jpg"}
+    for split in EVERY:
+        assert ids_of(again, split) - {"new.jpg"} == before[split]
+    split = next(s for s in EVERY if "new.jpg" in ids_of(again, s))
+    scores = again.task.scores(
+        again.network, again.task.load(split, again.state.fitted)
+    )
+    assert len(scores["image_embeddings"]) == len(ids_of(again, split))
+
+
+@pytest.mark.parametrize("how", ["gone", "cut"])
+def test_a_photo_that_broke_since_is_named(folder, how):
+    session, _ = begun(settings_for())
+    name = next(iter(ids_of(session, "train")))
+    path = folder / "photos" / name
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-300])
+    else:
+        path.unlink()
+    again = runs.open_run("runs/photos")
+    with pytest.raises(FileNotFoundError, match=f"first '{name}', which .*Put"):
+        again.task.load("train", again.state.fitted)
+
+
+def test_a_resumed_run_goes_by_its_own_flags(folder):
+    session, _ = begun(settings_for())
+    before = runs.settings_before("runs/photos")
+    tiny.parse("--run_dir=runs/photos")
+    settings = command_line.settings(before)
+    again, _ = runs.prepare(settings, runs.start(settings, True))
+    assert vars(again.settings) == vars(before)
+    assert again.settings.image_transform == ["signed_sqrt", "standardize"]
+    assert again.state.fitted == session.state.fitted
+
+
+def test_the_exported_model_starts_at_the_photo(folder):
+    session, train = begun(settings_for())
+    queries = session.task.example_queries()
+    assert len(queries) == 2
+    assert set(queries) <= set(session.task.records("test").captions)
+    path = runs.export(session)
+    model = served_model.load_saved_model(path)
+    name = train.records.image_ids[0]
+    np.testing.assert_allclose(
+        model.embed_images([(folder / "photos" / name).read_bytes()]),
+        session.network.embed_images(train.images.batch([0])),
+        atol=1e-4,
+    )
+
+
+def test_captions_whose_names_are_not_those_of_the_photos(folder):
+    write_captions("own.csv", [name[:-4] for name in NAMES])
+    with pytest.raises(own_photos.NoPhotos) as caught:
+        settings_for()
+    text = str(caught.value)
+    assert "12 names of split all in own.csv, first '0', and none" in text
+    assert "They differ in their suffix: '0.jpg' is there." in text
+
+
+def test_photos_that_are_all_broken(folder):
+    for name in NAMES:
+        (folder / "photos" / name).write_bytes(b"GIF89a")
+    settings = settings_for()
+    with pytest.raises(own_photos.NoPhotos, match="'0.jpg', which is a GIF fi"):
+        runs.prepare(settings, runs.start(settings, False))
+    assert not (folder / "runs").exists()
+
+
+def test_flags_that_are_given_win_over_the_recipe():
+    given = ("--images=photos", "--captions=own.csv", "--epochs=3")
+    recipe = recipes.recipe(100)
+    settings = tiny.parse(*given)
+    taken = command_line.fill(settings, recipe)
+    assert taken == {k: v for k, v in recipe.items() if k != "epochs"}
+    assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
+    assert settings.captions_format == "table"
+    settings = tiny.parse(*given, "--loss=vse++")
+    command_line.fill(settings, recipe)
+    assert (settings.negatives, settings.reduction) == ("hardest", "sum")
+
+
+@pytest.mark.parametrize("count", [1, 30, 100, 240, 1000, 6000, 30000])
+def test_recipes_are_flags_within_their_limits(count):
+    values = recipes.recipe(count)
+    settings = tiny.parse("--images=photos", "--captions=own.csv")
+    assert values.keys() <= vars(settings).keys()
+    assert command_line.fill(settings, values) == values
+    line = [runs.settings_files.as_flagfile_line(*v) for v in values.items()]
+    again = tiny.parse(
+        "--images=photos", "--captions=own.csv", *map(str.strip, line)
+    )
+    assert vars(again) == vars(settings)
+    runs.check_limits(settings)
+
+
+def test_one_command_from_photos_to_answers(folder):
+    done = fresh.run(
+        runs.pathlib.Path(__file__).parents[2] / "tools" / "train.py",
+        "--images=photos",
+        "--captions=own.csv",
+        "--cnn=SqueezeNet",
+        "--cnn_weights=random",
+        "--epochs=2",
+        "--word_dim=6",
+        "--image_units=4",
+        "--text_units=4",
+        cwd=folder,
+        check=True,
+    )
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("recipe for 10 photos: --image_transform=signed_")
+    assert "--epochs" not in first
+    run_dir = folder / "runs" / "photos"
+    assert "answers drawn    runs/photos/answers.png" in done.stdout
+    assert (run_dir / "answers.png").is_file()
+    assert "--text_encoder=mean" in (run_dir / "run.flags").read_text()
+    settings = json.loads((run_dir / "settings.json").read_text())
+    assert settings["cnn"] == "SqueezeNet"
+    model = served_model.load_saved_model(run_dir)
+    assert model.takes_image_bytes
+    assert os.listdir(folder / "photos.tbnets")
