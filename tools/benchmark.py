@@ -49,7 +49,9 @@ _REPEATS = flags.DEFINE_integer(
     "repeats", None, "Timed runs of each row; default 15, of evaluation 3.", 1
 )
 _IMAGES = flags.DEFINE_string("images", None, "Photos, for extraction.")
-_CNN = flags.DEFINE_string("cnn", "SqueezeNet", "Network, for extraction.")
+_CNN = flags.DEFINE_string(
+    "cnn", "EfficientNetLite0", "Network, for extraction; weights are random."
+)
 _LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
 _NUM_PHOTOS = flags.DEFINE_integer(
     "num_photos", 3072, "Photos in a timed extraction.", 1

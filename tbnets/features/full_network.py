@@ -14,7 +14,7 @@ import tensorflow as tf
 FULL_NETWORK = "full_network"
 
 
-def _consumers(network):
+def consumers(network):
     """Returns output tensor's id -> layers that read it."""
     found = {}
     for layer in network.layers:
@@ -27,7 +27,7 @@ def _consumers(network):
     return found
 
 
-def _activation(layer, consumers):
+def _activation(layer, readers_of):
     """Returns the output of a layer after its normalisation and activation."""
     following = (
         keras.layers.BatchNormalization,
@@ -35,10 +35,10 @@ def _activation(layer, consumers):
         keras.layers.ReLU,
     )
     output = layer.output
-    readers = consumers.get(id(output), [])
+    readers = readers_of.get(id(output), [])
     while len(readers) == 1 and isinstance(readers[0], following):
         output = readers[0].output
-        readers = consumers.get(id(output), [])
+        readers = readers_of.get(id(output), [])
     return output
 
 
@@ -57,8 +57,8 @@ def full_network_outputs(cnn):
     For VGG16: 13 convolutions of 64 to 512 channels, 4224 in all, and two
     layers of 4096 units, 12,416 dimensions.
     """
-    consumers = _consumers(cnn.network)
+    readers_of = consumers(cnn.network)
     return [
-        (layer.name, _activation(layer, consumers))
+        (layer.name, _activation(layer, readers_of))
         for layer in cnn.weighty_layers()
     ]

@@ -11,6 +11,7 @@ from tbnets.features.cnn import build_cnn
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
+from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.full_network import FULL_NETWORK
 from tbnets.features.full_network import full_network_outputs
 from tbnets.images import decode_image
@@ -72,7 +73,8 @@ class PhotoFeatures:
         else:
             outputs = layer_outputs(cnn, self.layers)
         self.layer_names = [name for name, _ in outputs]
-        self.network = pooled_network(cnn, outputs)
+        pooled = pooled_network(cnn, outputs)
+        self.network = fold_batch_normalization(pooled)
         self.dim = int(self.network.output_shape[-1])
         self.photo_size = cnn.image_size
         if crops == "ten":

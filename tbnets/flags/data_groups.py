@@ -105,8 +105,8 @@ DATA_GROUPS = {
             "string",
             "features",
             "features: --image_features go straight to the branch; small: a "
-            "small convolutional network; or SqueezeNet or a network of "
-            "keras.applications by name.",
+            "small convolutional network; or EfficientNetLite0 to 2, "
+            "SqueezeNet or a network of keras.applications by name.",
         ),
         Flag(
             "images",
@@ -131,7 +131,9 @@ DATA_GROUPS = {
             "image_weights",
             "string",
             "",
-            "Weights of a network by name: imagenet, or a file; empty: random.",
+            "Weights of a network by name: imagenet (EfficientNetLite: as pip "
+            "installed it; others: fetched by Keras), or a file; empty: "
+            "random.",
             when=_NETWORK,
             is_place=True,
         ),
@@ -139,7 +141,7 @@ DATA_GROUPS = {
             "fine_tune",
             "bool",
             False,
-            "Train the Keras application too.",
+            "Train the network by name too.",
             when=_NETWORK,
         ),
         Flag(

@@ -84,13 +84,13 @@ class SmallConvNet(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class ApplicationEncoder(keras.layers.Layer):
-    """A network of Keras or SqueezeNet, averaged over the last map.
+    """A network by name, averaged over the last map.
 
     Args:
         application: a key of `features.cnn.NETWORKS`.
         image_size: side of the square input in pixels. Papers: 224.
-        weights: `imagenet` (fetched by Keras), a path to a weights file
-            without the classifier, or None for random weights.
+        weights: `imagenet`, a path to a weights file, or None for random
+            weights; see `features.cnn.build_cnn`.
         fine_tune: whether the network's weights are trained. When False
             its batch normalisation also stays in inference mode.
 

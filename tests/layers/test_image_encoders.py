@@ -51,6 +51,27 @@ def test_frozen_application_has_nothing_to_train():
     assert tuned.trainable_variables
 
 
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_statistics_move_only_where_a_network_is_tuned(fine_tune):
+    encoder = ApplicationEncoder(
+        "EfficientNetLite0", image_size=32, fine_tune=fine_tune
+    )
+    pixels = np.random.default_rng(0).uniform(0, 255, (2, 32, 32, 3))
+    pixels = tf.constant(pixels, tf.float32)
+    before = encoder(pixels)
+    means = encoder.network.get_layer("stem_bn").get_weights()[2]
+    with tf.GradientTape() as tape:
+        outputs = encoder(pixels, training=True)
+        loss = tf.reduce_sum(outputs**2)
+    assert outputs.shape == (2, 1280)
+    gradients = tape.gradient(loss, encoder.trainable_variables)
+    assert len(gradients) == (49 * 3 if fine_tune else 0)
+    moved = encoder.network.get_layer("stem_bn").get_weights()[2] - means
+    assert np.any(moved) == fine_tune
+    if not fine_tune:
+        np.testing.assert_array_equal(outputs, before)
+
+
 def test_unknown_application_lists_the_known():
     with pytest.raises(ValueError, match="MobileNetV2.*VGG19"):
         ApplicationEncoder("AlexNet")
