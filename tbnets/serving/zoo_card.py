@@ -8,6 +8,7 @@ learned from and their terms, and what it must not be used for. What follows
 import json
 import pathlib
 import re
+import textwrap
 
 from tbnets.evaluation import tables
 from tbnets.serving.zoo import CHECKSUMS
@@ -57,20 +58,19 @@ def render_card(name, text, metrics):
         text: what `own_text` returned.
         metrics: content of `metrics.json`, see `describe`.
     """
-    test, versions = metrics["test"], metrics["versions"]
-    takes = metrics["takes"]
-    example = '["dog.jpg"]' if takes == "photos" else "features"
+    takes_photos = metrics["takes"] == "photos"
+    images = '["one.jpg", "two.png"]' if takes_photos else "features"
     return f"""{text}
 
 {MARK}
 
 ## How well it does
 
-Recall in per cent and median rank of the model as it is here, on split
+Recall in per cent and median rank of the model as it is here, on the split
 {metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
 
 {tables.markdown_header()}
-{tables.markdown_row(test, name)}
+{tables.markdown_row(metrics["test"], name)}
 
 The run that it was exported from, with float32 weights, has a recall sum of
 {metrics["run_recall_sum"]:.1f}.
@@ -81,8 +81,8 @@ The run that it was exported from, with float32 weights, has a recall sum of
 import tbnets
 
 model = tbnets.zoo.load("{name}")
-images, texts = {example}, ["a sentence", "another"]
-print(model.similarity(images, texts))  # [1, 2] cosines
+images, texts = {images}, ["a sentence", "another"]
+print(model.similarity(images, texts))  # [images, texts] cosines
 ```
 
 Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
@@ -92,21 +92,28 @@ SavedModel: docs/serving.md.
 
 `{metrics["command"]}`
 
-{metrics["epochs"]} epochs in {_minutes(metrics["train_seconds"])}, of which
-epoch {metrics["best_epoch"]} is the best; exported on {metrics["date"]} with
-TensorFlow {versions["tensorflow"]} and Keras {versions["keras"]}. Takes
-{takes} and sentences, embeds into {metrics["embedding_dim"]} dimensions.
+{_history(metrics)}
 `{name}.flags` has the flags, `{CHECKSUMS}` the sha256 of every file.
 """
+
+
+def _history(metrics):
+    """Returns in words how a model came about."""
+    versions = metrics["versions"]
+    minutes = max(1, round(metrics["train_seconds"] / 60))
+    text = (
+        f"{metrics['epochs']} epochs in {minutes} minutes, of which epoch "
+        f"{metrics['best_epoch']} is the best; exported on {metrics['date']}, "
+        f"trained with TensorFlow {versions['tensorflow']} and Keras "
+        f"{versions['keras']}. Takes {metrics['takes']} and sentences, embeds "
+        f"into {metrics['embedding_dim']} dimensions."
+    )
+    return textwrap.fill(text, 79)
 
 
 def _counts(split):
     counts = {key: value for key, value in split.items() if key != "name"}
     return ", ".join(f"{value} {key}" for key, value in counts.items())
-
-
-def _minutes(seconds):
-    return f"{max(1, round(seconds / 60))} minutes"
 
 
 def describe(report, model, scores, date):

@@ -67,7 +67,7 @@ def test_the_card_has_what_was_written_and_what_was_measured(made):
     card = (made[0] / "tiny" / "README.md").read_text()
     assert card.startswith(CARD.strip())
     assert 'tbnets.zoo.load("tiny")' in card
-    assert "6 images, 12 captions" in card
+    assert "12 captions, 6 images" in card
     page = (made[0] / "README.md").read_text()
     assert "[tiny](tiny/README.md)" in page and "Words for numbers." in page
 
