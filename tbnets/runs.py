@@ -352,6 +352,32 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     return Session(pathlib.Path(run_dir), task, network, state)
 
 
+def start_at_photo(session, cnn_weights):
+    """Lets the export of a run on features begin with the photo.
+
+    Args:
+        session: an opened `Session`.
+        cnn_weights: `imagenet` or the weights file that the features were
+            made with, from the current folder where it is there; empty: as
+            the run's own flag says.
+
+    Raises:
+        ValueError: the run's network takes photos already.
+    """
+    if not cnn_weights:
+        return
+    if session.settings.image_encoder != "features":
+        raise ValueError(
+            "`--cnn_weights` must come with a run on --image_features. "
+            f"Received: --cnn_weights={cnn_weights}, and the run was trained "
+            f"with --image_encoder={session.settings.image_encoder}, which "
+            "takes photos already. Leave it out."
+        )
+    if os.path.exists(cnn_weights):  # From here, not from the run's start.
+        cnn_weights = os.path.abspath(cnn_weights)
+    session.settings.cnn_weights = cnn_weights
+
+
 def export(session, path=None, half_precision=False):
     """Writes the network as the next version of the run's SavedModel.
 

@@ -11,8 +11,6 @@ The next version is written to RUN/saved_model; docs/serving.md tells how to
 serve it. With --half_precision it takes half the space.
 """
 
-import os
-
 from absl import flags
 
 from tbnets import startup
@@ -55,18 +53,7 @@ def main(argv):
     session = runs.open_run(
         _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
     )
-    if _WEIGHTS.value:
-        if session.settings.image_encoder != "features":
-            raise ValueError(
-                "`--cnn_weights` must come with a run on --image_features. "
-                f"Received: --cnn_weights={_WEIGHTS.value}, and the run was "
-                f"trained with --image_encoder={session.settings.image_encoder}"
-                ", which takes photos already. Leave it out."
-            )
-        weights = _WEIGHTS.value
-        if os.path.exists(weights):  # From here, not from the run's start.
-            weights = os.path.abspath(weights)
-        session.settings.cnn_weights = weights
+    runs.start_at_photo(session, _WEIGHTS.value)
     path = runs.export(session, half_precision=_HALF_PRECISION.value)
     print(f"SavedModel  {path}")
 

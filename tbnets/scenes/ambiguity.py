@@ -106,25 +106,29 @@ def _stand(box, other, relation, image_size):
     return near and found in ("left", "right")
 
 
-def truths(records, image_size):
+def truths(records, image_size, on_scene=lambda: None):
     """Asks each caption of some scenes of each of them.
+
+    Args:
+        records: list of dicts, the scenes.
+        image_size: width and height of their images, in pixels.
+        on_scene: called when all captions of a scene were asked.
 
     Returns:
         list with, for each caption of all scenes, the row of its own scene
         and the set of rows of all scenes that it is true of.
     """
-    return [
-        (
-            own,
-            {
+    found = []
+    for own, scene in enumerate(records):
+        for caption in scene["captions"]:
+            rows = {
                 row
                 for row, record in enumerate(records)
                 if is_true(caption["claims"], record, image_size)
-            },
-        )
-        for own, scene in enumerate(records)
-        for caption in scene["captions"]
-    ]
+            }
+            found.append((own, rows))
+        on_scene()
+    return found
 
 
 def ceiling(captions, num_scenes):

@@ -6,6 +6,8 @@ all that follows is as before. Vectors stay float32: they are few, and
 variances of batch normalisation may lie beyond what float16 holds.
 """
 
+import zlib
+
 import tensorflow as tf
 
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
@@ -164,13 +166,12 @@ class _Rewriter:
         """Returns the name of a function that takes float16 in some places."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
-        function = type(self.before[name])()
-        function.CopyFrom(self.before[name])
+        function = _copy(self.before[name])
         self.after[name, places] = function
         if places:
-            function.signature.name = "_half_".join(
-                [name, "_".join(str(place) for place in places)]
-            )
+            # The same in every graph that shares the function.
+            which = zlib.crc32(repr(places).encode())
+            function.signature.name = f"{name}_half_{which:08x}"
         arguments = [argument.name for argument in function.signature.input_arg]
         halved = {arguments[place] for place in places}
         nodes = self._rewrite_nodes(function.node_def, halved, in_body=True)

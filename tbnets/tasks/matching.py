@@ -27,6 +27,9 @@ from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
 
+SERVED_BATCH = 64
+"""Photos that an exported model embeds at once."""
+
 
 class MatchingTask(Task):
     """Ranks sentences for photos and photos for sentences.
@@ -325,6 +328,32 @@ class MatchingTask(Task):
         if not self.own_photos or self.settings.text_encoder == "features":
             return []
         return views.example_captions(self.records(self.last_split))
+
+    def served_scores(self, model, split):
+        """Embeds a split by an exported model, from what a user has.
+
+        Args:
+            model: a `served_model.ServedModel` that takes captions.
+            split: name of the split.
+
+        Returns:
+            dict, as that of `scores`.
+        """
+        records = self.records(split)
+        if model.takes_image_bytes:
+            images = inputs.load_photos(self.settings, records).paths
+        else:
+            rows = inputs.load_images(self.settings, records)
+            images = np.concatenate(list(rows.chunks()))
+        return {
+            "image_embeddings": search.embed(
+                model.embed_images, images, "image", SERVED_BATCH
+            ),
+            "text_embeddings": search.embed(
+                model.embed_text, records.captions, "caption"
+            ),
+            "caption_to_image": records.caption_to_image,
+        }
 
     def answer(self, saved_model, queries, folder, top=5):
         """Ranks the images of the last split for example queries.

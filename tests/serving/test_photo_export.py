@@ -17,6 +17,7 @@ from tbnets.store.writer import FeatureWriter
 from tbnets.training import loop
 from tests import tiny
 from tests.features.test_photo_features import photo
+from tests.serving.test_export import run_client
 
 SIDE = 48
 COUNTS = {"train": 6, "dev": 3, "test": 3}
@@ -154,3 +155,99 @@ def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
     made_by["ternary"] = {"low": -0.25, "high": 0.15}
     with pytest.raises(ValueError, match="stored as ternary by an earlier"):
         runs.export(session)
+
+
+@pytest.fixture(scope="module")
+def published(folder, tmp_path_factory):
+    """Returns a session, and its model as the zoo has them."""
+    run_dir = tmp_path_factory.mktemp("published") / "run"
+    session = trained(settings_for(folder, run_dir, image_transform=""))
+    path = runs.export(session, run_dir / "1", half_precision=True)
+    return session, served_model.load_saved_model(path)
+
+
+def test_a_published_model_needs_no_tbnets(folder, published, tmp_path):
+    session, model = published
+    store = open_store(folder / "store")
+    names = [f"{split}{i}.jpg" for split in COUNTS for i in range(3)]
+    wanted = session.network.embed_images(store.take(store.rows(names)))
+    contents = [(folder / "photos" / name).read_bytes() for name in names]
+    served = run_client(
+        tmp_path,
+        model.path,
+        image_bytes=np.array(contents),
+        captions=np.array([b"dog runs", b""]),
+    )
+    assert (served["image"] * wanted).numpy().sum(axis=1).min() > 0.9999
+    np.testing.assert_allclose(
+        served["score"], served["image"] @ served["text"].T, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"size": (7, 90)},
+        {"size": (300, 200)},
+        {"mode": "L"},
+        {"mode": "CMYK"},
+        {"mode": "RGBA", "format": "PNG"},
+        {"mode": "P", "format": "PNG"},
+    ],
+)
+def test_a_published_model_takes_photos_of_any_kind(published, kind, tmp_path):
+    path = tmp_path / "photo"
+    path.write_bytes(photo(0, **kind))
+    # A string is a path, bytes are content.
+    found = published[1].embed_images([path, str(path), path.read_bytes()])
+    np.testing.assert_allclose((found**2).sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], found[2])
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"no picture", "is of another kind"),
+        (b"", "is empty"),
+        (b"GIF89a" + bytes(20), "is a GIF file"),
+        (photo()[:300], "does not decode"),
+    ],
+)
+def test_what_is_no_photo_is_named_and_the_next_is_answered(
+    published, content, reason
+):
+    model = published[1]
+    for ask in (
+        model.embed_images,
+        lambda some: model.similarity(some, ["dog runs"]),
+    ):
+        with pytest.raises(ValueError, match=rf"images\[1\], which {reason}"):
+            ask([photo(), content])
+        assert ask([photo()]).shape[0] == 1
+
+
+def test_a_photo_that_is_not_there_is_named(published):
+    with pytest.raises(ValueError, match="none.jpg', which is not there"):
+        published[1].embed_images(["none.jpg"])
+    with pytest.raises(ValueError, match="must be a list. Received: one str"):
+        published[1].embed_images("none.jpg")
+
+
+def test_a_published_model_searches(folder, published):
+    model, photos = published[1], folder / "photos"
+    paths = sorted(photos.iterdir())
+    embeddings = model.embed_images(paths)
+    cosines = model.embed_text(["dog runs", "cat"]) @ embeddings.T
+    found = model.search(["dog runs", "cat"], photos, top=2)
+    for answers, row in zip(found, cosines):
+        best = np.argsort(-row)[:2]
+        assert [name for name, _ in answers] == [str(paths[i]) for i in best]
+        values = [value for _, value in answers]
+        np.testing.assert_allclose(values, row[best], atol=1e-5)
+    by_rows = model.search(["dog runs"], embeddings, top=1)
+    assert by_rows[0][0][0] == int(np.argmax(cosines[0]))
+    contents = [path.read_bytes() for path in paths[:2]]
+    assert {name for name, _ in model.search(["cat"], contents)[0]} == {0, 1}
+    assert model.search([], photos) == []
+    assert model.search(["cat"], []) == [[]]

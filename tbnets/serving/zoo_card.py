@@ -1,0 +1,218 @@
+"""What stands beside a model of the zoo: card, table, measures, flags.
+
+The first part of a card is written by hand: what the model is, the data it
+learned from and their terms, and what it must not be used for. What follows
+`MARK` is written from `metrics.json`.
+"""
+
+import json
+import pathlib
+import re
+import textwrap
+
+from tbnets.evaluation import tables
+from tbnets.serving.zoo import CHECKSUMS
+from tbnets.serving.zoo import list_files
+
+MARK = "<!-- From here on written by tools/make_zoo.py. -->"
+SECTIONS = ("## Data and terms", "## Not for")
+"""Headings that the part by hand must have."""
+METRICS = "metrics.json"
+MOST_BYTES = 12_000_000
+_EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
+
+
+def own_text(path):
+    """Reads the part of a card that is written by hand.
+
+    Args:
+        path: Markdown file: a card, or this part alone.
+
+    Returns:
+        The text before `MARK`.
+
+    Raises:
+        ValueError: it lacks a title, a sentence after it or a section.
+    """
+    text = pathlib.Path(path).read_text("utf-8").partition(MARK)[0].strip()
+    missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
+    if missing or not re.match(r"# .+\n\n[^#\n]", text):
+        raise ValueError(
+            f"`card` must be a Markdown file with {_EXPECTED}. Received: "
+            f"card={path}, without {', '.join(missing) or 'the beginning'}. "
+            "Write them: a user decides by them."
+        )
+    return text
+
+
+def summary(text):
+    """Returns the first paragraph of a card, on one line."""
+    return " ".join(text.split("\n\n")[1].split())
+
+
+def render_card(name, text, metrics):
+    """Returns a whole card.
+
+    Args:
+        name: the model's.
+        text: what `own_text` returned.
+        metrics: content of `metrics.json`, see `describe`.
+    """
+    takes_photos = metrics["takes"] == "photos"
+    images = '["one.jpg", "two.png"]' if takes_photos else "features"
+    return f"""{text}
+
+{MARK}
+
+## How well it does
+
+Recall in per cent and median rank of the model as it is here, on the split
+{metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
+
+{tables.markdown_header()}
+{tables.markdown_row(metrics["test"], name)}
+
+The run that it was exported from, with float32 weights, has a recall sum of
+{metrics["run_recall_sum"]:.1f}.
+
+## How to load it
+
+```python
+import tbnets
+
+model = tbnets.zoo.load("{name}")
+images, texts = {images}, ["a sentence", "another"]
+print(model.similarity(images, texts))  # [images, texts] cosines
+```
+
+Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
+SavedModel: docs/serving.md.
+
+## How it was made
+
+`{metrics["command"]}`
+
+{_history(metrics)}
+`{name}.flags` has the flags, `{CHECKSUMS}` the sha256 of every file.
+"""
+
+
+def _history(metrics):
+    """Returns in words how a model came about."""
+    versions = metrics["versions"]
+    minutes = max(1, round(metrics["train_seconds"] / 60))
+    text = (
+        f"{metrics['epochs']} epochs in {minutes} minutes, of which epoch "
+        f"{metrics['best_epoch']} is the best; exported on {metrics['date']}, "
+        f"trained with TensorFlow {versions['tensorflow']} and Keras "
+        f"{versions['keras']}. Takes {metrics['takes']} and sentences, embeds "
+        f"into {metrics['embedding_dim']} dimensions."
+    )
+    return textwrap.fill(text, 79)
+
+
+def _counts(split):
+    counts = {key: value for key, value in split.items() if key != "name"}
+    return ", ".join(f"{value} {key}" for key, value in counts.items())
+
+
+def describe(report, model, scores, date):
+    """Returns the content of a model's `metrics.json`.
+
+    Args:
+        report: that of the run.
+        model: the `ServedModel` that was exported.
+        scores: its metrics on the test split.
+        date: of the export, as YYYY-MM-DD.
+    """
+    kept = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
+    return {
+        "takes": "photos" if model.takes_image_bytes else "features",
+        "embedding_dim": int(model.embed_text(["a"]).shape[1]),
+        "test": scores,
+        "run_recall_sum": report["test"]["recall_sum"],
+        **{key: report[key] for key in kept},
+        "versions": report["versions"],
+        "date": date,
+    }
+
+
+def render_table(folder):
+    """Returns the README of a zoo, with a row for each model.
+
+    Args:
+        folder: the zoo's.
+    """
+    rows = []
+    for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
+        metrics = json.loads(path.read_text("utf-8"))
+        name = path.parent.name
+        row = tables.markdown_row(
+            metrics["test"], f"[{name}]({name}/README.md)"
+        )
+        told = (
+            summary(own_text(path.with_name("README.md"))),
+            f"{size(path.parent) / 1e6:.1f} MB",
+            metrics["date"],
+        )
+        rows.append(f"{row} {' | '.join(told)} |")
+    head, rule = tables.markdown_header().split("\n")
+    head += " what it is | size | date |"
+    return "\n".join([_INTRODUCTION, head, f"{rule}---|---:|---|", *rows, ""])
+
+
+def size(path):
+    """Returns how many bytes the files of a model have."""
+    return sum(file.stat().st_size for file in list_files(path).values())
+
+
+_INTRODUCTION = """# The model zoo
+
+Trained networks that come with the package:
+
+    import tbnets
+
+    model = tbnets.zoo.load("NAME")
+    model.search(["a dog in the snow"], "folder/of/photos")
+
+or `python tools/query.py --model=NAME`. Each folder holds a card with the
+terms of the data, the flags of its training, its measures, a SavedModel with
+weights as float16, and the sha256 of every file, which is checked whenever
+the model is loaded. Recall is in per cent, on the test split that the card
+names, of the model as it is here. This page is written by `python
+tools/make_zoo.py --table`; docs/zoo.md tells how a model gets here.
+"""
+
+
+def portable_flags(lines, name):
+    """Rewrites the flagfile of a run so that it names no place of a machine.
+
+    A relative place stays. Of one that starts at the root of the file system
+    the last part is kept, below `runs` for what the run made, else below
+    `data`.
+
+    Args:
+        lines: those of `run.flags`.
+        name: of the model, which becomes that of the run.
+
+    Returns:
+        list of lines.
+    """
+    written = [f"# The flags of the run that made model_zoo/{name}."]
+    for line in lines:
+        flag, _, value = line.partition("=")
+        if flag == "--data_root":
+            continue
+        if flag == "--run_dir":
+            value = f"runs/{name}"
+        places = [_portable(flag, place) for place in value.split(",")]
+        written.append(f"{flag}={','.join(places)}")
+    return written
+
+
+def _portable(flag, place):
+    """Returns a value as it is, or the last part of an absolute path."""
+    path = pathlib.PurePath(place)
+    if not path.is_absolute():
+        return place
+    return f"{'runs' if flag == '--scenes' else 'data'}/{path.name}"

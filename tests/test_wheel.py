@@ -1,0 +1,49 @@
+"""What pip makes of the repository holds the zoo."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets.serving import zoo
+from tbnets.serving import zoo_card
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WHERE = "from tbnets.serving import zoo; print(zoo.folder(), zoo.names())"
+
+
+def test_the_built_package_has_every_file_of_the_zoo(tmp_path):
+    pytest.importorskip("setuptools")
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    built = tmp_path / "tbnets" / "model_zoo"
+    wanted = zoo.list_files(ROOT / "model_zoo")
+    found = zoo.list_files(built)
+    assert found.keys() == wanted.keys()
+    for name in zoo.names():
+        zoo.check_files(built / name)
+
+
+def test_the_zoo_of_a_clone_is_that_of_the_repository():
+    assert zoo.folder() == ROOT / "model_zoo"
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_each_model_is_as_published_and_small(name):
+    path = ROOT / "model_zoo" / name
+    zoo.check_files(path)
+    assert zoo_card.size(path) <= zoo_card.MOST_BYTES
+    assert (path / f"{name}.flags").is_file()
+    assert (ROOT / "configs" / f"{name}.flags").is_file()
+
+
+def test_the_table_is_that_of_the_folders():
+    page = (ROOT / "model_zoo" / "README.md").read_text("utf-8")
+    assert page == zoo_card.render_table(ROOT / "model_zoo"), (
+        "run: python tools/make_zoo.py --table"
+    )

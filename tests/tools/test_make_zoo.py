@@ -1,0 +1,168 @@
+"""A run becomes a folder of the zoo, or is refused; nothing is half made."""
+
+import json
+
+import pytest
+
+from tbnets.flags.settings import FLAGFILE
+from tbnets.serving import zoo
+from tbnets.serving import zoo_card
+from tests import fresh
+from tests import tiny
+
+CARD = """# tiny
+
+Words for
+numbers.
+
+## Data and terms
+
+Made up.
+
+## Not for
+
+Anything.
+"""
+
+
+def tool(*arguments):
+    return fresh.run("tools/make_zoo.py", *arguments)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    folder = tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    line = tiny.arguments(folder, run_dir, epochs=1).items()
+    fresh.run("tools/train.py", *(f"--{k}={v}" for k, v in line), check=True)
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def made(run_dir, tmp_path_factory):
+    """Returns the zoo with the run's model, and what the tool said."""
+    folder = tmp_path_factory.mktemp("zoo")
+    (folder / "card.md").write_text(CARD)
+    ended = tool(
+        *(f"--zoo={folder / 'zoo'}", f"--run_dir={run_dir}", "--name=tiny"),
+        *(f"--card={folder / 'card.md'}", "--table", "--most_lost=5"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    return folder / "zoo", ended.stdout
+
+
+def test_a_run_becomes_a_model(made, run_dir):
+    folder, said = made
+    model = zoo.open_model(folder / "tiny")
+    assert model.embed_text(["dog"]).shape == (1, 4)
+    assert "as exported" in said and "MB" in said
+    metrics = json.loads((folder / "tiny" / "metrics.json").read_text())
+    report = json.loads((run_dir / "metrics.json").read_text())
+    assert metrics["run_recall_sum"] == report["test"]["recall_sum"]
+    assert metrics["test"].keys() == report["test"].keys()
+    assert metrics["command"].endswith("model_zoo/tiny/tiny.flags")
+
+
+def test_the_card_has_what_was_written_and_what_was_measured(made):
+    card = (made[0] / "tiny" / "README.md").read_text()
+    assert card.startswith(CARD.strip())
+    assert 'tbnets.zoo.load("tiny")' in card
+    assert "12 captions, 6 images" in card
+    page = (made[0] / "README.md").read_text()
+    assert "[tiny](tiny/README.md)" in page and "Words for numbers." in page
+
+
+def test_nothing_tells_of_the_machine(made, run_dir):
+    for file in zoo.list_files(made[0] / "tiny").values():
+        content = file.read_bytes()
+        for place in (run_dir.parent.parent, made[0], "/root", "/home"):
+            assert str(place).encode() not in content, file
+
+
+def test_an_edited_card_is_renewed(made):
+    folder = made[0]
+    card = folder / "tiny" / "README.md"
+    before = card.read_text()
+    card.write_text(before.replace("Made up.", "Made up, by us."))
+    with pytest.raises(ValueError, match="README.md was changed"):
+        zoo.open_model(folder / "tiny")
+    assert tool(f"--zoo={folder}", "--name=tiny").returncode == 0
+    zoo.check_files(folder / "tiny")
+    assert card.read_text() == before.replace("Made up.", "Made up, by us.")
+    metrics = folder / "tiny" / "metrics.json"
+    metrics.write_text(metrics.read_text() + "\n")
+    ended = tool(f"--zoo={folder}", "--name=tiny")
+    assert "where metrics.json was too" in ended.stderr
+    metrics.write_text(metrics.read_text()[:-1])
+    zoo.check_files(folder / "tiny")
+
+
+def test_a_model_that_lost_too_much_is_not_made(made, run_dir, tmp_path):
+    report = json.loads((run_dir / "metrics.json").read_text())
+    other = tmp_path / "run"
+    other.mkdir()
+    for path in run_dir.iterdir():
+        if path.name != "metrics.json":
+            (other / path.name).symlink_to(path)
+    report["test"]["recall_sum"] += 100
+    (other / "metrics.json").write_text(json.dumps(report))
+    kept = (made[0] / "tiny" / zoo.CHECKSUMS).read_text()
+    ended = tool(f"--zoo={made[0]}", f"--run_dir={other}", "--name=tiny")
+    assert "error: `--most_lost` must be" in ended.stderr
+    assert (made[0] / "tiny" / zoo.CHECKSUMS).read_text() == kept
+    assert {path.name for path in made[0].iterdir()} == {"tiny", "README.md"}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--run_dir=runs/x"], "`--name` must be given"),
+        ([], "`--name` must be given"),
+        (["--name=a/b"], "must be letters, digits"),
+    ],
+)
+def test_flags_that_make_nothing_are_refused(arguments, said):
+    ended = tool(*arguments)
+    assert ended.returncode == 1 and said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# a\n\nb\n", "", CARD.replace("# tiny", ""), "# a\n\n## Not for\n"],
+)
+def test_a_card_without_its_parts_is_refused(tmp_path, text):
+    path = tmp_path / "card.md"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="`card` must be a Markdown file"):
+        zoo_card.own_text(path)
+
+
+def test_places_of_flags_are_no_machines():
+    lines = [
+        "--data_root=/home/me/data",
+        "--run_dir=/home/me/runs/x",
+        "--scenes=/tmp/scenes20k",
+        "--image_features=/a/b/{split}_ims.npy,features/own",
+        "--image_units=1024,512",
+        "--captions=flickr8k/dataset.json",
+        "--margin=0.2",
+    ]
+    assert zoo_card.portable_flags(lines, "tiny")[1:] == [
+        "--run_dir=runs/tiny",
+        "--scenes=runs/scenes20k",
+        "--image_features=data/{split}_ims.npy,features/own",
+        "--image_units=1024,512",
+        "--captions=flickr8k/dataset.json",
+        "--margin=0.2",
+    ]
+
+
+def test_the_flags_train_the_same(made, run_dir):
+    lines = (made[0] / "tiny" / "tiny.flags").read_text().splitlines()
+    before = (run_dir / FLAGFILE).read_text().splitlines()
+    assert set(before) - set(lines) == {
+        line
+        for line in before
+        if line.startswith(("--run_dir=", "--data_root="))
+    }
+    assert lines[0].startswith("#")

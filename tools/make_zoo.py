@@ -1,0 +1,234 @@
+r"""Makes a folder of the model zoo from a finished run.
+
+  python tools/make_zoo.py --run_dir=runs/scenes_embedding \
+      --name=scenes_embedding --card=card.md
+
+exports the run's best epoch with weights as float16, measures that model on
+the run's test split from photos or features and sentences, and writes card,
+flags, metrics and checksums beside it. A model that lost more than --most_lost
+of the run's recall sum, or that takes too much space, is not made. What is
+written by hand in the card of an earlier version is kept; --card names it
+anew.
+
+  python tools/make_zoo.py --name=scenes_embedding
+
+writes the rest of a card again after the part by hand was edited, and
+
+  python tools/make_zoo.py --table
+
+writes the README of the zoo.
+"""
+
+import datetime
+import json
+import pathlib
+import shutil
+import tempfile
+
+from absl import flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import tensorflow  # noqa: F401
+
+from tbnets import runs
+from tbnets.files import write_json
+from tbnets.flags.settings import FLAGFILE
+from tbnets.serving import zoo
+from tbnets.serving import zoo_card
+from tbnets.serving.served_model import load_saved_model
+
+_RUN = flags.DEFINE_string("run_dir", "", "Folder of the run.")
+_NAME = flags.DEFINE_string("name", "", "Name of the model.")
+_CARD = flags.DEFINE_string(
+    "card",
+    "",
+    "Markdown file with a title, a sentence and the sections 'Data and terms' "
+    "and 'Not for'; by default the card that is there.",
+)
+_WEIGHTS = flags.DEFINE_string(
+    "cnn_weights",
+    "",
+    "As in tools/export.py: makes a run on features start at the photo.",
+)
+_IMAGES = flags.DEFINE_string(
+    "images",
+    "",
+    "Folder of the test split's photos, where the run's flags name none.",
+)
+_DATA_ROOT = flags.DEFINE_string(
+    "data_root", None, "Folder that relative data paths start from now."
+)
+_MOST_LOST = flags.DEFINE_float(
+    "most_lost",
+    0.2,
+    "Recall sum that half precision may cost at most.",
+    lower_bound=0,
+)
+_ZOO = flags.DEFINE_string(
+    "zoo", None, "Folder of the zoo; by default that of the package."
+)
+_TABLE = flags.DEFINE_bool("table", False, "Write the README of the zoo.")
+
+
+def make(folder, text):
+    """Writes a model's files into an empty folder.
+
+    Args:
+        folder: `pathlib.Path`.
+        text: the part of the card that is written by hand.
+    """
+    session = runs.open_run(_RUN.value, data_root=_DATA_ROOT.value)
+    runs.start_at_photo(session, _WEIGHTS.value)
+    session.settings.images = _IMAGES.value or session.settings.images
+    report = read_report()
+    runs.export(session, folder / "1", half_precision=True)
+    model = load_saved_model(folder / "1")
+    split = report["test_split"]["name"]
+    scores = session.task.measure(session.task.served_scores(model, split))
+    check_loss(scores, report)
+    metrics = zoo_card.describe(
+        report, model, scores, datetime.date.today().isoformat()
+    )
+    metrics["command"] = command()
+    write_json(folder / zoo_card.METRICS, metrics)
+    lines = pathlib.Path(_RUN.value, FLAGFILE).read_text("utf-8").splitlines()
+    lines = zoo_card.portable_flags(lines, _NAME.value)
+    (folder / f"{_NAME.value}.flags").write_text(
+        "".join(f"{line}\n" for line in lines), "utf-8", newline="\n"
+    )
+    write_card(folder, text)
+    check_size(folder)
+
+
+def read_report():
+    """Returns the `metrics.json` of the run."""
+    path = pathlib.Path(_RUN.value, zoo_card.METRICS)
+    report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    if "test" not in report:
+        raise ValueError(
+            "`--run_dir` must hold a finished run with a test split. Received: "
+            f"--run_dir={_RUN.value}, without test results in {path}. Let it "
+            "finish."
+        )
+    return report
+
+
+def command():
+    """Returns what a user types to train the same."""
+    name = _NAME.value
+    places = (f"configs/{name}.flags", f"model_zoo/{name}/{name}.flags")
+    there = pathlib.Path(__file__).resolve().parent.parent / places[0]
+    flagfile = places[0] if there.is_file() else places[1]
+    return f"python tools/train.py --flagfile={flagfile}"
+
+
+def check_loss(scores, report):
+    """Refuses a model that half precision has harmed."""
+    lost = report["test"]["recall_sum"] - scores["recall_sum"]
+    print(
+        f"recall sum  {scores['recall_sum']:.2f} as exported, "
+        f"{report['test']['recall_sum']:.2f} in the run"
+    )
+    if lost > _MOST_LOST.value:
+        raise ValueError(
+            "`--most_lost` must be what half precision may cost. Received: "
+            f"--most_lost={_MOST_LOST.value}, and it costs {lost:.2f} of the "
+            "recall sum. Raise it if that is worth the space."
+        )
+
+
+def check_size(folder):
+    """Refuses a model that is too large for a repository."""
+    num_bytes = zoo_card.size(folder)
+    print(f"size        {num_bytes / 1e6:.2f} MB")
+    if num_bytes > zoo_card.MOST_BYTES:
+        raise ValueError(
+            "`--run_dir` must be a run whose model fits into "
+            f"{zoo_card.MOST_BYTES / 1e6:g} MB. Received: {num_bytes / 1e6:.2f}"
+            " MB. Train one with fewer weights."
+        )
+
+
+def write_card(folder, text):
+    """Writes README.md, and the checksums of all files."""
+    metrics = json.loads((folder / zoo_card.METRICS).read_text("utf-8"))
+    card = zoo_card.render_card(_NAME.value, text, metrics)
+    (folder / "README.md").write_text(card, "utf-8", newline="\n")
+    zoo.write_checksums(folder)
+
+
+def make_model(target):
+    """Makes a model in a folder beside its place, and moves it there."""
+    text = zoo_card.own_text(_CARD.value or target / "README.md")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as made:
+        folder = pathlib.Path(made, "model")
+        folder.mkdir()
+        make(folder, text)
+        if target.exists():
+            shutil.move(target, pathlib.Path(made, "before"))
+        shutil.move(folder, target)
+
+
+def renew_card(target):
+    """Writes the card again; all other files must be as they were."""
+    written = {"README.md", zoo.CHECKSUMS}
+    wanted = zoo.read_checksums(target)
+    text = zoo_card.own_text(_CARD.value or target / "README.md")
+    with tempfile.TemporaryDirectory() as before:
+        copied = pathlib.Path(before, "model")
+        shutil.copytree(target, copied)
+        write_card(copied, text)
+        found = zoo.read_checksums(copied)
+    changed = [
+        name
+        for name in sorted({*wanted, *found} - written)
+        if wanted.get(name) != found.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            "`--name` must be a model of which the card alone was changed. "
+            f"Received: --name={_NAME.value}, where {changed[0]} was too. "
+            "Give --run_dir to make it anew."
+        )
+    write_card(target, text)
+
+
+def check_flags():
+    """Refuses flags that ask for nothing."""
+    if not _NAME.value and (_RUN.value or _CARD.value or not _TABLE.value):
+        raise ValueError(
+            "`--name` must be given, or --table alone. Received: --name=, "
+            f"--run_dir={_RUN.value}. Add for example --name=scenes_embedding."
+        )
+    if _NAME.value and not _NAME.value.isidentifier():
+        raise ValueError(
+            "`--name` must be letters, digits and underscores. Received: "
+            f"--name={_NAME.value}. Choose another."
+        )
+
+
+def main(argv):
+    """Makes a model, a card or the table."""
+    if len(argv) > 1:
+        raise ValueError(
+            f"`make_zoo.py` takes flags only. Received: {' '.join(argv[1:])}. "
+            "Write --flag=value."
+        )
+    check_flags()
+    folder = pathlib.Path(_ZOO.value or zoo.folder())
+    if _NAME.value:
+        target = folder / _NAME.value
+        make_model(target) if _RUN.value else renew_card(target)
+        zoo.check_files(target)
+        print(f"model       {target}")
+    if _TABLE.value:
+        page = zoo_card.render_table(folder)
+        (folder / "README.md").write_text(page, "utf-8", newline="\n")
+        print(f"table       {folder / 'README.md'}")
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)

@@ -1,0 +1,86 @@
+r"""Measures how far captions tell scenes apart: the best recall there can be.
+
+  python tools/scene_ceiling.py --scenes=runs/scenes
+
+A caption such as "three shapes on a grey background" is true of several
+scenes, and no network can know which of them is meant. From the claims of each
+caption and the objects of each scene this tool counts of how many scenes each
+caption is true, and prints the recall of one who sees all of them rightly.
+docs/scenes.md tells what the numbers mean.
+"""
+
+import collections
+import json
+import pathlib
+
+import tqdm
+from absl import flags
+
+from tbnets import startup
+from tbnets.scenes import ambiguity
+from tbnets.scenes.files import RECORDS
+from tbnets.scenes.layout import SPLITS
+
+_SCENES = flags.DEFINE_string(
+    "scenes", "runs/scenes", "Folder of tools/make_scenes.py or of a run."
+)
+_SPLIT = flags.DEFINE_enum(
+    "split", "test", SPLITS, "Split to measure; the dev split is called val."
+)
+
+
+def image_size(folder):
+    """Returns the side of the images of a folder of scenes, in pixels."""
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise ValueError(
+            "`--scenes` must be a folder of scenes. Received: "
+            f"--scenes={folder}, without {path.name}. Make one by "
+            "tools/make_scenes.py."
+        )
+    return json.loads(path.read_text("utf-8"))["image_size"]
+
+
+def count_truths(records, size):
+    """Returns `ambiguity.truths`, with a progress bar."""
+    with tqdm.tqdm(
+        total=len(records), unit="scene", leave=False, disable=None, delay=1
+    ) as bar:
+        return ambiguity.truths(records, size, bar.update)
+
+
+def print_ceiling(captions, num_scenes):
+    """Prints of how many scenes captions are true, and the best recalls."""
+    counts = collections.Counter(len(scenes) for _, scenes in captions)
+    shares = [counts[n] / len(captions) for n in (1, 2)]
+    print(
+        f"{num_scenes} scenes, {len(captions)} captions: true of one scene "
+        f"{shares[0]:.1%}, of two {shares[1]:.1%}, of more "
+        f"{1 - sum(shares):.1%}"
+    )
+    print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in ambiguity.RANKS))
+    best = ambiguity.ceiling(captions, num_scenes)
+    for direction in ("image_to_text", "text_to_image"):
+        cells = [
+            f"{100 * best[f'{direction}/recall_at_{k}']:9.1f}"
+            for k in ambiguity.RANKS
+        ]
+        print(f"{direction.replace('_to_', ' to '):15}" + "".join(cells))
+    print(f"recall sum {100 * sum(best.values()):.1f}")
+
+
+def main(argv):
+    """Measures by the flags."""
+    if len(argv) > 1:
+        raise ValueError(
+            "`scene_ceiling.py` takes flags only. Received: "
+            f"{' '.join(argv[1:])}. Write --flag=value."
+        )
+    folder = pathlib.Path(_SCENES.value)
+    size = image_size(folder)
+    records = ambiguity.read_records(folder / RECORDS, _SPLIT.value)
+    print_ceiling(count_truths(records, size), len(records))
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)
