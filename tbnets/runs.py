@@ -31,7 +31,6 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import tasks
-from tbnets.files import write_atomically
 from tbnets.files import write_json
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
@@ -39,6 +38,7 @@ from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
+from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import board
 from tbnets.training import checkpoints
@@ -194,29 +194,15 @@ def prepare(settings, folder, queries=()):
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if fitted.get("left_out"):
-        _write_left_out(fitted["left_out"], folder / "left_out.txt")
+        write_left_out(fitted["left_out"], folder / "left_out.txt")
     return session, train
-
-
-def _write_left_out(left_out, path):
-    """Writes image id and reason, a line an image."""
-    lines = [f"{name}\t{reason}\n" for name, reason in left_out.items()]
-    content = "".join(lines).encode()
-    write_atomically(path, lambda file: file.write(content))
 
 
 def _continue(session):
     """Puts the session where its last checkpoint stands."""
     path = session.checkpoint("last")
     _, _, state = checkpoints.read_checkpoint(path)
-    words = session.state.fitted.get("words")
-    before = state.fitted.get("words")
-    if before != words:
-        raise ValueError(
-            "`--captions` must give the vocabulary the run was started with. "
-            f"Received: {len(words)} words, {path} has {len(before)}. "
-            "Restore the training captions, or start a new --run_dir."
-        )
+    session.task.check_fitted(session.state.fitted, state.fitted, path)
     settings = session.settings
     splits = (settings.train_split, settings.dev_split)
     session.task.check_data(state.fitted, splits, path)

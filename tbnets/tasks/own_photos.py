@@ -19,6 +19,7 @@ from tbnets.features.photo_features import PhotoFeatures
 from tbnets.features.photo_features import build_named_cnn
 from tbnets.features.photo_features import open_photo_features
 from tbnets.files import folder_beside
+from tbnets.files import write_atomically
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
 from tbnets.tasks import inputs
@@ -226,3 +227,10 @@ class OwnPhotos:
 
 def _say(text):
     tqdm.tqdm.write(text, file=sys.stderr)
+
+
+def write_left_out(left_out, path):
+    """Writes a line an image, its id and the reason, tab-separated."""
+    lines = [f"{name}\t{reason}\n" for name, reason in left_out.items()]
+    content = "".join(lines).encode()
+    write_atomically(path, lambda file: file.write(content))

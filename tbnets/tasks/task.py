@@ -111,6 +111,26 @@ class Task:
             ValueError: saying what differs.
         """
 
+    def check_fitted(self, fitted, before, path):
+        """Refuses training data that give another vocabulary on resume.
+
+        Args:
+            fitted: what `fit_data` returned now.
+            before: what it returned when the run began.
+            path: the checkpoint that remembers this.
+
+        Raises:
+            ValueError: the words differ.
+        """
+        now, then = fitted.get("words"), before.get("words")
+        if now != then:
+            raise ValueError(
+                "`--captions` must give the vocabulary the run was started "
+                f"with. Received: {len(now or [])} words, {path} has "
+                f"{len(then or [])}. Restore the training captions, or start "
+                "a new --run_dir."
+            )
+
     def load(self, split, fitted):
         """Returns the examples of a split."""
         raise NotImplementedError
