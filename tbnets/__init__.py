@@ -34,6 +34,9 @@ _MODULES = {
     "TripletLoss": "tbnets.losses.triplet",
     "positive_masks": "tbnets.losses.positives",
     "hardest_negatives": "tbnets.losses.miners",
+    # Optimizers.
+    "FusedAdam": "tbnets.training.fused_optimizers",
+    "FusedSGD": "tbnets.training.fused_optimizers",
     # Data.
     "CaptionedImages": "tbnets.data.captions",
     "read_captions": "tbnets.data.captions",

@@ -184,6 +184,15 @@ LEARNING_GROUPS = {
             "2018: adam.",
         ),
         Flag(
+            "fused_optimizer",
+            "bool",
+            True,
+            "sgd, adam and adamw update each weight in one pass over memory; "
+            "false: by Keras' code for the same formula, as in runs of before.",
+            when=({"optimizer": ("sgd", "adam", "adamw")},),
+            before=False,
+        ),
+        Flag(
             "learning_rate",
             "float",
             2e-4,

@@ -11,6 +11,7 @@ from tbnets.layers import image_encoders  # noqa: F401
 from tbnets.layers import text_encoders  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
 from tbnets.models import embedding_network  # noqa: F401
+from tbnets.training import fused_optimizers  # noqa: F401
 
 
 def load_model(path, **options):
