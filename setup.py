@@ -5,6 +5,7 @@ import pathlib
 import setuptools
 
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
+TEXT = ["scikit-learn", "simplemma", "nltk"]
 HERE = pathlib.Path(__file__).parent
 
 setuptools.setup(
@@ -32,6 +33,7 @@ setuptools.setup(
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
         "regions": REGIONS,
-        "test": ["pytest", "pytest-xdist", "ruff", *REGIONS],
+        "text": TEXT,
+        "test": ["pytest", "pytest-xdist", "ruff", *REGIONS, *TEXT],
     },
 )
