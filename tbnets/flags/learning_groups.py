@@ -129,7 +129,7 @@ LEARNING_GROUPS = {
         Flag(
             "cca_regularization",
             "float",
-            0.1,
+            0.5,
             "Share of a side's mean variance that is added to the variance of "
             "each of its features.",
             limits=_NOT_NEGATIVE,

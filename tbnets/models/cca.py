@@ -19,8 +19,18 @@ NO_CORRELATION = 1e-6
 ROUNDING = 1e-6
 
 
-def _whitened(covariance, regularization, name):
-    """Returns the Cholesky factor of a regularised covariance, float64.
+def cholesky_factor(covariance, regularization, name):
+    """Returns the Cholesky factor of a regularised covariance.
+
+    Args:
+        covariance: float64 `[n, n]`; overwritten, so that big ones need less
+            memory.
+        regularization: share of the mean variance that is added to each
+            variance; larger is smoother.
+        name: what the features are of, for the error.
+
+    Returns:
+        float64 `[n, n]`, lower triangular.
 
     Raises:
         ValueError: features never change, or the covariance is singular.
@@ -47,39 +57,31 @@ def _whitened(covariance, regularization, name):
             f"the covariance of the {len(covariance)} {name} features can not "
             "be inverted: some never change, some are sums of others, or "
             "there are fewer rows than features. Raise --cca_regularization, "
-            "for example to 0.1."
+            "for example to 0.5."
         )
     return factor
 
 
-def solve_cca(of_images, of_texts, between, dim, regularization):
+def solve_cca(left, right, between, dim):
     """Solves for the directions in which two views correlate most.
 
-    With `C + regularization * trace(C) / n * I = L L'` for each view, the
-    left and right singular vectors of `L_x^-1 C_xy L_y^-T` are the directions
-    of whitened features, its singular values the correlations.
+    The left and right singular vectors of `L_x^-1 C_xy L_y^-T` are the
+    directions of whitened features, its singular values the correlations.
 
     Args:
-        of_images: float64 `[n, n]`, covariance of the images; overwritten.
-        of_texts: float64 `[m, m]`, of the texts; overwritten.
-        between: float64 `[n, m]`, of images with texts.
+        left: float64 `[n, n]`, `cholesky_factor` of the images.
+        right: float64 `[m, m]`, of the texts.
+        between: float64 `[n, m]`, covariance of images with texts.
         dim: directions to keep, at most `min(n, m)`.
-        regularization: share of a view's mean variance that is added to the
-            variance of each of its dimensions; larger is smoother.
 
     Returns:
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
         correlations `[dim]`, falling). A direction is scaled to a regularised
         variance of 1; it is 0 where no correlation is left.
 
-    Raises:
-        ValueError: a covariance is singular, and stays so.
-
     Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
     diagonal is not relative to the features' scale.
     """
-    left = _whitened(of_images, regularization, "image")
-    right = _whitened(of_texts, regularization, "text")
     whitened = np.linalg.solve(right, np.linalg.solve(left, between).T).T
     turned = len(left) > len(right)
     inner = whitened.T if turned else whitened
@@ -118,11 +120,11 @@ class _Sums:
         self.count = zeros()
         self.shifts = zeros(num_images), zeros(num_texts)
         self.sums = zeros(num_images), zeros(num_texts)
-        self.products = [
-            zeros(num_images, num_images),
-            zeros(num_texts, num_texts),
-            zeros(num_images, num_texts),
-        ]
+        self.products = {
+            (0, 0): zeros(num_images, num_images),
+            (1, 1): zeros(num_texts, num_texts),
+            (0, 1): zeros(num_images, num_texts),
+        }
 
     def add(self, images, texts, pairs):
         """Adds a batch.
@@ -144,10 +146,10 @@ class _Sums:
             used = centred * uses[i][:, None]
             self.sums[i].assign_add(_wide(tf.reduce_sum(used, 0)))
             squares = tf.matmul(centred, used, transpose_a=True)
-            self.products[i].assign_add(_wide(squares))
+            self.products[i, i].assign_add(_wide(squares))
         texts_of_images = tf.matmul(pairs, rows[1])
         between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
-        self.products[2].assign_add(_wide(between))
+        self.products[0, 1].assign_add(_wide(between))
         self.count.assign_add(_wide(tf.reduce_sum(pairs)))
 
     def means(self):
@@ -158,21 +160,18 @@ class _Sums:
             for shift, total in zip(self.shifts, self.sums)
         ]
 
-    def covariances(self):
-        """Returns those of images, of texts and between them, float64.
+    def covariance(self, *sides):
+        """Returns the covariance of two of images (0) and texts (1), once.
 
         The shift is the mean of one batch: what is left of the mean goes
-        here. Each sum is given up as its covariance is made.
+        here. The sum is given up for its covariance.
         """
         count = self.count.numpy()
-        images, texts = [total.numpy() / count for total in self.sums]
-        found = []
-        for left, right in ((images, images), (texts, texts), (images, texts)):
-            covariance = self.products.pop(0).numpy()
-            covariance /= count
-            covariance -= np.outer(left, right)
-            found.append(covariance)
-        return found
+        covariance = self.products.pop(sides).numpy()
+        covariance /= count
+        left, right = [self.sums[side].numpy() / count for side in sides]
+        covariance -= np.outer(left, right)
+        return covariance
 
 
 def _wide(values):
@@ -199,7 +198,7 @@ class CCA(EmbeddingNetwork):
             features, or None.
         text_encoder: the same for texts.
         regularization: share of a view's mean variance added to each variance;
-            see `solve_cca`.
+            see `cholesky_factor`.
         power: of the eigenvalues. Gong et al. 2014: 4; 0 weighs all alike.
 
     Attributes:
@@ -223,7 +222,7 @@ class CCA(EmbeddingNetwork):
         text_branch,
         image_encoder=None,
         text_encoder=None,
-        regularization=0.1,
+        regularization=0.5,
         power=4.0,
         **kwargs,
     ):
@@ -347,8 +346,14 @@ class CCA(EmbeddingNetwork):
                 "captions the ids of their images."
             )
         means = found.means()
+        left, right = [
+            cholesky_factor(
+                found.covariance(side, side), self.regularization, name
+            )
+            for side, name in enumerate(("image", "text"))
+        ]
         *directions, self.correlations = solve_cca(
-            *found.covariances(), self.embedding_dim, self.regularization
+            left, right, found.covariance(0, 1), self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power
         for branch, mean, directed in zip(self._branches, means, directions):

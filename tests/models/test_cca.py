@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.models.cca import cholesky_factor
 from tbnets.models.cca import solve_cca
 
 
@@ -233,9 +234,11 @@ def test_power_weighs_directions():
 
 def test_one_dimension_by_hand():
     # Covariances 4, 1 and 1 (already centred): correlation 1 / (2 * 1).
-    image, text, correlations = solve_cca(
-        *(np.array([[value]]) for value in (4.0, 1.0, 1.0)), 1, 0.0
-    )
+    left, right = [
+        cholesky_factor(np.array([[variance]]), 0.0, "image")
+        for variance in (4.0, 1.0)
+    ]
+    image, text, correlations = solve_cca(left, right, np.array([[1.0]]), 1)
     assert correlations == pytest.approx([0.5])
     # A direction gives variance 1: 1 / sqrt(4) and 1 / sqrt(1).
     assert abs(image[0, 0]) == pytest.approx(0.5)
@@ -265,5 +268,5 @@ def test_keras_file_keeps_what_was_solved(tmp_path):
     loaded = tbnets.load_model(tmp_path / "network.keras")
     for one, other in zip(network(batch).values(), loaded(batch).values()):
         np.testing.assert_array_equal(one, other)
-    assert (loaded.power, loaded.regularization) == (4.0, 0.1)
+    assert (loaded.power, loaded.regularization) == (4.0, 0.5)
     loaded.fit(tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False)
