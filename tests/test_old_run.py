@@ -8,6 +8,7 @@ import keras
 import pytest
 
 from tbnets import runs
+from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
 from tbnets.training import loop
 from tests import tiny
@@ -51,13 +52,12 @@ def test_it_exports(old_run):
 
 
 def test_it_resumes(old_run):
-    settings = tiny.settings(
-        "data",
-        "run",
-        epochs=4,
-        image_transform="signed_sqrt,standardize",
-    )
+    tiny.parse("--epochs=4")
+    settings = command_line.settings(runs.settings_before(old_run))
+    settings.run_dir = "run"
     session, train = runs.prepare(settings, runs.start(settings, True))
+    # By the code that it was started with.
+    assert type(session.network.optimizer) is keras.optimizers.Adam
     assert session.state.epoch == 3
     loop.fit(session, train)
     assert [len(session.state.history), session.state.epoch] == [4, 4]

@@ -220,7 +220,9 @@ DATA_GROUPS = {
             "text_features",
             "string",
             "",
-            "Feature array with a row a caption (.npy); may hold {split}.",
+            "Features of the captions: a store of "
+            "tools/extract_text_features.py, or a .npy with a row a caption; "
+            "may hold {split}.",
             when=({"text_encoder": ("features",)},),
             is_place=True,
         ),

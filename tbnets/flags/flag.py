@@ -53,6 +53,8 @@ class Flag(NamedTuple):
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
         limits: the numbers it may have; every number has some.
+        before: what runs did that were started before there was the flag,
+            where that is not its default.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Flag(NamedTuple):
     is_place: bool = False
     free: bool = False
     limits: Limits | None = None
+    before: object = None
 
 
 def reads(flag, settings):

@@ -118,6 +118,31 @@ LEARNING_GROUPS = {
             for term in TERMS
         ),
     ),
+    "cca": (
+        Flag(
+            "cca_dim",
+            "integer",
+            256,
+            "Size of the shared space of CCA.",
+            limits=_COUNT,
+        ),
+        Flag(
+            "cca_regularization",
+            "float",
+            0.5,
+            "Share of a side's mean variance that is added to the variance of "
+            "each of its features.",
+            limits=_NOT_NEGATIVE,
+        ),
+        Flag(
+            "cca_power",
+            "float",
+            4.0,
+            "A direction weighs (1 + its correlation) to this power. Gong "
+            "2014: 4.",
+            limits=_NOT_NEGATIVE,
+        ),
+    ),
     "batches": (
         Flag(
             "images_per_batch",
@@ -182,6 +207,15 @@ LEARNING_GROUPS = {
             "sgd, adam, adamw, or with the addons extra an optimizer of "
             "tensorflow-addons by its name, for example LAMB. Wang 2016: sgd; "
             "2018: adam.",
+        ),
+        Flag(
+            "fused_optimizer",
+            "bool",
+            True,
+            "sgd, adam and adamw update each weight in one pass over memory; "
+            "false: by Keras' code for the same formula, as in runs of before.",
+            when=({"optimizer": ("sgd", "adam", "adamw")},),
+            before=False,
         ),
         Flag(
             "learning_rate",

@@ -50,9 +50,10 @@ def as_flagfile_line(name, value):
 def read_settings(run_dir):
     """Returns the settings that a run was started with.
 
-    Flags that a run of an older version did not have get their defaults.
-    Relative places start from `started_in`: the folder that the run was
-    started in, or "" when this is the current one, or is gone.
+    Flags that a run of an older version did not have get their defaults, or
+    what such a run did instead. Relative places start from `started_in`: the
+    folder that the run was started in, or "" when this is the current one, or
+    is gone.
 
     Raises:
         ValueError: `run_dir` is no folder of a run.
@@ -82,6 +83,8 @@ def from_record(values):
     Args:
         values: dict, flag -> value.
     """
+    older = {name: flag.before for name, flag in ALL.items()}
+    values = {**older, **values}
     values = {**values, **complete(values)}
     if DATA_ROOT_VARIABLE in os.environ:
         values["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])

@@ -5,12 +5,15 @@ import keras
 # Keras finds the classes that a file names once they are registered, and they
 # are when their modules are imported.
 from tbnets.layers import branch  # noqa: F401
+from tbnets.layers import canonical_projection  # noqa: F401
 from tbnets.layers import dropout  # noqa: F401
 from tbnets.layers import feature_transform  # noqa: F401
 from tbnets.layers import image_encoders  # noqa: F401
 from tbnets.layers import text_encoders  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
+from tbnets.models import cca  # noqa: F401
 from tbnets.models import embedding_network  # noqa: F401
+from tbnets.training import fused_optimizers  # noqa: F401
 
 
 def load_model(path, **options):

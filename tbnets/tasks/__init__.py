@@ -14,6 +14,8 @@ ALWAYS_READ = ("run",)
 def open_task(settings):
     """Returns the task of some settings.
 
+    Flags that the model leaves at one value are set to it.
+
     Raises:
         ValueError: --task or --model is unknown; the known ones are listed.
     """
@@ -26,6 +28,8 @@ def open_task(settings):
                 f"`--{name}` must be one of {', '.join(known)}. Received: "
                 f"--{name}={value}. Choose one of these."
             )
+    for name, value in BUILDERS[settings.model].fixed:
+        setattr(settings, name, value)
     return TASKS[settings.task](settings)
 
 

@@ -19,6 +19,7 @@ from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import NoSuchSplit
 from tbnets.data.splits import fill_split
 from tbnets.data.splits import splits_in_path
+from tbnets.features.caption_features import caption_key
 from tbnets.features.photo_features import RANDOM
 from tbnets.features.photo_features import open_photo_features
 from tbnets.images import decode_images
@@ -262,7 +263,12 @@ def build_tokenizer(settings, vocabulary):
 
 
 def load_text_features(settings, records):
-    """Returns the `FeatureRows` of the captions of some records."""
+    """Returns the `FeatureRows` of the captions of some records.
+
+    Raises:
+        ValueError, FileNotFoundError: features are missing, not finite or
+            damaged; the message names them.
+    """
     if not settings.text_features:
         raise ValueError(
             "`--text_features` must name a feature array. Received: "
@@ -270,6 +276,9 @@ def load_text_features(settings, records):
             "another --text_encoder to learn from the words."
         )
     paths = _existing_features(settings, "text_features", records.split)
+    if read_made_by(*paths):  # A store: its rows are found by their texts.
+        keys = [caption_key(caption) for caption in records.captions]
+        return FeatureRows(*load_features(paths, keys))
     features, rows = load_features(paths)
     if len(rows) != records.num_captions:
         raise ValueError(

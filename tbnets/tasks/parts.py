@@ -13,9 +13,11 @@ import keras
 from tbnets.layers import image_encoders
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
+from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
+from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.tasks import inputs
 from tbnets.training.optimizers import build_optimizer
@@ -29,11 +31,14 @@ class Builder(NamedTuple):
             from the seed; `fitted` is what the task's `fit_data` returned.
         compile: (network, settings, steps_per_epoch) -> None.
         flag_groups: names of the groups of `flags.table` that these read.
+        fixed: (flag, value) of flags that it does not read but leaves to
+            others at one value, such as one epoch.
     """
 
     build: Callable
     compile: Callable
     flag_groups: tuple
+    fixed: tuple = ()
 
 
 def _build_image_encoder(settings):
@@ -116,6 +121,27 @@ def build_embedding_network(settings, fitted):
     return network
 
 
+def build_cca(settings, fitted):
+    """Returns a built `CCA`, not solved for.
+
+    Args:
+        settings: the run's settings.
+        fitted: dict with `words`, `image_dim` and `text_dim`.
+    """
+    keras.utils.set_random_seed(settings.seed)
+    keras.mixed_precision.set_global_policy("float32")
+    network = CCA(
+        image_branch=CanonicalProjection(settings.cca_dim),
+        text_branch=CanonicalProjection(settings.cca_dim),
+        image_encoder=_build_image_encoder(settings),
+        text_encoder=_build_text_encoder(settings, len(fitted["words"])),
+        regularization=settings.cca_regularization,
+        power=settings.cca_power,
+    )
+    network.build(input_shapes(settings, fitted))
+    return network
+
+
 def build_triplet_loss(settings):
     """Returns the `TripletLoss` of the settings.
 
@@ -159,5 +185,11 @@ BUILDERS = {
         build_embedding_network,
         compile_embedding_network,
         ("branches", "triplet_loss", "training", "optimizer"),
+    ),
+    "cca": Builder(
+        build_cca,
+        lambda network, settings, steps_per_epoch: network.compile(),
+        ("cca",),
+        fixed=(("epochs", 1),),
     ),
 }

@@ -9,15 +9,13 @@ numbers but no code.
 
 import dataclasses
 import json
-import os
 import pathlib
-import zipfile
-import zlib
 
 import numpy as np
 
 from tbnets.files import write_atomically
-from tbnets.store.arrays import parse_header
+from tbnets.store.npz import ERRORS
+from tbnets.store.npz import read_npz
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"
@@ -101,29 +99,6 @@ def save_checkpoint(path, model, optimizer, state):
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 
 
-def _read_arrays(path):
-    """Returns the arrays of an `.npz`: key -> array.
-
-    Raises:
-        ValueError: it is no plain `.npz`, or one of its arrays says of itself
-            that it is larger than what is there.
-    """
-    arrays, size = {}, os.path.getsize(path)
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            with archive.open(entry) as stream:
-                shape, dtype, needed = parse_header(stream)
-                if not needed == entry.file_size <= size:
-                    raise ValueError(
-                        f"{entry.filename} says that it holds {shape} numbers "
-                        f"of {dtype}, in {entry.file_size} bytes"
-                    )
-                stream.seek(0)
-                array = np.lib.format.read_array(stream, allow_pickle=False)
-            arrays[entry.filename.removesuffix(".npy")] = array
-    return arrays
-
-
 def read_checkpoint(path):
     """Reads a file written by `save_checkpoint`.
 
@@ -136,7 +111,7 @@ def read_checkpoint(path):
     """
     path = pathlib.Path(path)
     try:
-        arrays = _read_arrays(path)
+        arrays = read_npz(path)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] not in (FORMAT, BEFORE):
             raise ValueError(f"its format is {header['format']!r}")
@@ -148,16 +123,7 @@ def read_checkpoint(path):
             for key in [key for key in arrays if key.startswith(kind + "/")]:
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
         return arrays, header["names"], state
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except ERRORS as error:
         raise ValueError(
             f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
             f"a file of {path.stat().st_size} bytes that can not be read as "

@@ -6,6 +6,9 @@ import warnings
 import keras
 import tensorflow as tf
 
+from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.fused_optimizers import FusedSGD
+
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
 
@@ -66,6 +69,26 @@ def _addons_optimizer(name, rate, weight_decay):
     return known[name](**arguments)
 
 
+def _by_tbnets(settings, rate, decay):
+    """Returns an optimizer that updates in one pass."""
+    if settings.optimizer == "sgd":
+        return FusedSGD(rate, settings.momentum, weight_decay=decay)
+    if settings.optimizer == "adamw":
+        return FusedAdam(rate, name="adam_w", weight_decay=decay)
+    return FusedAdam(rate)
+
+
+def _by_keras(settings, rate, decay):
+    """Returns the same optimizer as Keras writes it."""
+    if settings.optimizer == "sgd":
+        return keras.optimizers.SGD(
+            rate, momentum=settings.momentum, weight_decay=decay
+        )
+    if settings.optimizer == "adamw":
+        return keras.optimizers.AdamW(rate, weight_decay=decay or 0.0)
+    return keras.optimizers.Adam(rate)
+
+
 def build_optimizer(settings, steps_per_epoch):
     """Returns the optimizer of the settings, with its schedule.
 
@@ -77,21 +100,13 @@ def build_optimizer(settings, steps_per_epoch):
     """
     rate = build_schedule(settings, steps_per_epoch)
     decay = settings.weight_decay or None
-    if settings.optimizer == "sgd":
-        optimizer = keras.optimizers.SGD(
-            rate, momentum=settings.momentum, weight_decay=decay
-        )
-    elif settings.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(rate)
-    elif settings.optimizer == "adamw":
-        optimizer = keras.optimizers.AdamW(
-            rate, weight_decay=settings.weight_decay
-        )
-    else:
+    if settings.optimizer not in OPTIMIZERS:
         return _addons_optimizer(
             settings.optimizer, rate, settings.weight_decay
         )
-    if settings.optimizer != "adam" and decay:
+    build = _by_tbnets if settings.fused_optimizer else _by_keras
+    optimizer = build(settings, rate, decay)
+    if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
     return optimizer
 

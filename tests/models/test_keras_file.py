@@ -15,10 +15,10 @@ def schedule():
     return keras.optimizers.schedules.ExponentialDecay(0.02, 1, 0.9)
 
 
-def compiled():
+def compiled(optimizer=tbnets.FusedAdam):
     network = make()
     network.compile(
-        keras.optimizers.Adam(schedule()),
+        optimizer(schedule()),
         tbnets.TripletLoss(0.5, 2, negatives="all_to_hardest", reduction="sum"),
         gradient_clip_norm=0.5,
         hardness_steps=3,
@@ -33,8 +33,11 @@ def steps(network, batches):
     ]
 
 
-def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
-    straight, stopped = compiled(), compiled()
+@pytest.mark.parametrize(
+    "optimizer", [keras.optimizers.Adam, tbnets.FusedAdam, tbnets.FusedSGD]
+)
+def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path, optimizer):
+    straight, stopped = compiled(optimizer), compiled(optimizer)
     steps(straight, BATCHES)
     steps(stopped, BATCHES[:2])
     stopped.save(tmp_path / "network.keras")

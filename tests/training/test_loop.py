@@ -16,6 +16,8 @@ from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training import loop
 from tbnets.training import optimizers
+from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.fused_optimizers import FusedSGD
 from tests import fresh
 from tests import tiny
 
@@ -298,6 +300,41 @@ def test_weight_decay_leaves_biases_alone(folder, tmp_path):
     )
     np.testing.assert_allclose(kernel.numpy(), 0.9 * before, rtol=1e-5)
     np.testing.assert_array_equal(bias.numpy(), [1, 1])
+
+
+@pytest.mark.parametrize(
+    "name, changes, fused, keras_class",
+    [
+        ("adam", {}, FusedAdam, keras.optimizers.Adam),
+        ("adamw", {"weight_decay": 0.1}, FusedAdam, keras.optimizers.AdamW),
+        ("adamw", {}, FusedAdam, keras.optimizers.AdamW),
+        ("sgd", {"momentum": 0.5}, FusedSGD, keras.optimizers.SGD),
+        ("sgd", {"weight_decay": 0.1}, FusedSGD, keras.optimizers.SGD),
+    ],
+)
+def test_fused_optimizer_is_keras_by_another_way(
+    folder, tmp_path, name, changes, fused, keras_class
+):
+    made = [
+        optimizers.build_optimizer(
+            tiny.settings(
+                folder,
+                tmp_path,
+                optimizer=name,
+                fused_optimizer=choice,
+                **changes,
+            ),
+            5,
+        )
+        for choice in (True, False)
+    ]
+    assert [type(each) for each in made] == [fused, keras_class]
+    configs = [each.get_config() for each in made]
+    for config in configs:
+        config.pop("name")  # Keras 3 numbers its own.
+        config["weight_decay"] = config["weight_decay"] or 0.0
+        config.pop("is_legacy_optimizer", None)
+    assert configs[0] == configs[1]
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -16,6 +16,7 @@ from benchmarks import timing
 from tbnets.layers.branch import Branch
 from tbnets.losses import triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.training.fused_optimizers import FusedAdam
 
 IMAGE_DIM, TEXT_DIM = 4096, 6000
 
@@ -73,7 +74,7 @@ def _network(hidden_dim, embedding_dim, captions_per_image, policy):
     finally:
         keras.mixed_precision.set_global_policy(before)
     network.compile(
-        keras.optimizers.Adam(1e-4),
+        FusedAdam(1e-4),
         triplet.TripletLoss(max_positives=captions_per_image),
     )
     return network

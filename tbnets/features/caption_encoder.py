@@ -1,0 +1,199 @@
+"""What turns captions into fixed vectors: fitted once, kept in one file.
+
+A `CaptionEncoder` is fitted on training captions and then gives each caption
+a vector. It knows a fixed list of words and reads captions by `split_words`,
+as the layers of `layers.caption_vectors` do inside a SavedModel.
+
+The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
+the kind, the parameters and the words.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+
+from tbnets.files import write_atomically
+from tbnets.text.vocabulary import PADDING_WORD
+from tbnets.text.vocabulary import UNKNOWN_WORD
+from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
+
+FORMAT = "tbnets-caption-encoder-1"
+CHUNK = 1024
+_SPECIAL = 2  # The ids of padding and of unknown words.
+
+
+class CaptionEncoder:
+    """Turns captions into vectors; the base of every kind.
+
+    ::
+
+        encoder.fit(training_captions)
+        encoder.transform(captions)          # float32 [n, dim]
+        encoder.save("encoder.npz")
+
+    Attributes:
+        kind: its name in files and flags.
+        parameters: names of the constructor's arguments, JSON values.
+        fitted: names of the arrays that `fit` makes.
+        words_: the words it knows, without padding and unknown.
+        notes_: JSON dict on the fit, which `transform` does not read; among
+            it `fitted_on`, what a tool writes down of the captions.
+    """
+
+    kind = ""
+    parameters = ()
+    fitted = ()
+
+    def __init__(self):
+        self.words_ = ()
+        self.notes_ = {}
+        self._vocabulary = None
+
+    @property
+    def dim(self):
+        """The size of a caption's vector."""
+        raise NotImplementedError
+
+    def fit(self, captions, vectors=None):
+        """Learns what it needs of captions.
+
+        Args:
+            captions: strings, of the training split only.
+            vectors: `text.word_vectors.WordVectors`, where its kind builds
+                on them.
+
+        Returns:
+            Itself.
+        """
+        raise NotImplementedError
+
+    def transform(self, captions):
+        """Returns the vectors of captions, float32 `[n, dim]`.
+
+        All are made at once; `chunks` bounds the memory.
+        """
+        raise NotImplementedError
+
+    def describe(self):
+        """Returns in a few words what was fitted."""
+        raise NotImplementedError
+
+    def chunks(self, captions, size=CHUNK):
+        """Yields `(slice, vectors)`, `size` captions at a time."""
+        for start in range(0, len(captions), size):
+            rows = slice(start, min(start + size, len(captions)))
+            yield rows, self.transform(captions[rows])
+
+    @property
+    def vocabulary(self):
+        """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
+        if self._vocabulary is None:
+            words = (PADDING_WORD, UNKNOWN_WORD, *self.words_)
+            self._vocabulary = Vocabulary(words)
+        return self._vocabulary
+
+    def word_counts(self, captions):
+        """Counts the known words of captions.
+
+        Returns:
+            float32 `scipy.sparse.csr_array` `[n, len(words_)]`.
+        """
+        return word_counts(self.vocabulary, captions)
+
+    def digest(self):
+        """Returns the SHA-256 of all that decides what `transform` gives."""
+        digest = hashlib.sha256(self._header(notes=False))
+        for name in self.fitted:
+            array = np.ascontiguousarray(getattr(self, name))
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array)
+        return digest.hexdigest()
+
+    def _header(self, notes=True):
+        header = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "parameters": {n: getattr(self, n) for n in self.parameters},
+            "words": list(self.words_),
+        }
+        if notes:
+            header["notes"] = self.notes_
+        return json.dumps(header, sort_keys=True).encode()
+
+    def save(self, path):
+        """Writes the encoder as one `.npz`, complete or not at all."""
+        arrays = {name: getattr(self, name) for name in self.fitted}
+        header = np.frombuffer(self._header(), np.uint8)
+        write_atomically(
+            path, lambda file: np.savez(file, header=header, **arrays)
+        )
+
+    def restore(self, header, arrays):
+        """Takes what `save` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: something is missing or of
+                another shape or type.
+        """
+        self.words_ = tuple(header["words"])
+        self.notes_ = dict(header["notes"])
+        self._vocabulary = None
+        if self.vocabulary.size != len(self.words_) + _SPECIAL:
+            raise ValueError("its words are no vocabulary")
+        for name in self.fitted:
+            setattr(self, name, arrays[name])
+        for name, shape in self.shapes().items():
+            found = getattr(self, name)
+            if found.shape != shape or found.dtype.kind not in "fib":
+                raise ValueError(
+                    f"{name} has the shape {found.shape}, not {shape}"
+                )
+            if not np.isfinite(found).all():
+                raise ValueError(f"{name} has numbers that are not finite")
+        self.check()
+
+    def shapes(self):
+        """Returns the shapes that the fitted arrays must have, by name."""
+        raise NotImplementedError
+
+    def check(self):
+        """Raises ValueError where fitted arrays contradict each other."""
+
+
+def word_counts(vocabulary, captions):
+    """Counts the words of a vocabulary in captions.
+
+    Args:
+        vocabulary: a `Vocabulary`.
+        captions: sequence of n strings.
+
+    Returns:
+        float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding
+        and unknown words have no column.
+    """
+    from scipy import sparse
+
+    tokenizer, shape = Tokenizer(vocabulary), (vocabulary.size - _SPECIAL,)
+    parts = [sparse.csr_array((0, *shape), dtype=np.float32)]
+    for start in range(0, len(captions), 8 * CHUNK):
+        ids = tokenizer.ragged(list(captions[start : start + 8 * CHUNK]))
+        columns = ids.values.numpy() - _SPECIAL
+        lengths = ids.row_lengths().numpy()
+        rows = np.repeat(np.arange(len(lengths)), lengths)[columns >= 0]
+        columns = columns[columns >= 0]
+        ones = np.ones(len(columns), np.float32)
+        counts = sparse.coo_array(
+            (ones, (rows, columns)), shape=(len(lengths), *shape)
+        )
+        parts.append(counts.tocsr())  # Sums what stands twice.
+    return sparse.vstack(parts, format="csr")
+
+
+def need_extra(package, error):
+    """Returns the error that says how a missing package is installed."""
+    return ImportError(
+        f"Text features need the package {package}, which is not installed "
+        f"({error}). Run: pip install 'tbnets[text]'."
+    )

@@ -1,0 +1,170 @@
+"""Features of captions in a store: made, found by text, made again.
+
+A row belongs to a text, not to a place: captions that read alike share a row,
+and a caption whose text was changed since has none. Beside the rows lies the
+encoder that made them, so that an exported model can take raw captions.
+"""
+
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from tbnets.features.caption_encoder import FORMAT
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.tfidf import TfidfFeatures
+from tbnets.store.manifest import MANIFEST
+from tbnets.store.manifest import extraction_differences
+from tbnets.store.npz import ERRORS
+from tbnets.store.npz import read_npz
+from tbnets.store.writer import FeatureWriter
+
+KINDS = {kind.kind: kind for kind in (TfidfFeatures,)}
+ENCODER_FILE = "encoder.npz"
+EMPTY = "[EMPTY]"
+SHARD_CAPTIONS = 4096
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def caption_key(caption):
+    """Returns the id under which a store has the features of a caption.
+
+    It is the caption itself with single spaces between its words, and
+    `[EMPTY]` for one without any.
+    """
+    return " ".join(caption.replace(_BYTE_ORDER_MARK, " ").split()) or EMPTY
+
+
+def plan_of(encoder):
+    """Returns what an encoder is asked to be: kind, parameters, data."""
+    return {
+        "text_features": encoder.kind,
+        **{name: getattr(encoder, name) for name in encoder.parameters},
+        "fitted_on": encoder.notes_.get("fitted_on", {}),
+    }
+
+
+def description(encoder):
+    """Returns what made the features, as the store's manifest keeps it."""
+    return {**plan_of(encoder), "encoder_sha256": encoder.digest()}
+
+
+def open_fitted(folder, encoder):
+    """Returns the encoder that a store began with; None for a new one.
+
+    Args:
+        folder: the store.
+        encoder: a `CaptionEncoder`, not fitted, that it must be like.
+
+    Raises:
+        ValueError: it is another; what differs is listed.
+    """
+    path = pathlib.Path(folder, ENCODER_FILE)
+    if not path.exists():
+        return None
+    found = load_encoder(path)
+    lines = extraction_differences(
+        plan_of(found), plan_of(encoder), path, "this extraction"
+    )
+    if lines:
+        raise ValueError(
+            "`--output` must be a new folder, or a store of the same "
+            f"features. Received: --output={folder}, which differs: "
+            f"{'; '.join(lines)}. Use the flags and the captions it was made "
+            "with, or another folder."
+        )
+    return found
+
+
+def open_writer(folder, encoder, dtype="float32"):
+    """Opens a store to write, with its encoder beside the rows to come."""
+    made_by = description(encoder)
+    writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
+    path = pathlib.Path(folder, ENCODER_FILE)
+    if not path.exists():
+        encoder.save(path)
+    return writer
+
+
+def extract(captions, encoder, writer, progress=None):
+    """Writes the features of captions into a store.
+
+    Captions that the store has are left out, so a stopped extraction goes on
+    where it was.
+
+    Args:
+        captions: strings; equal ones are made once.
+        encoder: a fitted `CaptionEncoder`.
+        writer: a `FeatureWriter` of its `dim`.
+        progress: called with the number of texts done since the last call.
+    """
+    texts = {caption_key(caption): caption for caption in captions}
+    todo = [key for key in texts if key not in writer.done]
+    for start in range(0, len(todo), SHARD_CAPTIONS):
+        keys = todo[start : start + SHARD_CAPTIONS]
+        rows = np.empty((len(keys), encoder.dim), np.float32)
+        for part, vectors in encoder.chunks([texts[key] for key in keys]):
+            rows[part] = vectors
+            if progress is not None:
+                progress(len(vectors))
+        writer.add_shard(keys, rows)
+
+
+def load_encoder(path) -> CaptionEncoder:
+    """Reads a fitted encoder.
+
+    Args:
+        path: the file that `CaptionEncoder.save` wrote, or the store beside
+            whose rows it lies.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or no encoder; nothing in it is executed.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / ENCODER_FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            "`path` must be a fitted caption encoder, or a store of "
+            "tools/extract_text_features.py with one in it. Received: "
+            f"path={path}, which is not there. Extract the features again."
+        )
+    try:
+        arrays = read_npz(path)
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
+        encoder = KINDS[header["kind"]](**header["parameters"])
+        encoder.restore(header, arrays)
+    except ERRORS as error:
+        raise ValueError(
+            f"{path}: expected a whole caption encoder ({FORMAT}); found a "
+            f"file of {path.stat().st_size} bytes that can not be read as one "
+            f"({error}). Extract the features again into a new folder."
+        ) from error
+    return encoder
+
+
+def load_encoder_of(made_by, path):
+    """Reads the encoder that made the features of a store.
+
+    Args:
+        made_by: `Features.made_by` of the store.
+        path: the store.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_encoder`, or it is another
+            encoder than the one that made the features.
+    """
+    encoder = load_encoder(path)
+    if encoder.digest() != made_by["encoder_sha256"]:
+        raise ValueError(
+            f"{os.path.join(path, ENCODER_FILE)}: expected the encoder that "
+            f"made the features of {MANIFEST}, of sha256 "
+            f"{made_by['encoder_sha256']}; found another, of sha256 "
+            f"{encoder.digest()}. Put the right one back, or extract the "
+            "features again into a new folder."
+        )
+    return encoder

@@ -1,0 +1,203 @@
+"""Tf-idf vectors of the most frequent lemmas.
+
+    captions -> words -> lemmas, without stop words -> counts x idf -> L2
+
+Words are lemmatised once each, when the encoder is fitted: it remembers the
+lemma of every word of the training captions, and no other word is known.
+
+Source: Wang et al. 2016, Sec. 3.1. Departures: where NLTK's WordNet is not
+installed, the lemmas are those of simplemma.
+"""
+
+import functools
+
+import numpy as np
+
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.caption_encoder import need_extra
+from tbnets.text.vocabulary import count_words
+
+STOP_WORDS = frozenset(
+    """
+    a an the this that these those some any each every all both either neither
+    no not nor none such own same other another few more most much many
+    i me my mine myself we us our ours ourselves you your yours yourself
+    yourselves he him his himself she her hers herself it its itself they them
+    their theirs themselves one's who whom whose which what where when why how
+    am is are was were be been being have has had having do does did doing done
+    can could shall should will would may might must ought
+    and or but if because as until while than then so too very just only also
+    of at by for with about between into through during before after to from
+    in on off out over under above below up down again further once here there
+    against along among around across near onto upon within without toward
+    towards
+    s t d m ll re ve nt dont doesnt didnt isnt arent wasnt werent cant cannot
+    couldnt wont wouldnt shouldnt hasnt havent hadnt aint
+    """.split()
+)
+"""Words of grammar, spelt as `split_words` spells them. Numbers, places such
+as "front" and other words that a photo can show are no stop words."""
+
+
+def find_lemmatizer():
+    """Returns the lemmatiser of this machine.
+
+    Returns:
+        (name, function word -> lemma): `wordnet`, by NLTK, where its data
+        are; else `simplemma`, whose dictionary comes with the package.
+
+    Raises:
+        ImportError: neither is installed; it says how.
+    """
+    try:
+        from nltk.stem import WordNetLemmatizer
+
+        wordnet = WordNetLemmatizer()
+        wordnet.lemmatize("dogs")  # LookupError where there are no data.
+        return "wordnet", functools.partial(_wordnet_lemma, wordnet)
+    except (ImportError, LookupError):
+        pass
+    try:
+        import simplemma
+    except ImportError as error:
+        raise need_extra("simplemma", error) from error
+    return "simplemma", functools.partial(simplemma.lemmatize, lang="en")
+
+
+def _wordnet_lemma(wordnet, word):
+    """Returns the lemma of a noun, or else of a verb."""
+    lemma = wordnet.lemmatize(word, "n")
+    return lemma if lemma != word else wordnet.lemmatize(word, "v")
+
+
+class TfidfFeatures(CaptionEncoder):
+    """Tf-idf vectors of captions, of length 1.
+
+    Column j is the j-th most frequent lemma of the training captions::
+
+        x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
+
+    with n training captions, of which df_j have the lemma. A caption without
+    a known word is 0.
+
+    Args:
+        num_terms: lemmas in the dictionary, at most. Wang et al. 2016: 3000
+            for Flickr30K, 5600 for MSCOCO.
+
+    Attributes:
+        terms_: the lemmas, the most frequent first.
+        columns_: int32 `[len(words_)]`, the column of each known word.
+        idf_: float32 `[dim]`.
+
+    Example:
+        encoder = TfidfFeatures(3000).fit(train.captions)
+        encoder.transform(["two dogs run"]).shape  # (1, 3000)
+
+    Source: Wang et al. 2016, Sec. 3.1; the weighting is scikit-learn's.
+    """
+
+    kind = "tfidf"
+    parameters = ("num_terms",)
+    fitted = ("columns_", "idf_")
+
+    def __init__(self, num_terms=3000):
+        super().__init__()
+        if num_terms < 1:
+            raise ValueError(
+                "`num_terms` must be at least 1. Received: "
+                f"num_terms={num_terms}. Change --num_terms."
+            )
+        self.num_terms = num_terms
+        self.columns_ = np.zeros(0, np.int32)
+        self.idf_ = np.zeros(0, np.float32)
+
+    @property
+    def dim(self):
+        """The number of lemmas in the dictionary."""
+        return len(self.idf_)
+
+    @property
+    def terms_(self):
+        """The lemmas, the most frequent first."""
+        return tuple(self.notes_.get("terms", ()))
+
+    def fit(self, captions, vectors=None):
+        """Chooses the dictionary and weighs it; see `CaptionEncoder.fit`.
+
+        Raises:
+            ValueError: no caption has a word that is no stop word.
+            ImportError: a package is missing; it says how to install it.
+        """
+        try:
+            from sklearn.feature_extraction.text import TfidfTransformer
+        except ImportError as error:
+            raise need_extra("scikit-learn", error) from error
+        name, lemmatize = find_lemmatizer()
+        counts, _ = count_words(captions)
+        lemmas = {
+            word: lemmatize(word).casefold()
+            for word in counts
+            if word not in STOP_WORDS
+        }
+        terms = _most_frequent(lemmas, counts, self.num_terms)
+        if not terms:
+            raise ValueError(
+                "`captions` must hold words that are no stop words. Received: "
+                f"{len(captions)} captions of {len(counts)} distinct words. "
+                "Check the captions' split."
+            )
+        columns = {term: column for column, term in enumerate(terms)}
+        known = [word for word in sorted(lemmas) if lemmas[word] in columns]
+        self.words_, self._vocabulary = tuple(known), None
+        self.columns_ = np.array(
+            [columns[lemmas[word]] for word in known], np.int32
+        )
+        self.idf_ = np.ones(len(terms), np.float32)
+        weighting = TfidfTransformer().fit(self._term_counts(captions))
+        self.idf_ = weighting.idf_.astype(np.float32)
+        self.notes_ |= {"lemmatizer": name, "terms": terms}
+        return self
+
+    def describe(self):
+        """Returns the size of the dictionary, and whose lemmas they are."""
+        return (
+            f"{self.dim} lemmas (by {self.notes_['lemmatizer']}) of "
+            f"{len(self.words_)} words"
+        )
+
+    def transform(self, captions):
+        """Returns tf-idf vectors, float32 `[n, dim]`."""
+        rows = self._term_counts(captions).toarray() * self.idf_
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.divide(rows, lengths, out=rows, where=lengths > 0)
+
+    def _term_counts(self, captions):
+        from scipy import sparse
+
+        size = len(self.words_)
+        lemma_of_word = sparse.csr_array(
+            (np.ones(size, np.float32), (np.arange(size), self.columns_)),
+            shape=(size, self.dim),
+        )
+        return self.word_counts(captions) @ lemma_of_word
+
+    def shapes(self):
+        """Returns the shapes of the fitted arrays."""
+        return {"columns_": (len(self.words_),), "idf_": (self.dim,)}
+
+    def check(self):
+        """Refuses columns that no dictionary has."""
+        columns = self.columns_
+        if columns.dtype.kind != "i" or (
+            columns.size and not 0 <= columns.min() <= columns.max() < self.dim
+        ):
+            raise ValueError("columns_ names columns that there are not")
+
+
+def _most_frequent(lemmas, counts, number):
+    """Returns lemmas by falling count, those of one count alphabetically."""
+    totals = {}
+    for word, lemma in lemmas.items():
+        if lemma not in STOP_WORDS:
+            totals[lemma] = totals.get(lemma, 0) + counts[word]
+    return sorted(totals, key=lambda lemma: (-totals[lemma], lemma))[:number]

@@ -1,0 +1,63 @@
+"""One side of a canonical correlation analysis: a projection to unit length."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class CanonicalProjection(keras.layers.Layer):
+    """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`::
+
+        x -> (x - mean) projection -> L2
+
+    Nothing of it is trained by a gradient: `models.cca` solves for it. Before
+    that it is the first `output_dim` features as they are.
+
+    Args:
+        output_dim: size of the shared space. Gong et al. 2014: 256 and more.
+
+    Returns from a call: `[n, output_dim]` float32, each row of length 1, or
+    0 for the mean itself.
+
+    Source: Gong et al. 2014, Sec. 3.3.
+    """
+
+    def __init__(self, output_dim, **kwargs):
+        # A projection solved for in float64 is kept and used in float32.
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(**kwargs)
+        if output_dim < 1:
+            raise ValueError(
+                "`output_dim` must be at least 1. Received: "
+                f"output_dim={output_dim}. Change --cca_dim."
+            )
+        self.output_dim = output_dim
+
+    def build(self, input_shape):
+        """Creates the mean and the projection, as yet without effect."""
+        size = input_shape[-1]
+        self.mean = self.add_weight(
+            name="mean",
+            shape=(size,),
+            initializer="zeros",
+            trainable=False,
+            dtype="float32",
+        )
+        self.projection = self.add_weight(
+            name="projection",
+            shape=(size, self.output_dim),
+            initializer="identity",
+            trainable=False,
+            dtype="float32",
+        )
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns embeddings of unit length `[n, output_dim]`."""
+        rows = tf.cast(inputs, tf.float32) - tf.convert_to_tensor(self.mean)
+        outputs = tf.matmul(rows, tf.convert_to_tensor(self.projection))
+        return tf.math.l2_normalize(outputs, axis=-1)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "output_dim": self.output_dim}

@@ -1,0 +1,181 @@
+"""Tf-idf against its definition, and the file of a fitted encoder."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+
+from tbnets.features import caption_features
+from tbnets.features import tfidf
+from tbnets.features.caption_encoder import word_counts
+from tbnets.features.tfidf import TfidfFeatures
+from tbnets.text.vocabulary import Vocabulary
+
+CAPTIONS = [
+    "Two dogs run on the snow.",
+    "A dog runs.",
+    "The cat's tail and a dog",
+    "",
+    "The of and",
+    "two two cats!",
+]
+
+
+def loop(captions, lemmas, terms):
+    """Tf-idf as the docstring defines it, one number at a time."""
+    bags = [
+        collections.Counter(
+            lemmas[word]
+            for word in caption.lower().replace("'", " ").strip(".!").split()
+            if lemmas.get(word) in terms
+        )
+        for caption in captions
+    ]
+    rows = []
+    for bag in bags:
+        row = []
+        for term in terms:
+            found = sum(term in other for other in bags)
+            idf = 1 + math.log((1 + len(captions)) / (1 + found))
+            row.append(bag[term] * idf)
+        length = math.sqrt(sum(value * value for value in row))
+        rows.append([value / length if length else 0.0 for value in row])
+    return np.array(rows)
+
+
+LEMMAS = {
+    **{"two": "two", "dogs": "dog", "dog": "dog", "run": "run", "runs": "run"},
+    **{"cat": "cat", "cats": "cat", "tail": "tail", "snow": "snow"},
+}
+
+
+@pytest.mark.parametrize("num_terms", [1, 3, 100])
+def test_features_are_those_of_the_definition(num_terms):
+    encoder = TfidfFeatures(num_terms).fit(CAPTIONS)
+    # Three dogs (with "dogs"), three "two", two cats and runs, one of others.
+    wanted = ("dog", "two", "cat", "run", "snow", "tail")[:num_terms]
+    assert encoder.terms_ == wanted and encoder.dim == len(wanted)
+    expected = loop(CAPTIONS, LEMMAS, wanted)
+    found = encoder.transform(CAPTIONS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_words_of_no_training_caption_are_not_known():
+    encoder = TfidfFeatures().fit(CAPTIONS)
+    row = encoder.transform(["a dog and a parrot", "parrots"])
+    np.testing.assert_array_equal(row[0], encoder.transform(["dog"])[0])
+    np.testing.assert_array_equal(row[1], 0)
+    assert encoder.transform([]).shape == (0, encoder.dim)
+
+
+def test_chunks_are_all_rows():
+    encoder = TfidfFeatures().fit(CAPTIONS)
+    parts = list(encoder.chunks(CAPTIONS, size=4))
+    assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 6)]
+    np.testing.assert_array_equal(
+        np.concatenate([part for _, part in parts]),
+        encoder.transform(CAPTIONS),
+    )
+
+
+def test_word_counts_by_hand():
+    vocabulary = Vocabulary(("", "[UNK]", "a", "dog"))
+    counts = word_counts(vocabulary, ["a dog, a dog, a cat", "cat", ""])
+    np.testing.assert_array_equal(counts.toarray(), [[3, 2], [0, 0], [0, 0]])
+    assert counts.nnz == 2 and counts.dtype == np.float32
+
+
+@pytest.mark.parametrize("captions", [[], ["the of a", ""]])
+def test_nothing_but_stop_words_is_an_error(captions):
+    with pytest.raises(ValueError, match="no stop words"):
+        TfidfFeatures().fit(captions)
+
+
+def test_wordnet_is_taken_where_its_data_are(monkeypatch):
+    from nltk import stem
+
+    class WordNet:
+        def lemmatize(self, word, pos="n"):
+            known = {("dogs", "n"): "dog", ("running", "v"): "run"}
+            return known.get((word, pos), word)
+
+    monkeypatch.setattr(stem, "WordNetLemmatizer", WordNet)
+    name, lemmatize = tfidf.find_lemmatizer()
+    assert name == "wordnet"
+    words = ["dogs", "running", "cat"]
+    assert [lemmatize(word) for word in words] == ["dog", "run", "cat"]
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    encoder = TfidfFeatures(4).fit(CAPTIONS)
+    encoder.save(tmp_path / "encoder.npz")
+    content = (tmp_path / "encoder.npz").read_bytes()
+    for path in (tmp_path, tmp_path / "encoder.npz"):
+        loaded = caption_features.load_encoder(path)
+        assert loaded.digest() == encoder.digest()
+        assert loaded.terms_ == encoder.terms_
+        np.testing.assert_array_equal(
+            loaded.transform(CAPTIONS), encoder.transform(CAPTIONS)
+        )
+    loaded.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == content
+
+
+def test_the_digest_tells_encoders_apart():
+    encoder = TfidfFeatures(4).fit(CAPTIONS)
+    assert encoder.digest() != TfidfFeatures(3).fit(CAPTIONS).digest()
+    before = encoder.digest()
+    encoder.idf_ = encoder.idf_ * 2
+    assert encoder.digest() != before
+
+
+def damaged(encoder, what):
+    if what == "columns":
+        encoder.columns_ = encoder.columns_ + 100
+    elif what == "length":
+        encoder.columns_ = encoder.columns_[:-1]
+    elif what == "nan":
+        encoder.idf_ = encoder.idf_ * np.float32("nan")
+    elif what == "words":
+        encoder.words_ = ("two words", *encoder.words_[1:])
+        encoder._vocabulary = Vocabulary(("", "[UNK]"))
+    elif what == "kind":
+        encoder.kind = "none"
+    return encoder
+
+
+@pytest.mark.parametrize(
+    "what", ["columns", "length", "nan", "words", "kind", "cut", "none"]
+)
+def test_damaged_files_are_errors_that_name_them(tmp_path, what):
+    path = tmp_path / "encoder.npz"
+    damaged(TfidfFeatures(4).fit(CAPTIONS), what).save(path)
+    if what == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    if what == "none":
+        path.unlink()
+        with pytest.raises(FileNotFoundError, match="not there"):
+            caption_features.load_encoder(tmp_path)
+        return
+    with pytest.raises(ValueError, match="encoder.npz: expected a whole"):
+        caption_features.load_encoder(path)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="num_terms=0"):
+        TfidfFeatures(0)
+
+
+@pytest.mark.parametrize(
+    "caption, key",
+    [
+        ("A dog", "A dog"),
+        (" A  dog\nruns\r\n", "A dog runs"),
+        ("", "[EMPTY]"),
+        ("\ufeffA dog", "A dog"),
+    ],
+)
+def test_key_of_a_caption_is_one_line(caption, key):
+    assert caption_features.caption_key(caption) == key

@@ -1,0 +1,272 @@
+"""CCA against the textbook's eigenproblem, on small random data."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tbnets.models.cca import cholesky_factor
+from tbnets.models.cca import solve_cca
+
+
+def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):
+    """Returns a batch whose texts follow their images in two directions."""
+    generator = np.random.default_rng(seed)
+    hidden = generator.normal(size=(num_images, 2))
+    owners = np.repeat(np.arange(num_images), per_image)
+    rows = []
+    for size, of in zip(sizes, (np.arange(num_images), owners)):
+        mixed = hidden[of] @ generator.normal(size=(2, size))
+        noise = generator.normal(size=(len(of), size))
+        scales = generator.uniform(0.5, 2, size)
+        rows.append((mixed + noise) * scales + 10 * generator.normal(size=size))
+    return {
+        "images": rows[0].astype("float32"),
+        "captions": rows[1].astype("float32"),
+        "image_ids": np.arange(num_images) + 7,
+        "caption_image_ids": owners + 7,
+    }
+
+
+def split(batch, sizes):
+    """Yields the batch in parts of `sizes` images, with their captions."""
+    start = 0
+    for size in sizes:
+        images = slice(start, start + size)
+        ids = batch["image_ids"][images]
+        texts = np.isin(batch["caption_image_ids"], ids)
+        yield {
+            "images": batch["images"][images],
+            "captions": batch["captions"][texts],
+            "image_ids": ids,
+            "caption_image_ids": batch["caption_image_ids"][texts],
+        }
+        start += size
+
+
+def fitted(batches, dim=2, **arguments):
+    network = tbnets.CCA(
+        tbnets.CanonicalProjection(dim),
+        tbnets.CanonicalProjection(dim),
+        **arguments,
+    )
+    network.compile()
+    batches = list(batches)
+    spec = {
+        key: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
+        for key, value in batches[0].items()
+    }
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(batches), output_signature=spec
+    )
+    history = network.fit(
+        dataset, steps_per_epoch=len(batches), shuffle=False, verbose=0
+    )
+    return network, history.history
+
+
+def pairs_of(batch):
+    """Returns the images and texts of matching pairs, one pair a row."""
+    rows = [
+        (image, text)
+        for image, image_id in zip(batch["images"], batch["image_ids"])
+        for text, owner in zip(batch["captions"], batch["caption_image_ids"])
+        if image_id == owner
+    ]
+    return [np.array(side, np.float64) for side in zip(*rows)]
+
+
+def joint_eigenproblem(images, texts, regularization):
+    """The textbook: `[0 Cxy; Cyx 0] w = c [Cxx 0; 0 Cyy] w`, by eigenvalues.
+
+    Returns:
+        (eigenvectors, eigenvalues), falling; those of the first half of the
+        spectrum are the canonical pairs, stacked.
+    """
+    images, texts = (side - side.mean(axis=0) for side in (images, texts))
+    n, m = images.shape[1], texts.shape[1]
+    across, within = np.zeros((2, n + m, n + m))
+    across[:n, n:] = images.T @ texts / len(images)
+    across[n:, :n] = across[:n, n:].T
+    for side, part in ((images, slice(n)), (texts, slice(n, None))):
+        covariance = side.T @ side / len(side)
+        ridge = regularization * np.diag(covariance).mean()
+        within[part, part] = covariance + ridge * np.eye(side.shape[1])
+    values, vectors = np.linalg.eig(np.linalg.solve(within, across))
+    order = np.argsort(-values.real)
+    return vectors.real[:, order], values.real[order]
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("sizes", [(5, 4), (4, 6), (3, 3)])
+@pytest.mark.parametrize("regularization", [0.0, 0.1])
+def test_it_solves_the_textbooks_eigenproblem(sizes, regularization):
+    batch = correlated(sizes=sizes)
+    network, history = fitted(
+        split(batch, (17, 20, 3)), regularization=regularization, power=4.0
+    )
+    images, texts = pairs_of(batch)
+    vectors, values = joint_eigenproblem(images, texts, regularization)
+    np.testing.assert_allclose(network.correlations, values[:2], atol=1e-5)
+    assert history["total_loss"] == pytest.approx([1 - values[:2].mean()], 1e-4)
+
+    # An eigenvector holds both sides' direction, of any common length: here
+    # of variance 1 under the regularised covariance.
+    expected = []
+    for rows, means, part in (
+        (batch["images"], images, slice(sizes[0])),
+        (batch["captions"], texts, slice(sizes[0], None)),
+    ):
+        directions = vectors[part, :2]
+        covariance = np.cov(means.T, bias=True)
+        covariance += (
+            regularization
+            * np.diag(covariance).mean()
+            * np.eye(len(covariance))
+        )
+        lengths = np.einsum("ij,ik,kj->j", directions, covariance, directions)
+        directions = directions / np.sqrt(lengths) * (1 + values[:2]) ** 4
+        expected.append(unit((rows - means.mean(axis=0)) @ directions))
+    found = network(batch)
+    # Directions have a common sign on both sides, which nobody decides.
+    np.testing.assert_allclose(
+        found["image_embeddings"] @ tf.transpose(found["text_embeddings"]),
+        expected[0] @ expected[1].T,
+        atol=1e-4,
+    )
+
+
+def test_batches_of_any_sizes_give_the_same():
+    batch = correlated()
+    whole, _ = fitted([batch])
+    parts, _ = fitted(split(batch, (1, 2, 30, 7)))
+    for one, other in zip(whole(batch).values(), parts(batch).values()):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_order_and_foreign_captions_do_not_matter():
+    batch = correlated()
+    order = np.random.default_rng(1).permutation(len(batch["captions"]))
+    mixed = {
+        **batch,
+        "captions": np.vstack([batch["captions"][order], [[9e3] * 4]]),
+        "caption_image_ids": np.append(batch["caption_image_ids"][order], 1),
+    }
+    mixed["captions"] = mixed["captions"].astype("float32")
+    one, _ = fitted([batch])
+    other, _ = fitted([mixed])
+    for first, second in zip(one(batch).values(), other(batch).values()):
+        np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_scale_and_shift_of_features_do_not_matter():
+    batch = correlated()
+    moved = {**batch, "images": 100 * batch["images"] - 3000}
+    one, _ = fitted([batch])
+    other, _ = fitted([moved])
+    for first, second in zip(one(batch).values(), other(moved).values()):
+        np.testing.assert_allclose(first, second, atol=2e-3)
+
+
+def test_without_regularization_any_mixing_of_features_gives_the_same():
+    batch = correlated()
+    mixing = np.random.default_rng(2).normal(size=(5, 5)).astype("float32")
+    moved = {**batch, "images": batch["images"] @ mixing}
+    one, _ = fitted([batch], regularization=0.0)
+    other, _ = fitted([moved], regularization=0.0)
+    for first, second in zip(one(batch).values(), other(moved).values()):
+        np.testing.assert_allclose(first, second, atol=5e-3)
+
+
+def test_fewer_rows_than_features_need_regularization():
+    batch = correlated(num_images=4, per_image=1, sizes=(9, 8))
+    network, _ = fitted([batch])
+    found = network(batch)
+    assert np.isfinite(found["image_embeddings"]).all()
+    # Three pairs of four, less the mean, fix at most three directions.
+    assert np.linalg.matrix_rank(network.image_branch.projection.numpy()) == 2
+    with pytest.raises(ValueError, match="9 image features can not be inv"):
+        fitted([batch], regularization=0.0)
+
+
+def test_a_feature_that_never_changes_has_no_effect():
+    batch = correlated()
+    still = {**batch, "images": np.insert(batch["images"], 2, 5.0, axis=1)}
+    network, _ = fitted([still])
+    plain = network.image_branch.projection.numpy()
+    assert np.isfinite(plain).all()
+    wanted = network.embed_images(still["images"])
+    # The feature adds nothing to what an image is, whatever the others do.
+    np.testing.assert_allclose(plain[2], 0, atol=1e-3)
+    assert wanted.shape == (40, 2)
+    with pytest.raises(ValueError, match="6 image .*--cca_regularization"):
+        fitted([still], regularization=0.0)
+
+
+def test_features_that_all_stay_the_same_are_refused():
+    batch = correlated()
+    batch["captions"] = np.ones_like(batch["captions"])
+    with pytest.raises(ValueError, match="text features must differ"):
+        fitted([batch])
+
+
+def test_no_pairs_are_an_error():
+    batch = correlated()
+    batch["caption_image_ids"] += 1000
+    with pytest.raises(ValueError, match="at least two matching pairs.*: 0"):
+        fitted([batch])
+
+
+def test_power_weighs_directions():
+    batch = correlated()
+    plain, _ = fitted([batch], power=0.0)
+    weighed, _ = fitted([batch], power=4.0)
+    ratio = weighed.image_branch.projection.numpy()
+    ratio = ratio / plain.image_branch.projection.numpy()
+    wanted = (1 + plain.correlations) ** 4
+    np.testing.assert_allclose(
+        ratio, np.broadcast_to(wanted, ratio.shape), 1e-4
+    )
+
+
+def test_one_dimension_by_hand():
+    # Covariances 4, 1 and 1 (already centred): correlation 1 / (2 * 1).
+    left, right = [
+        cholesky_factor(np.array([[variance]]), 0.0, "image")
+        for variance in (4.0, 1.0)
+    ]
+    image, text, correlations = solve_cca(left, right, np.array([[1.0]]), 1)
+    assert correlations == pytest.approx([0.5])
+    # A direction gives variance 1: 1 / sqrt(4) and 1 / sqrt(1).
+    assert abs(image[0, 0]) == pytest.approx(0.5)
+    assert abs(text[0, 0]) == pytest.approx(1.0)
+    assert image[0, 0] * text[0, 0] > 0
+
+
+def test_more_dimensions_than_features_are_refused():
+    with pytest.raises(ValueError, match="5 image and 4 text.*--cca_dim"):
+        fitted([correlated()], dim=5)
+
+
+def test_encoder_that_wants_training_is_refused():
+    network = tbnets.CCA(
+        tbnets.CanonicalProjection(2),
+        tbnets.CanonicalProjection(2),
+        text_encoder=tbnets.MeanOfWords(9, 5),
+    )
+    with pytest.raises(ValueError, match="no gradient.*MeanOfWords"):
+        network.build({"images": (None, 5), "captions": (None, None)})
+
+
+def test_keras_file_keeps_what_was_solved(tmp_path):
+    batch = correlated()
+    network, _ = fitted([batch])
+    network.save(tmp_path / "network.keras")
+    loaded = tbnets.load_model(tmp_path / "network.keras")
+    for one, other in zip(network(batch).values(), loaded(batch).values()):
+        np.testing.assert_array_equal(one, other)
+    assert (loaded.power, loaded.regularization) == (4.0, 0.5)
+    loaded.fit(tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False)

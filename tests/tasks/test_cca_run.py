@@ -1,0 +1,121 @@
+"""CCA as a tenant: trained, resumed, evaluated and exported as all are."""
+
+import numpy as np
+import pytest
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.flags import command_line
+from tbnets.serving.served_model import load_saved_model
+from tbnets.training import loop
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Images as everywhere, and the words of each caption counted."""
+    folder = tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+    for split in tiny.SPLITS:
+        lines = (folder / f"{split}_caps.txt").read_text().splitlines()
+        counts = [
+            [line.split().count(word) for word in tiny.WORDS] for line in lines
+        ]
+        np.save(folder / f"{split}_txt.npy", np.array(counts, "float32"))
+    return folder
+
+
+def settings(folder, run_dir, **changes):
+    given = {
+        "model": "cca",
+        "text_encoder": "features",
+        "text_features": "{split}_txt.npy",
+        "cca_dim": 4,
+        **changes,
+    }
+    return tiny.settings(folder, run_dir, **given)
+
+
+def train(found, resume=False):
+    tasks.open_task(found)
+    session, examples = runs.prepare(found, runs.start(found, resume))
+    loop.fit(session, examples)
+    return session
+
+
+@pytest.fixture(scope="module")
+def session(folder, tmp_path_factory):
+    # `tiny` asks for four epochs: there is one.
+    session = train(settings(folder, tmp_path_factory.mktemp("runs") / "run"))
+    runs.finish(session)
+    return session
+
+
+def test_one_epoch_is_all(session):
+    assert session.state.epoch == 1
+    row = session.state.history[0]
+    assert 0 < row["train/total_loss"] < 1
+    # Chance is R@1 of 1/6 both ways.
+    assert row["dev/image_to_text/recall_at_1"] > 0.4
+    assert (session.run_dir / "curves.png").exists()
+
+
+def test_it_opens_with_the_same_results(session):
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    wanted = session.task.scores(session.network, test)
+    found = opened.task.scores(opened.network, test)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_finished_run_has_nothing_to_go_on_with(session):
+    again = settings(session.settings.data_root, session.run_dir)
+    tasks.open_task(again)
+    said = runs.finished(again, runs.start(again, True))
+    assert "--model=cca has nothing to train longer" in said
+
+
+def test_resumed_run_is_the_same(session, folder):
+    network = train(settings(folder, session.run_dir), resume=True).network
+    for one, other in zip(network.weights, session.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_it_exports(session):
+    model = load_saved_model(runs.export(session))
+    texts = np.eye(6, dtype="float32")
+    np.testing.assert_allclose(
+        model.embed_text(texts), session.network.embed_text(texts), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("flag", ["epochs=3", "learning_rate=0.1", "margin=1"])
+def test_flags_of_gradients_are_refused(folder, tmp_path, monkeypatch, flag):
+    found = settings(folder, tmp_path / "run")
+    name, _, value = flag.partition("=")
+    found = tiny.parse("--model=cca", f"--{flag}")
+    monkeypatch.setattr("sys.argv", ["train.py", f"--{flag}"])
+    with pytest.raises(ValueError, match=f"`--{name}` .*--model=embedding"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+def test_flags_of_cca_are_its_own(tmp_path, monkeypatch):
+    found = tiny.parse("--cca_dim=3")
+    monkeypatch.setattr("sys.argv", ["train.py", "--cca_dim=3"])
+    with pytest.raises(ValueError, match="`--cca_dim` .*--model=cca"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+def test_encoder_that_wants_training_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="--text_encoder=features"):
+        train(settings(folder, tmp_path / "run", text_encoder="mean"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_dimensions_than_features_are_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="8 image and 6 text.*--cca_dim"):
+        train(settings(folder, tmp_path / "run", cca_dim=7))

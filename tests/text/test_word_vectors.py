@@ -1,0 +1,209 @@
+import struct
+
+import numpy as np
+import pytest
+
+from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import WordVectors
+from tbnets.text.word_vectors import coverage
+from tbnets.text.word_vectors import coverage_line
+from tbnets.text.word_vectors import embedding_table
+from tbnets.text.word_vectors import read_word_vectors
+
+WORDS = {"dog": (1.0, 2.0, 3.0), "cat": (4.0, 5.0, 6.0), "A": (7.0, 8.0, 9.0)}
+
+
+def binary(words=WORDS, header=None, newline=b"\n"):
+    content = header or b"%d 3\n" % len(words)
+    for word, row in words.items():
+        content += word.encode() + b" " + struct.pack("<3f", *row) + newline
+    return content
+
+
+def text(words=WORDS, header=b""):
+    rows = [f"{w} {' '.join(map(str, row))}\n" for w, row in words.items()]
+    return header + "".join(rows).encode()
+
+
+GOOD = {
+    "word2vec_binary": binary(),
+    "word2vec_binary_without_newlines": binary(newline=b""),
+    "word2vec_text": text(header=b"3 3\n"),
+    "glove": text(),
+    "glove_without_last_newline": text()[:-1],
+    "glove_windows": text().replace(b"\n", b"\r\n"),
+    "trailing_spaces": text().replace(b"\n", b" \n"),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content):
+        (tmp_path / "vectors").write_bytes(content)
+        return tmp_path / "vectors"
+
+    return write
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_all_kinds_give_the_same(file, kind):
+    found = read_word_vectors(file(GOOD[kind]), ["cat", "", "bird", "dog", "a"])
+    assert found.words == ("cat", "dog", "a")
+    np.testing.assert_array_equal(
+        found.vectors, [WORDS["cat"], WORDS["dog"], WORDS["A"]]
+    )
+    assert found.vectors.dtype == np.float32
+
+
+def test_no_word_is_found(file):
+    found = read_word_vectors(file(text()), ["bird"])
+    assert found.words == () and found.vectors.shape == (0, 3)
+
+
+@pytest.mark.parametrize("make", [binary, text])
+def test_own_spelling_comes_before_others(file, make):
+    words = {
+        "DOG": (0, 0, 0),
+        "Dog": (9, 9, 9),
+        "dog": (1, 1, 1),
+        "don't": (2, 2, 2),
+        "Don't": (3, 3, 3),
+    }
+    found = read_word_vectors(file(make(words)), ["dog", "dont"])
+    np.testing.assert_array_equal(found.vectors, [[1, 1, 1], [2, 2, 2]])
+
+
+def test_words_with_spaces_are_passed_over(file):
+    content = text({". .": (1, 2, 3), **WORDS})
+    # The first row tells the length, so it is one without spaces.
+    content = text({"x": (0, 0, 0)}) + content
+    assert read_word_vectors(file(content), ["dog"]).words == ("dog",)
+
+
+NAN = float("nan")
+BAD = {
+    "truncated_binary": (binary()[:-3], r"truncated.*download it again"),
+    "truncated_in_a_word": (
+        binary({"dog": (1, 2, 3), "c" * 40: (4, 5, 6)})[:-13],
+        r"word 2 of 2.*end of the file",
+    ),
+    "binary_header_of_more": (
+        binary(header=b"99999999999 3\n"),
+        r":1: expected 99999999999 vectors of 3.*at least",
+    ),
+    "binary_header_of_less": (binary(header=b"2 3\n"), "found more after"),
+    "binary_header_of_other_size": (binary(header=b"2 4\n"), "word|more"),
+    "header_too_long": (binary(header=b"9" * 4000 + b" 3\n"), "numbers of"),
+    "header_of_zero": (binary(header=b"3 0\n"), "numbers of words"),
+    "text_header_of_more": (text(header=b"4 3\n"), "says, 4; found 3"),
+    "text_header_of_other_size": (text(header=b"3 4\n"), ":2: expected.*4"),
+    "shorter_vector": (text() + b"bird 1 2\n", ":4: .*3 numbers.*found 2"),
+    "longer_vector": (text() + b"bird 1 2 3 4\n", ":4: .*3 numbers.*found 4"),
+    "empty_line": (text() + b"\n" + text({"x": (1, 1, 1)}), ":4: expected"),
+    "no_number": (text({"dog": (1, "two", 3)}), ":1: .*'dog'.*two"),
+    "word_twice": (text() + text({"dog": (1, 1, 1)}), ":4: .*'dog' again"),
+    "nan_in_text": (text({"x": (1, 1, 1), "dog": (1, NAN, 3)}), ":2: .*nan"),
+    "nan_in_binary": (binary({"dog": (1, NAN, 3)}), "'dog'.*finite.*nan"),
+    "too_large_for_float32": (text({"dog": (1, 1e99, 3)}), "'dog'.*inf"),
+    "empty": (b"", ":1: .*empty"),
+    "gzip": (b"\x1f\x8b\x08abc", "gzip file. Unpack"),
+    "zip": (b"PK\x03\x04abc", "zip file. Unpack"),
+    "one_endless_line": (b"x" * 3_000_000, ":1: expected a word"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_damaged_files_name_the_place(file, name):
+    content, message = BAD[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        read_word_vectors(file(content), ["dog", "cat", "bird"])
+    assert "\n" not in str(caught.value)
+    assert "vectors" in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="existing file"):
+        read_word_vectors(tmp_path / "none", ["dog"])
+
+
+def test_progress_adds_up_to_the_file(file):
+    for content in (text(), binary(newline=b"")):
+        read = []
+        read_word_vectors(file(content), [], read.append)
+        header = content.index(b"\n") + 1 if content is not text() else 0
+        assert sum(read) in (len(content), len(content) - header)
+
+
+def test_coverage_counts_words_and_occurrences():
+    vectors = WordVectors(("dog",), np.ones((1, 2), np.float32))
+    counts, _ = count_words(["a dog and a dog", "a cat"])
+    report = coverage(vectors, counts)
+    # dog twice, of a a a and cat dog dog: 2 of 7.
+    assert report == {
+        "words": 4,
+        "known_words": 1,
+        "token_share": 2 / 7,
+        "most_frequent_missing": ["a", "and", "cat"],
+    }
+    assert coverage_line(report) == (
+        "1 of 4 words have vectors, 28.6 % of all their occurrences; "
+        "without: a, and, cat"
+    )
+    assert coverage(vectors, {})["token_share"] == 0
+
+
+def test_embedding_table_by_hand():
+    vectors = WordVectors(
+        ("cat", "dog"), np.array([[1, 2], [3, 6]], np.float32)
+    )
+    vocabulary = Vocabulary(("", "[UNK]", "dog", "bird"))
+    mean = embedding_table(vectors, vocabulary, "mean")
+    # The only known word of the vocabulary is dog.
+    np.testing.assert_array_equal(mean, [[0, 0], [3, 6], [3, 6], [3, 6]])
+    zero = embedding_table(vectors, vocabulary, "zero")
+    np.testing.assert_array_equal(zero, [[0, 0], [0, 0], [3, 6], [0, 0]])
+
+
+def test_random_vectors_have_the_spread_of_the_known_ones():
+    generator = np.random.default_rng(0)
+    known = generator.normal((5, -5), (0.1, 2), (400, 2)).astype("float32")
+    vectors = WordVectors(tuple(f"w{i}" for i in range(400)), known)
+    others = [f"x{i}" for i in range(400)]
+    vocabulary = Vocabulary(("", "[UNK]", *vectors.words, *others))
+    table = embedding_table(vectors, vocabulary, "random", seed=3)
+    np.testing.assert_array_equal(table[2:402], known)
+    np.testing.assert_allclose(table[402:].mean(axis=0), (5, -5), atol=0.4)
+    np.testing.assert_allclose(table[402:].std(axis=0), (0.1, 2), rtol=0.2)
+    again = embedding_table(vectors, vocabulary, "random", seed=3)
+    np.testing.assert_array_equal(table, again)
+    np.testing.assert_array_equal(table[0], 0)
+
+
+def test_embedding_table_refuses():
+    vectors = WordVectors(("chat",), np.ones((1, 2), np.float32))
+    vocabulary = Vocabulary(("", "[UNK]", "dog"))
+    with pytest.raises(ValueError, match="random, mean, zero"):
+        embedding_table(vectors, vocabulary, "none")
+    with pytest.raises(ValueError, match="at least one word"):
+        embedding_table(vectors, vocabulary)
+
+
+@pytest.mark.real_data
+def test_real_files_cover_what_their_notes_say(data_root):
+    captions = [
+        line.split("\t")[1]
+        for line in (data_root / "flickr8k/Flickr8k.token.txt")
+        .read_text("utf-8")
+        .splitlines()
+    ]
+    counts, _ = count_words(captions)
+    folder = data_root / "word_vectors"
+    shares = {
+        "glove_6b_100d.bin": (100, 0.84, 0.87),
+        "glove_twitter_25d_10k.txt": (25, 0.90, 0.93),
+    }
+    for name, (dim, low, high) in shares.items():
+        vectors = read_word_vectors(folder / name, counts)
+        assert vectors.dim == dim
+        assert low < coverage(vectors, counts)["token_share"] < high

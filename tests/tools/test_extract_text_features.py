@@ -1,0 +1,63 @@
+"""Tests of the extraction's command line."""
+
+import numpy as np
+import pytest
+
+from tbnets.features.caption_features import load_encoder
+from tbnets.features.caption_features import load_encoder_of
+from tbnets.store.opening import open_features
+from tests import fresh
+
+TOOL = "tools/extract_text_features.py"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "captions.csv").write_text(
+        "image,caption,split\na.jpg,Two dogs run,train\na.jpg,A  dog,train\n"
+        "b.png,a cat,train\nc.jpg,a dog and a cat,test\nc.jpg,a cat,test\n"
+    )
+    return tmp_path
+
+
+def run(folder, *flags):
+    done = fresh.run(
+        TOOL,
+        f"--captions={folder / 'captions.csv'}",
+        "--captions_format=table",
+        f"--output={folder / 'store'}",
+        *flags,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_tfidf_of_all_splits_fitted_on_one(folder):
+    code, text = run(folder, "--features=tfidf")
+    assert code == 0, text
+    assert "fitted    on 3 captions" in text
+    assert "4 texts x 4 features" in text and "--text_features=" in text
+    store = open_features(folder / "store")
+    texts = ("Two dogs run", "A dog", "a cat", "a dog and a cat")
+    assert store.ids == texts
+    encoder = load_encoder_of(store.made_by, folder / "store")
+    # dog of two captions; the three of one each alphabetically.
+    assert encoder.terms_ == ("dog", "cat", "run", "two")
+    expected = encoder.transform(texts)
+    np.testing.assert_array_equal(store.take(range(4)), expected)
+
+    code, text = run(folder, "--features=tfidf")
+    assert code == 0 and "fitted" not in text, text
+    code, text = run(folder, "--features=tfidf", "--num_terms=2")
+    assert code == 1 and "num_terms: 3000 in" in text, text
+
+
+def test_another_encoder_than_the_one_of_the_rows_is_told(folder):
+    code, text = run(folder, "--features=tfidf", "--splits=train")
+    assert code == 0, text
+    path = folder / "store"
+    made_by = open_features(path).made_by
+    encoder = load_encoder(path)
+    encoder.idf_ = encoder.idf_ * 2
+    encoder.save(path / "encoder.npz")
+    with pytest.raises(ValueError, match="encoder.npz: expected the encoder"):
+        load_encoder_of(made_by, path)

@@ -1,0 +1,311 @@
+"""The optimizers in one pass, held to those of Keras."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.training.checkpoints import optimizer_variables
+from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.fused_optimizers import FusedSGD
+
+KERAS_2 = keras.__version__.startswith("2.")
+STEPS = 50
+SHAPES = {"kernel": (7, 5), "bias": (5,), "scale": ()}
+
+
+def cosine(rate):
+    return keras.optimizers.schedules.CosineDecay(rate, STEPS)
+
+
+def adam(fused, *args, **kwargs):
+    return (FusedAdam if fused else keras.optimizers.Adam)(*args, **kwargs)
+
+
+def adamw(fused, *args, **kwargs):
+    if fused:
+        return FusedAdam(*args, name="adam_w", **kwargs)
+    return keras.optimizers.AdamW(*args, **kwargs)
+
+
+def sgd(fused, *args, **kwargs):
+    return (FusedSGD if fused else keras.optimizers.SGD)(*args, **kwargs)
+
+
+# Name -> (maker, its arguments).
+CASES = {
+    "adam": (adam, lambda: {"learning_rate": 0.01}),
+    "adam, other numbers": (
+        adam,
+        lambda: {
+            "learning_rate": 0.01,
+            "beta_1": 0.8,
+            "beta_2": 0.95,
+            "epsilon": 1e-3,
+        },
+    ),
+    "adam, schedule": (adam, lambda: {"learning_rate": cosine(0.01)}),
+    "adam, clipnorm": (
+        adam,
+        lambda: {"learning_rate": 0.01, "clipnorm": 0.5},
+    ),
+    "adam, global_clipnorm": (
+        adam,
+        lambda: {"learning_rate": 0.01, "global_clipnorm": 0.5},
+    ),
+    "adam, averages": (
+        adam,
+        lambda: {
+            "learning_rate": 0.01,
+            "use_ema": True,
+            "ema_overwrite_frequency": 7,
+        },
+    ),
+    "amsgrad": (adam, lambda: {"learning_rate": 0.01, "amsgrad": True}),
+    "adamw": (adamw, lambda: {"learning_rate": 0.01, "weight_decay": 0.1}),
+    "adamw, schedule and clipping": (
+        adamw,
+        lambda: {
+            "learning_rate": cosine(0.01),
+            "weight_decay": 0.1,
+            "global_clipnorm": 0.5,
+        },
+    ),
+    "sgd": (sgd, lambda: {"learning_rate": 0.1}),
+    "sgd, momentum": (sgd, lambda: {"learning_rate": 0.1, "momentum": 0.9}),
+    "sgd, nesterov": (
+        sgd,
+        lambda: {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True},
+    ),
+    "sgd, schedule, decay and clipping": (
+        sgd,
+        lambda: {
+            "learning_rate": cosine(0.1),
+            "momentum": 0.9,
+            "weight_decay": 0.01,
+            "clipnorm": 0.5,
+        },
+    ),
+    "sgd, averages": (
+        sgd,
+        lambda: {"learning_rate": 0.1, "momentum": 0.9, "use_ema": True},
+    ),
+}
+
+
+class Weights(keras.layers.Layer):
+    """Weights of all ranks."""
+
+    def build(self, input_shape):
+        """Creates the weights."""
+        for name, shape in SHAPES.items():
+            self.add_weight(name=name, shape=shape, initializer="zeros")
+        super().build(input_shape)
+
+
+def made_weights(seed=0):
+    layer = Weights()
+    layer.build((None,))
+    generator = np.random.default_rng(seed)
+    for variable in layer.trainable_variables:
+        variable.assign(generator.normal(size=variable.shape))
+    return layer.trainable_variables
+
+
+def make(name, fused, variables):
+    """Returns an optimizer of `CASES`, built; biases do not decay."""
+    maker, arguments = CASES[name]
+    optimizer = maker(fused, **arguments())
+    if optimizer.weight_decay:
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+    optimizer.build(variables)
+    return optimizer
+
+
+def gradients(step, seed=1):
+    generator = np.random.default_rng([seed, step])
+    return [
+        tf.constant(generator.normal(size=shape), tf.float32)
+        for shape in SHAPES.values()
+    ]
+
+
+def run(optimizer, variables, steps, in_graph=False, jit_compile=False):
+    """Takes steps; returns the variables of the weights and the optimizer."""
+
+    def step(*arrays):
+        optimizer.apply_gradients(zip(arrays, variables))
+
+    if in_graph:
+        step = tf.function(step, jit_compile=jit_compile)
+    for i in steps:
+        step(*gradients(i))
+    return [v.numpy() for v in [*variables, *optimizer_variables(optimizer)]]
+
+
+def assert_close(found, wanted, num_weights=3):
+    """Compares arrays by their largest numbers.
+
+    Those after the weights may be moments: 1 - 0.999, of which a velocity is
+    made, is rounded by 1.3e-5 where 0.999 is a float32.
+    """
+    for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        tolerance = 1e-6 if i < num_weights else 2e-5
+        largest = np.abs(other).max()
+        np.testing.assert_allclose(one, other, 0, tolerance * largest)
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_keras(name, in_graph):
+    plain, fused = made_weights(), made_weights()
+    wanted = run(make(name, False, plain), plain, range(STEPS), in_graph)
+    found = run(make(name, True, fused), fused, range(STEPS), in_graph)
+    assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd, nesterov"])
+def test_values_under_xla_are_those_of_keras(name):
+    plain, fused = made_weights(), made_weights()
+    wanted = run(make(name, False, plain), plain, range(5))
+    found = run(make(name, True, fused), fused, range(5), True, True)
+    assert_close(found, wanted)
+
+
+def loop_adam(weight, steps, rate, decay):
+    """Adam with decoupled decay, of one number after the other."""
+    momentum, velocity = np.zeros_like(weight), np.zeros_like(weight)
+    for step in steps:
+        gradient = gradients(step)[0].numpy().astype(np.float64)
+        for at in np.ndindex(weight.shape):
+            weight[at] -= weight[at] * decay * rate
+            momentum[at] += 0.1 * (gradient[at] - momentum[at])
+            velocity[at] += 0.001 * (gradient[at] ** 2 - velocity[at])
+            mean = momentum[at] / (1 - 0.9 ** (step + 1))
+            spread = velocity[at] / (1 - 0.999 ** (step + 1))
+            weight[at] -= rate * mean / (spread**0.5 + 1e-7)
+    return weight
+
+
+def test_adamw_is_the_loop():
+    variables = made_weights()
+    wanted = variables[0].numpy().astype(np.float64)
+    wanted = loop_adam(wanted, range(9), rate=0.01, decay=0.1)
+    found = run(make("adamw", True, variables), variables, range(9))
+    np.testing.assert_allclose(found[0], wanted, rtol=0, atol=5e-6)
+
+
+def test_first_steps_of_momentum():
+    (weight,) = [v for v in made_weights() if len(v.shape) == 0]
+    weight.assign(1.0)
+    optimizer = FusedSGD(0.1, momentum=0.5)
+    optimizer.build([weight])
+    found = []
+    for _ in range(3):
+        optimizer.apply_gradients([(tf.constant(2.0), weight)])
+        found.append(float(weight.numpy()))
+    # Steps of -0.1 * 2 = -0.2, -0.2 + 0.5 * -0.2 = -0.3, -0.35.
+    np.testing.assert_allclose(found, [0.8, 0.5, 0.15], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variables_have_keras_names_shapes_and_order(name):
+    keras.backend.clear_session()
+    plain = make(name, False, made_weights())
+    keras.backend.clear_session()
+    fused = make(name, True, made_weights())
+    described = [
+        [
+            (getattr(v, "path", v.name), tuple(v.shape), v.dtype)
+            for v in optimizer_variables(optimizer)
+        ]
+        for optimizer in (fused, plain)
+    ]
+    assert described[0] == described[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_state_of_keras_optimizer_goes_on(name):
+    straight, stopped = made_weights(), made_weights()
+    wanted = run(make(name, False, straight), straight, range(20))
+    before = run(make(name, False, stopped), stopped, range(10))
+    optimizer = make(name, True, stopped)
+    kept = optimizer_variables(optimizer)
+    for variable, value in zip(kept, before[len(stopped) :], strict=True):
+        variable.assign(value)
+    assert_close(run(optimizer, stopped, range(10, 20)), wanted)
+
+
+@pytest.mark.parametrize("name", ["adam, schedule", "sgd, nesterov"])
+def test_config_makes_the_same_optimizer(name):
+    optimizer = make(name, True, made_weights())
+    made = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(made) is type(optimizer)
+    assert str(made.get_config()) == str(optimizer.get_config())
+
+
+# Row 1 is named twice, rows 0 and 2 never.
+SLICES = tf.IndexedSlices([[1.0, 2], [3, 4], [5, 6]], [1, 1, 3], [4, 2])
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd, nesterov"])
+def test_sparse_gradient_is_the_dense_one(name):
+    found = []
+    for fused, gradient in (
+        (True, SLICES),
+        (False, tf.convert_to_tensor(SLICES)),
+    ):
+        table = keras.layers.Embedding(4, 2, embeddings_initializer="ones")
+        table.build((None,))
+        (variable,) = table.trainable_variables
+        optimizer = make(name, fused, [variable])
+        for _ in range(3):
+            optimizer.apply_gradients([(gradient, variable)])
+        found.append([variable.numpy()])
+        found[-1] += [v.numpy() for v in optimizer_variables(optimizer)]
+    assert_close(*found, num_weights=1)
+
+
+def test_updating_some_of_the_variables_leaves_the_others():
+    variables = made_weights()
+    before = [v.numpy() for v in variables]
+    optimizer = make("adam", True, variables)
+    optimizer.apply_gradients([(tf.ones((5,)), variables[1])])
+    # The first step of Adam is as long as the rate.
+    np.testing.assert_allclose(variables[1].numpy(), before[1] - 0.01, 1e-5)
+    for i in (0, 2):
+        np.testing.assert_array_equal(variables[i].numpy(), before[i])
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["keras", "fused"])
+def test_scaled_loss_goes_through(fused):
+    variables = made_weights()
+    optimizer = keras.mixed_precision.LossScaleOptimizer(
+        make("adam", fused, variables)
+    )
+    optimizer.build(variables)
+    scale = 2.0**15
+    for wrong in (False, True):
+        arrays = [scale * gradient for gradient in gradients(0)]
+        if wrong:  # Such a step is left out.
+            arrays[0] = arrays[0] * np.inf
+        if KERAS_2:  # Keras 3 does it within.
+            arrays = optimizer.get_unscaled_gradients(arrays)
+        optimizer.apply_gradients(zip(arrays, variables))
+    wanted = made_weights()
+    run(make("adam", False, wanted), wanted, range(1))
+    assert_close([v.numpy() for v in variables], [v.numpy() for v in wanted])
+
+
+def test_variables_of_a_strategy_are_left_to_keras():
+    devices = tf.config.list_logical_devices("CPU")
+    strategy = tf.distribute.MirroredStrategy([devices[0].name])
+    with strategy.scope():
+        variables = made_weights()
+        optimizer = make("adam", True, variables)
+    strategy.run(
+        lambda: optimizer.apply_gradients(zip(gradients(0), variables))
+    )
+    plain = made_weights()
+    run(make("adam", False, plain), plain, range(1))
+    assert_close([v.numpy() for v in variables], [v.numpy() for v in plain])
