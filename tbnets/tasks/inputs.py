@@ -99,16 +99,16 @@ def load_records(settings, split):
         )
     path = resolve(settings, settings.captions)
     if SPLIT_FIELD not in os.fspath(path) and not path.exists():
-        raise _nowhere(settings, "captions", path)
+        raise nowhere(settings, "captions", path)
     try:
         return captions.read_captions(settings.captions_format, path, split)
     except NoSuchSplit as error:
         if error.names:
             raise
-        raise _nowhere(settings, "captions", path) from error
+        raise nowhere(settings, "captions", path) from error
 
 
-def _nowhere(settings, flag, path):
+def nowhere(settings, flag, path):
     """Returns the error of a path that is not there: where data are sought."""
     return FileNotFoundError(
         f"`--{flag}` must name what is there. Received: --{flag}="
@@ -164,7 +164,7 @@ def load_photos(settings, records):
         )
     folder = photo_folder(settings)
     if not folder.is_dir():
-        raise _nowhere(settings, "images", folder)
+        raise nowhere(settings, "images", folder)
     paths = [folder / records.file_name(i) for i in range(records.num_images)]
     missing = [path for path in paths if not path.is_file()]
     if missing:
@@ -177,7 +177,7 @@ def load_photos(settings, records):
     return FileNames(paths)
 
 
-def _feature_paths(settings, split, flag="image_features"):
+def feature_paths(settings, split, flag="image_features"):
     """Returns the paths that a flag names for the features of a split."""
     return [
         os.fspath(resolve(settings, pattern.strip(), split))
@@ -188,10 +188,10 @@ def _feature_paths(settings, split, flag="image_features"):
 def _existing_features(settings, flag, split):
     """Returns the same paths, which must be there."""
     try:
-        paths = _feature_paths(settings, split, flag)
+        paths = feature_paths(settings, split, flag)
     except NoSuchSplit as error:
         if not error.names:
-            raise _nowhere(settings, flag, error.path) from error
+            raise nowhere(settings, flag, error.path) from error
         raise ValueError(
             f"`--{flag}` must name features of every split. Received: "
             f"--{flag}={getattr(settings, flag)}, and of split {split} there "
@@ -200,12 +200,14 @@ def _existing_features(settings, flag, split):
         ) from error
     for path in paths:
         if not os.path.exists(path):
-            raise _nowhere(settings, flag, path)
+            raise nowhere(settings, flag, path)
     return paths
 
 
-def check_image_features(settings, splits, made_by, where):
-    """Refuses image features that were made otherwise than others.
+def check_image_features(
+    settings, splits, made_by, where, flag="image_features"
+):
+    """Refuses features that were made otherwise than others.
 
     Args:
         settings: the run's settings.
@@ -214,13 +216,14 @@ def check_image_features(settings, splits, made_by, where):
         made_by: `Features.made_by` that theirs must agree with.
         where: the path of those features, or of the checkpoint that
             remembers them.
+        flag: which names the features; of texts, `text_features`.
 
     Raises:
         ValueError: listing what differs.
     """
     for split in splits:
         try:
-            paths = _feature_paths(settings, split)
+            paths = feature_paths(settings, split, flag)
         except ValueError:
             continue  # There are no features of this split.
         if not all(map(os.path.exists, paths)):
@@ -233,8 +236,8 @@ def check_image_features(settings, splits, made_by, where):
         )
         if lines:
             raise ValueError(
-                "`--image_features` must name features that were all "
-                "extracted the same way. Received: --image_features="
+                f"`--{flag}` must name features that were all "
+                f"extracted the same way. Received: --{flag}="
                 f"{', '.join(paths)}, which differ from those of {where}: "
                 f"{'; '.join(lines)}. Extract them again with the same "
                 "settings."
@@ -271,7 +274,15 @@ def load_text_features(settings, records):
     paths = _existing_features(settings, "text_features", records.split)
     if read_made_by(*paths):  # A store: its rows are found by their texts.
         keys = [caption_key(caption) for caption in records.captions]
-        return FeatureRows(*load_features(paths, keys))
+        features, rows = load_features(paths, keys)
+        check_image_features(
+            settings,
+            [settings.train_split],
+            features.made_by,
+            features.path,
+            "text_features",
+        )
+        return FeatureRows(features, rows)
     features, rows = load_features(paths)
     if len(rows) != records.num_captions:
         raise ValueError(

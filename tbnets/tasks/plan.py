@@ -8,6 +8,7 @@ from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
 from tbnets.flags.table import ALL
 from tbnets.tasks import inputs
+from tbnets.tasks import text_inputs
 
 
 def check_plan(task, queries):
@@ -21,13 +22,6 @@ def check_plan(task, queries):
         ValueError, FileNotFoundError: naming what is missing.
     """
     settings = task.settings
-    if queries and settings.text_encoder == "features":
-        raise ValueError(
-            "`--example_query` must come with a model that takes captions. "
-            f"Received: --example_query={queries[0]} with "
-            "--text_encoder=features. Leave it out, or choose another "
-            "--text_encoder."
-        )
     splits = _splits(task)
     loaders = {"image_features": inputs.load_images}
     if settings.text_encoder == "features":
@@ -42,6 +36,8 @@ def check_plan(task, queries):
                 f"`--{flag}` must be as wide in every split. Received: "
                 f"{found} numbers a row. Extract them alike."
             )
+    if settings.text_encoder == "features":
+        _check_text_reader(task, queries)
     by_features = settings.image_encoder == "features"
     if by_features and settings.cnn_weights and settings.export:
         _check_photo_reader(task, queries, splits[-1])
@@ -55,6 +51,23 @@ def _check_photo_reader(task, queries, split):
     images = inputs.load_images(settings, task.records(settings.train_split))
     made_by = images.features.made_by
     inputs.build_photo_reader(settings, {"image_features_made_by": made_by})
+
+
+def _check_text_reader(task, queries):
+    """Refuses to serve captions that can not be read as the features were."""
+    settings = task.settings
+    records = task.records(settings.train_split)
+    made_by = inputs.load_text_features(settings, records).features.made_by
+    fitted = {"words": [], "text_features_made_by": made_by}
+    reader = text_inputs.build_text_reader(settings, fitted)
+    if queries and reader is None:
+        raise ValueError(
+            "`--example_query` must come with a model that takes captions. "
+            f"Received: --example_query={queries[0]} with "
+            "--text_encoder=features, whose features no encoder is known of. "
+            "Leave it out, make them by tools/extract_text_features.py, or "
+            "choose another --text_encoder."
+        )
 
 
 def _splits(task):
