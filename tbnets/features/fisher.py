@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 
 from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.caption_encoder import need_extra
+from tbnets.features.caption_encoder import import_extra
 from tbnets.features.caption_encoder import word_counts
 from tbnets.features.hybrid_mixture import LEAST_WEIGHT
 from tbnets.features.hybrid_mixture import HybridMixture
@@ -181,10 +181,7 @@ class FisherFeatures(CaptionEncoder):
         return self
 
     def _fit_pca(self, captions):
-        try:
-            from sklearn.decomposition import PCA
-        except ImportError as error:
-            raise need_extra("scikit-learn", error) from error
+        PCA = import_extra("sklearn.decomposition").PCA
         chosen = np.random.default_rng(self.seed).permutation(len(captions))
         chosen = np.sort(chosen[: self.pca_captions])
         rows = np.empty((len(chosen), self.full_dim), np.float32)
@@ -309,10 +306,7 @@ def independent_components(vectors, seed=0):
     Raises:
         ValueError: all vectors are equal.
     """
-    try:
-        from sklearn.decomposition import FastICA
-    except ImportError as error:
-        raise need_extra("scikit-learn", error) from error
+    FastICA = import_extra("sklearn.decomposition").FastICA
     vectors = np.asarray(vectors, np.float64)
     mean = vectors.mean(axis=0)
     centred = vectors - mean

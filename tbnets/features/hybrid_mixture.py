@@ -15,7 +15,7 @@ starts from k-means.
 
 import numpy as np
 
-from tbnets.features.caption_encoder import need_extra
+from tbnets.features.caption_encoder import import_extra
 
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
@@ -101,10 +101,7 @@ class HybridMixture:
 
     def _begin(self, points):
         """Returns the first posteriors; sets what EM starts from."""
-        try:
-            from sklearn.cluster import KMeans
-        except ImportError as error:
-            raise need_extra("scikit-learn", error) from error
+        KMeans = import_extra("sklearn.cluster").KMeans
         shape = (self.num_components, points.shape[1])
         deviation = points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
