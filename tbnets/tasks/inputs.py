@@ -9,6 +9,7 @@ import pathlib
 import tensorflow as tf
 import tqdm
 
+from tbnets.checked_files import shown
 from tbnets.data import captions
 from tbnets.data.examples import Examples
 from tbnets.data.examples import FeatureRows
@@ -28,6 +29,7 @@ from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.manifest import without_retired
 from tbnets.store.opening import load_features
+from tbnets.store.opening import open_features
 from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
@@ -274,6 +276,7 @@ def load_text_features(settings, records):
     paths = _existing_features(settings, "text_features", records.split)
     if read_made_by(*paths):  # A store: its rows are found by their texts.
         keys = [caption_key(caption) for caption in records.captions]
+        _check_every_caption(records, keys, open_features(*paths))
         features, rows = load_features(paths, keys)
         check_image_features(
             settings,
@@ -292,6 +295,19 @@ def load_text_features(settings, records):
             f"captions in {records.path}. Extract them again."
         )
     return FeatureRows(features, rows)
+
+
+def _check_every_caption(records, keys, features):
+    """Refuses features that lack captions, by their texts."""
+    missing = features.missing(keys)
+    if missing:
+        raise ValueError(
+            "`--text_features` must hold every caption of split "
+            f"{records.split}. Received: {features.path} without "
+            f"{len(missing)} of {len(keys)} captions of {records.path}, first "
+            f"{shown(missing[0])}. Rows are found by text: extract the "
+            "features of this split and of these captions."
+        )
 
 
 def tokenize(tokenizer, captions):

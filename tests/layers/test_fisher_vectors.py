@@ -48,7 +48,14 @@ def test_raw_captions_give_what_the_encoder_gives(encoders, kind, mode):
     call = tf.function(reader) if mode == "graph" else reader
     expected = encoder.transform(captions)
     found = call(tf.constant(captions)).numpy()
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    # A signed square root makes much of what is left where sums cancel.
+    tolerance = 1e-4 if "fisher" in kind else 2e-6
+    np.testing.assert_allclose(found, expected, atol=tolerance)
+    cosines = (found * expected).sum(axis=1)[:30] / (
+        np.linalg.norm(found[:30], axis=1)
+        * np.linalg.norm(expected[:30], axis=1)
+    )
+    assert cosines.min() > 0.999999
     # Neither has a known word.
     np.testing.assert_array_equal(found[-3:-1], 0)
     np.testing.assert_array_equal(expected[-3:-1], 0)

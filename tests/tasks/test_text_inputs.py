@@ -88,7 +88,9 @@ def test_a_changed_caption_has_no_features(folder, tmp_path):
     before = path.read_text()
     path.write_text("something else\n" + before.partition("\n")[2])
     try:
-        with pytest.raises(ValueError, match="'something else'"):
+        with pytest.raises(
+            ValueError, match="1 of 12 captions.*'something else'"
+        ):
             prepare(folder, tmp_path / "run", **by_features("tfidf"))
     finally:
         path.write_text(before)
