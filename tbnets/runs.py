@@ -40,6 +40,7 @@ from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.word_vectors import coverage_line
 from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
@@ -239,6 +240,9 @@ def describe(session, train):
     lines += [f"{name:<9} {text}" for name, text in task.notes().items()]
     if session.state.fitted.get("words"):
         lines.append(f"words     {len(session.state.fitted['words'])}")
+    if session.state.fitted.get("word_vectors_coverage"):
+        report = session.state.fitted["word_vectors_coverage"]
+        lines.append(f"vectors   {coverage_line(report)}")
     lines += [
         f"network   {task.describe(network)}, {size:,} trainable parameters",
         f"watch     tensorboard --logdir {session.run_dir / 'tensorboard'}",
@@ -393,7 +397,10 @@ def export(session, path=None, half_precision=False):
         metadata={
             "epoch": session.state.epoch,
             "settings": settings_files.without_places(session.settings),
-            "image_features_made_by": fitted.get("image_features_made_by", {}),
+            **{
+                name: fitted.get(name, {})
+                for name in ("image_features_made_by", "text_features_made_by")
+            },
         },
         half_precision=half_precision,
     )

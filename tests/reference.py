@@ -147,3 +147,41 @@ def positive_masks(image_ids, caption_image_ids, text_ids=None):
             same = caption_image_ids[i] == caption_image_ids[j]
             t2t[i, j] = same or texts[i] == texts[j]
     return i2t, t2t, i2i
+
+
+def mixture_log_likelihood(point, weights, locations, scales, laplacian):
+    """log p(x) of a hybrid mixture, one density at a time."""
+    total = 0.0
+    for k, weight in enumerate(weights):
+        density = weight
+        for d, x in enumerate(point):
+            z = (x - locations[k][d]) / scales[k][d]
+            if laplacian[k][d]:
+                density *= math.exp(-abs(z)) / (2 * scales[k][d])
+            else:
+                height = math.sqrt(2 * math.pi) * scales[k][d]
+                density *= math.exp(-z * z / 2) / height
+        total += density
+    return math.log(total)
+
+
+def fisher_vector(points, weights, locations, scales, laplacian):
+    """Fisher vector of the words of one sentence, float64 `[2 K dim]`.
+
+    Arrays are those of a `HybridMixture`; a sentence at a time, as one writes
+    it first.
+    """
+    z = (points[:, None, :] - locations) / scales
+    logs = np.where(laplacian, -np.abs(z), -z * z / 2)
+    heights = np.where(laplacian, 2.0, math.sqrt(2 * math.pi)) * scales
+    logs = (logs - np.log(heights)).sum(axis=2) + np.log(weights)
+    owners = np.exp(logs - logs.max(axis=1, keepdims=True))
+    owners /= owners.sum(axis=1, keepdims=True)
+    first = np.where(laplacian, np.sign(z), z)
+    second = np.where(laplacian, np.abs(z) - 1, (z * z - 1) / math.sqrt(2))
+    gradients = np.concatenate([first, second], axis=2)
+    gradients *= (owners / np.sqrt(weights))[:, :, None]
+    total = gradients.sum(axis=0).ravel()
+    total = np.sign(total) * np.sqrt(np.abs(total))
+    length = np.sqrt(np.sum(total * total))
+    return total / length if length else total

@@ -6,11 +6,13 @@ For instance:
   python tools/benchmark.py --benchmark=train_step
   python tools/benchmark.py --benchmark=evaluation
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
+  python tools/benchmark.py --benchmark=fisher_vectors
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
-the ratio to a floor: the matrix products alone. The floor and the code are
-run in turns, so that whatever else the machine does slows both. Read the
-ratios, not the milliseconds; docs/benchmarks.md has measured ones.
+the ratio to a floor: the matrix products alone, or writing the output. The
+floor and the code are run in turns, so that whatever else the machine does
+slows both. Read the ratios, not the milliseconds; docs/benchmarks.md has
+measured ones.
 """
 
 from absl import flags
@@ -20,11 +22,12 @@ from tbnets import startup
 _BENCHMARK = flags.DEFINE_enum(
     "benchmark",
     "loss",
-    ["loss", "train_step", "evaluation", "extraction"],
+    ["loss", "train_step", "evaluation", "extraction", "fisher_vectors"],
     "loss: miner and loss against the distance matmuls. train_step: a whole "
     "step of the embedding network against its matmuls, in float32 and "
     "mixed_bfloat16. evaluation: retrieval of 25,000 captions. extraction: "
-    "image features from files to store against the forward passes.",
+    "image features from files to store against the forward passes. "
+    "fisher_vectors: encoding captions against writing them down.",
 )
 _NUM_IMAGES = flags.DEFINE_list(
     "num_images",
@@ -56,6 +59,21 @@ _LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
 _NUM_PHOTOS = flags.DEFINE_integer(
     "num_photos", 3072, "Photos in a timed extraction.", 1
 )
+_NUM_CAPTIONS = flags.DEFINE_integer(
+    "num_captions", 1000, "Captions, for fisher_vectors.", 1
+)
+_WORD_DIM = flags.DEFINE_integer("word_dim", 300, "Their word vectors.", 1)
+_COMPONENTS = flags.DEFINE_integer(
+    "num_components", 30, "Centres of their mixture.", 1
+)
+
+
+def _run_fisher_vectors(repeats):
+    from benchmarks import fisher_vectors
+
+    fisher_vectors.run(
+        _NUM_CAPTIONS.value, _WORD_DIM.value, _COMPONENTS.value, repeats
+    )
 
 
 def main(_):
@@ -85,6 +103,8 @@ def main(_):
             _NUM_PHOTOS.value,
             repeats,
         )
+    elif _BENCHMARK.value == "fisher_vectors":
+        _run_fisher_vectors(repeats)
     else:
         from benchmarks import evaluation
 

@@ -7,6 +7,13 @@ it for Flickr30K:
       --captions=data/flickr8k/dataset_flickr8k.json \
       --output=features/flickr8k_tfidf
 
+or Fisher vectors of word vectors (of word2vec or GloVe), or their means:
+
+  python tools/extract_text_features.py --features=fisher \
+      --word_vectors=data/GoogleNews-vectors-negative300.bin \
+      --captions=data/flickr8k/dataset_flickr8k.json \
+      --output=features/flickr8k_fisher
+
 Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
 Beside the features lies encoder.npz, what was fitted: with it, the exported
 model takes raw captions. Stopped at any moment, the same command goes on.
@@ -15,6 +22,7 @@ docs/text_features.md tells more.
 """
 
 import hashlib
+import os
 import time
 
 import tqdm
@@ -27,14 +35,22 @@ with startup.quiet_tensorflow():
 
 from tbnets.data import captions as caption_files
 from tbnets.features import caption_features
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import DTYPES
+from tbnets.store.manifest import file_sha256
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import coverage
+from tbnets.text.word_vectors import coverage_line
+from tbnets.text.word_vectors import read_word_vectors
 
 _FEATURES = flags.DEFINE_enum(
     "features",
     None,
     sorted(caption_features.KINDS),
-    "tfidf: weighted counts of the most frequent lemmas (Wang 2016).",
+    "tfidf: weighted counts of the most frequent lemmas; mean_vector: means of "
+    "word vectors; fisher: Fisher vectors of them (all Wang 2016).",
     required=True,
 )
 _OUTPUT = flags.DEFINE_string(
@@ -65,6 +81,31 @@ _TERMS = flags.DEFINE_integer(
     "5600 for MSCOCO.",
     lower_bound=1,
 )
+_VECTORS = flags.DEFINE_string(
+    "word_vectors",
+    None,
+    "Of mean_vector and fisher: word2vec file (binary or text) or GloVe file.",
+)
+_COMPONENTS = flags.DEFINE_integer(
+    "num_components",
+    30,
+    "Of fisher: centres of the mixture. Papers: 30.",
+    lower_bound=1,
+)
+_PCA_DIM = flags.DEFINE_integer(
+    "pca_dim",
+    6000,
+    "Of fisher: dimensions kept by PCA, where there are more; 0: all. Papers: "
+    "6000 of 18,000.",
+    lower_bound=0,
+)
+_PCA_CAPTIONS = flags.DEFINE_integer(
+    "pca_captions",
+    20_000,
+    "Of fisher: training captions that PCA looks at, all of them in memory.",
+    lower_bound=2,
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Of fisher: of all that is fitted.")
 _DTYPE = flags.DEFINE_enum(
     "dtype", "float32", DTYPES, "How features are stored."
 )
@@ -83,7 +124,13 @@ def read_captions():
 
 def new_encoder(captions):
     """Returns the encoder that the flags ask for, not fitted."""
-    encoder = TfidfFeatures(_TERMS.value)
+    encoder = {
+        "tfidf": lambda: TfidfFeatures(_TERMS.value),
+        "mean_vector": MeanFeatures,
+        "fisher": lambda: FisherFeatures(
+            _COMPONENTS.value, _PCA_DIM.value, _PCA_CAPTIONS.value, _SEED.value
+        ),
+    }[_FEATURES.value]()
     training = captions[_TRAIN_SPLIT.value]
     text = "\n".join(map(caption_features.caption_key, training))
     encoder.notes_["fitted_on"] = {
@@ -91,20 +138,70 @@ def new_encoder(captions):
         "captions": len(training),
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
+    if _VECTORS.value:
+        encoder.notes_["fitted_on"] |= {
+            "splits_of_words": list(captions),
+            "word_vectors_sha256": file_sha256(_VECTORS.value),
+        }
     return encoder
+
+
+def read_vectors(captions):
+    """Returns the vectors of all words; tells how many have one.
+
+    A vector was learned elsewhere, so words of other splits may be known.
+    """
+    counts = {split: count_words(texts)[0] for split, texts in captions.items()}
+    words = dict.fromkeys(word for known in counts.values() for word in known)
+    with tqdm.tqdm(
+        total=os.path.getsize(_VECTORS.value),
+        desc="reading word vectors",
+        unit="B",
+        unit_scale=True,
+        leave=False,
+        delay=1,
+        disable=None,
+    ) as bar:
+        vectors = read_word_vectors(_VECTORS.value, words, bar.update)
+    for split, found in counts.items():
+        print(f"{split:<9} {coverage_line(coverage(vectors, found))}")
+    return vectors
+
+
+def fit(encoder, captions):
+    """Fits an encoder, and shows what it is at."""
+    training = captions[_TRAIN_SPLIT.value]
+    if not _VECTORS.value:
+        return encoder.fit(training)
+    vectors = read_vectors(captions)
+    if _FEATURES.value != "fisher":
+        return encoder.fit(training, vectors)
+    with tqdm.tqdm(unit="step", leave=False, disable=None) as bar:
+
+        def show(line):
+            bar.set_description_str(line)
+            bar.update()
+
+        return encoder.fit(training, vectors, show)
 
 
 def fitted(captions):
     """Returns the encoder of the store to go on with, or fits a new one."""
+    if (_FEATURES.value == "tfidf") == bool(_VECTORS.value):
+        raise ValueError(
+            "`--word_vectors` must name a file for mean_vector and fisher, and "
+            f"only for them. Received: --word_vectors={_VECTORS.value or ''} "
+            f"with --features={_FEATURES.value}. Change one of them."
+        )
     encoder = new_encoder(captions)
     before = caption_features.open_fitted(_OUTPUT.value, encoder)
     if before is not None:
         return before
     start = time.perf_counter()
-    training = captions[_TRAIN_SPLIT.value]
-    encoder.fit(training)
+    fit(encoder, captions)
     seconds = time.perf_counter() - start
-    print(f"fitted    on {len(training)} captions in {seconds:.1f} s")
+    number = len(captions[_TRAIN_SPLIT.value])
+    print(f"fitted    on {number} captions in {seconds:.1f} s")
     return encoder
 
 

@@ -9,6 +9,7 @@ the kind, the parameters and the words.
 """
 
 import hashlib
+import importlib
 import json
 
 import numpy as np
@@ -173,8 +174,7 @@ def word_counts(vocabulary, captions):
         float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding
         and unknown words have no column.
     """
-    from scipy import sparse
-
+    sparse = import_extra("scipy.sparse")
     tokenizer, shape = Tokenizer(vocabulary), (vocabulary.size - _SPECIAL,)
     parts = [sparse.csr_array((0, *shape), dtype=np.float32)]
     for start in range(0, len(captions), 8 * CHUNK):
@@ -191,9 +191,17 @@ def word_counts(vocabulary, captions):
     return sparse.vstack(parts, format="csr")
 
 
-def need_extra(package, error):
-    """Returns the error that says how a missing package is installed."""
-    return ImportError(
-        f"Text features need the package {package}, which is not installed "
-        f"({error}). Run: pip install 'tbnets[text]'."
-    )
+def import_extra(name):
+    """Returns a module of the extra `text`, or says how to install it.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            "Text features must have the packages of the extra `text`. "
+            f"Received: no {name.partition('.')[0]} ({error}). Run: pip "
+            'install "tbnets[text]".'
+        ) from error

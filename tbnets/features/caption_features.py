@@ -13,6 +13,8 @@ import numpy as np
 
 from tbnets.features.caption_encoder import FORMAT
 from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
@@ -20,7 +22,9 @@ from tbnets.store.npz import ERRORS
 from tbnets.store.npz import read_npz
 from tbnets.store.writer import FeatureWriter
 
-KINDS = {kind.kind: kind for kind in (TfidfFeatures,)}
+KINDS = {
+    kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
+}
 ENCODER_FILE = "encoder.npz"
 EMPTY = "[EMPTY]"
 SHARD_CAPTIONS = 4096

@@ -14,7 +14,7 @@ import functools
 import numpy as np
 
 from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.caption_encoder import need_extra
+from tbnets.features.caption_encoder import import_extra
 from tbnets.text.vocabulary import count_words
 
 STOP_WORDS = frozenset(
@@ -57,10 +57,7 @@ def find_lemmatizer():
         return "wordnet", functools.partial(_wordnet_lemma, wordnet)
     except (ImportError, LookupError):
         pass
-    try:
-        import simplemma
-    except ImportError as error:
-        raise need_extra("simplemma", error) from error
+    simplemma = import_extra("simplemma")
     return "simplemma", functools.partial(simplemma.lemmatize, lang="en")
 
 
@@ -128,10 +125,9 @@ class TfidfFeatures(CaptionEncoder):
             ValueError: no caption has a word that is no stop word.
             ImportError: a package is missing; it says how to install it.
         """
-        try:
-            from sklearn.feature_extraction.text import TfidfTransformer
-        except ImportError as error:
-            raise need_extra("scikit-learn", error) from error
+        TfidfTransformer = import_extra(
+            "sklearn.feature_extraction.text"
+        ).TfidfTransformer
         name, lemmatize = find_lemmatizer()
         counts, _ = count_words(captions)
         lemmas = {
@@ -172,8 +168,7 @@ class TfidfFeatures(CaptionEncoder):
         return np.divide(rows, lengths, out=rows, where=lengths > 0)
 
     def _term_counts(self, captions):
-        from scipy import sparse
-
+        sparse = import_extra("scipy.sparse")
         size = len(self.words_)
         lemma_of_word = sparse.csr_array(
             (np.ones(size, np.float32), (np.arange(size), self.columns_)),

@@ -4,6 +4,8 @@ from tbnets.data.captions import READERS
 from tbnets.flags.flag import Flag
 from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
+from tbnets.layers.word_table import TRAININGS
+from tbnets.text.word_vectors import MISSING
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
@@ -20,6 +22,10 @@ _OWN_PHOTOS = (
 )
 _NETWORK = ({"image_encoder": Other(("features", "small"))},)
 _WORDS = ({"text_encoder": Other("features")},)
+_NEW_WORDS = ({"text_encoder": Other("features"), "word_vectors": ("",)},)
+_WORD_VECTORS = (
+    {"text_encoder": Other("features"), "word_vectors": Other("")},
+)
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
 
 _COUNT = Limits(at_least=1)
@@ -255,8 +261,51 @@ DATA_GROUPS = {
             "integer",
             256,
             "Word vector size. Wang 2018: 256.",
-            when=_WORDS,
+            when=_NEW_WORDS,
             limits=_COUNT,
+        ),
+        Flag(
+            "word_vectors",
+            "string",
+            "",
+            "First vectors of the words: word2vec file (binary or text) or "
+            "GloVe file; empty: random ones of --word_dim.",
+            when=_WORDS,
+            is_place=True,
+        ),
+        Flag(
+            "word_vectors_training",
+            "string",
+            "trained",
+            "What training does to them. trained: any change; regularized: "
+            "their squared distance from the first ones costs "
+            "--word_vectors_weight; frozen: none.",
+            TRAININGS,
+            _WORD_VECTORS,
+        ),
+        Flag(
+            "word_vectors_weight",
+            "float",
+            0.001,
+            "Weight of the squared distance from the first vectors, summed "
+            "over all words.",
+            when=(
+                {
+                    "text_encoder": Other("features"),
+                    "word_vectors": Other(""),
+                    "word_vectors_training": ("regularized",),
+                },
+            ),
+            limits=_NOT_NEGATIVE,
+        ),
+        Flag(
+            "missing_vectors",
+            "string",
+            "random",
+            "What words without a vector get. random: numbers of the mean and "
+            "spread of those that have one; mean: their mean; zero.",
+            MISSING,
+            _WORD_VECTORS,
         ),
         Flag(
             "word_dropout",

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.word_table import WordTable
 
 POOLINGS = ("last", "mean", "max")
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
@@ -42,6 +43,8 @@ class MeanOfWords(keras.layers.Layer):
         embedding_dim: size of a word vector. Papers: 300.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
+        word_training: `trained`, `regularized` or `frozen` vectors.
+        word_weight: see `layers.word_table.WordTable`.
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
 
@@ -50,15 +53,18 @@ class MeanOfWords(keras.layers.Layer):
         encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
 
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
-    Departures: the vectors are learned, not fixed word2vec.
+    Departures: the vectors are learned, not fixed word2vec, unless they are
+    taken from there (`embedding.take`) and `frozen`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (a layer's hyper-parameters, all by name)
         self,
         vocabulary_size,
         embedding_dim=300,
         word_dropout=0.0,
         seed=0,
+        word_training="trained",
+        word_weight=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -66,8 +72,14 @@ class MeanOfWords(keras.layers.Layer):
         self.embedding_dim = embedding_dim
         self.word_dropout = word_dropout
         self.seed = seed
-        self.embedding = keras.layers.Embedding(
-            vocabulary_size, embedding_dim, name="words"
+        self.word_training = word_training
+        self.word_weight = word_weight
+        self.embedding = WordTable(
+            vocabulary_size,
+            embedding_dim,
+            word_training,
+            word_weight,
+            name="words",
         )
         self.drop = SeededDropout(word_dropout, seed)
         self.output_dim = embedding_dim
@@ -91,6 +103,8 @@ class MeanOfWords(keras.layers.Layer):
             "embedding_dim": self.embedding_dim,
             "word_dropout": self.word_dropout,
             "seed": self.seed,
+            "word_training": self.word_training,
+            "word_weight": self.word_weight,
         }
 
 
@@ -108,6 +122,8 @@ class RecurrentEncoder(keras.layers.Layer):
         pooling: `last` state (both papers), or the `mean` or `max` of all.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
+        word_training: `trained`, `regularized` or `frozen` vectors.
+        word_weight: see `layers.word_table.WordTable`.
 
     Returns from a call on int `[n, words]`: float `[n, units]`, or `[n, 2 *
     units]` when bidirectional.
@@ -129,6 +145,8 @@ class RecurrentEncoder(keras.layers.Layer):
         pooling="last",
         word_dropout=0.0,
         seed=0,
+        word_training="trained",
+        word_weight=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -149,8 +167,14 @@ class RecurrentEncoder(keras.layers.Layer):
         self.pooling = pooling
         self.word_dropout = word_dropout
         self.seed = seed
-        self.embedding = keras.layers.Embedding(
-            vocabulary_size, embedding_dim, name="words"
+        self.word_training = word_training
+        self.word_weight = word_weight
+        self.embedding = WordTable(
+            vocabulary_size,
+            embedding_dim,
+            word_training,
+            word_weight,
+            name="words",
         )
         self.drop = SeededDropout(word_dropout, seed)
         self.recurrence = self._make_recurrence()
@@ -193,4 +217,6 @@ class RecurrentEncoder(keras.layers.Layer):
             "pooling": self.pooling,
             "word_dropout": self.word_dropout,
             "seed": self.seed,
+            "word_training": self.word_training,
+            "word_weight": self.word_weight,
         }

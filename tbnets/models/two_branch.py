@@ -202,8 +202,10 @@ class TwoBranchModel(keras.Model):
         rate = current_learning_rate(self.optimizer)
         with tf.GradientTape() as tape:
             output = self.batch_loss(batch, training=True)
+            # Beside the loss of the batch stand penalties on weights.
+            total = tf.add_n([output.total, *self.losses])
         variables = self.trainable_variables
-        gradients = tape.gradient(output.total, variables)
+        gradients = tape.gradient(total, variables)
         norm = tf.linalg.global_norm(gradients)
         if self.gradient_clip_norm:
             gradients, _ = tf.clip_by_global_norm(

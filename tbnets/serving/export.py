@@ -22,6 +22,7 @@ from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import METADATA_FILE
 from tbnets.serving.served_model import VOCABULARY_FILE
 from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,9 @@ def two_branch_endpoints(
     Args:
         model: has `embed_images(images, training)` and `embed_text(texts,
             training)`, both to float32 unit vectors `[n, embedding_dim]`.
-        tokenizer: a `Tokenizer`, or None where texts are feature vectors.
+        tokenizer: turns string `[m]` into what `embed_text` takes: a
+            `Tokenizer` or a `layers.fisher_vectors.CaptionReader`; None where
+            texts are feature vectors.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a
@@ -158,8 +161,8 @@ def export_saved_model(
     Args:
         model: a built network, as `models.embedding_network.EmbeddingNetwork`.
         vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
-            be cut at its `max_tokens`; None if the network takes text
-            features.
+            be cut at its `max_tokens`; a `CaptionReader` or None if the
+            network takes text features.
         path: as in `write_saved_model`.
         metadata: as in `write_saved_model`.
         half_precision: as in `write_saved_model`.
@@ -175,7 +178,7 @@ def export_saved_model(
     """
     _refuse_existing(pathlib.Path(path))
     tokenizer = vocabulary
-    if vocabulary is not None and not isinstance(vocabulary, Tokenizer):
+    if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
     endpoints = two_branch_endpoints(model, tokenizer, **shapes)
     return write_saved_model(endpoints, path, metadata, half_precision)

@@ -9,7 +9,7 @@ import numpy as np
 from tbnets.store.arrays import parse_header
 
 ERRORS = (
-    KeyError,
+    LookupError,
     TypeError,
     ValueError,
     OverflowError,

@@ -9,6 +9,7 @@ import pathlib
 import tensorflow as tf
 import tqdm
 
+from tbnets.checked_files import shown
 from tbnets.data import captions
 from tbnets.data.examples import Examples
 from tbnets.data.examples import FeatureRows
@@ -29,6 +30,7 @@ from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.manifest import without_retired
 from tbnets.store.opening import load_features
+from tbnets.store.opening import open_features
 from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
@@ -184,7 +186,7 @@ def load_photos(settings, records):
     return FileNames(paths)
 
 
-def _feature_paths(settings, split, flag="image_features"):
+def feature_paths(settings, split, flag="image_features"):
     """Returns the paths that a flag names for the features of a split."""
     return [
         os.fspath(resolve(settings, pattern.strip(), split))
@@ -195,7 +197,7 @@ def _feature_paths(settings, split, flag="image_features"):
 def _existing_features(settings, flag, split):
     """Returns the same paths, which must be there."""
     try:
-        paths = _feature_paths(settings, split, flag)
+        paths = feature_paths(settings, split, flag)
     except NoSuchSplit as error:
         if not error.names:
             raise nowhere(settings, flag, error.path) from error
@@ -211,8 +213,10 @@ def _existing_features(settings, flag, split):
     return paths
 
 
-def check_image_features(settings, splits, made_by, where):
-    """Refuses image features that were made otherwise than others.
+def check_image_features(
+    settings, splits, made_by, where, flag="image_features"
+):
+    """Refuses features that were made otherwise than others.
 
     Args:
         settings: the run's settings.
@@ -221,13 +225,14 @@ def check_image_features(settings, splits, made_by, where):
         made_by: `Features.made_by` that theirs must agree with.
         where: the path of those features, or of the checkpoint that
             remembers them.
+        flag: which names the features; of texts, `text_features`.
 
     Raises:
         ValueError: listing what differs.
     """
     for split in splits:
         try:
-            paths = _feature_paths(settings, split)
+            paths = feature_paths(settings, split, flag)
         except ValueError:
             continue  # There are no features of this split.
         if not all(map(os.path.exists, paths)):
@@ -240,8 +245,8 @@ def check_image_features(settings, splits, made_by, where):
         )
         if lines:
             raise ValueError(
-                "`--image_features` must name features that were all "
-                "extracted the same way. Received: --image_features="
+                f"`--{flag}` must name features that were all "
+                f"extracted the same way. Received: --{flag}="
                 f"{', '.join(paths)}, which differ from those of {where}: "
                 f"{'; '.join(lines)}. Extract them again with the same "
                 "settings."
@@ -278,7 +283,16 @@ def load_text_features(settings, records):
     paths = _existing_features(settings, "text_features", records.split)
     if read_made_by(*paths):  # A store: its rows are found by their texts.
         keys = [caption_key(caption) for caption in records.captions]
-        return FeatureRows(*load_features(paths, keys))
+        _check_every_caption(records, keys, open_features(*paths))
+        features, rows = load_features(paths, keys)
+        check_image_features(
+            settings,
+            [settings.train_split],
+            features.made_by,
+            features.path,
+            "text_features",
+        )
+        return FeatureRows(features, rows)
     features, rows = load_features(paths)
     if len(rows) != records.num_captions:
         raise ValueError(
@@ -288,6 +302,19 @@ def load_text_features(settings, records):
             f"captions in {records.path}. Extract them again."
         )
     return FeatureRows(features, rows)
+
+
+def _check_every_caption(records, keys, features):
+    """Refuses features that lack captions, by their texts."""
+    missing = features.missing(keys)
+    if missing:
+        raise ValueError(
+            "`--text_features` must hold every caption of split "
+            f"{records.split}. Received: {features.path} without "
+            f"{len(missing)} of {len(keys)} captions of {records.path}, first "
+            f"{shown(missing[0])}. Rows are found by text: extract the "
+            "features of this split and of these captions."
+        )
 
 
 def tokenize(tokenizer, captions):

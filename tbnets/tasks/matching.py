@@ -18,6 +18,7 @@ from tbnets.tasks import inputs
 from tbnets.tasks import parts
 from tbnets.tasks import plan
 from tbnets.tasks import recipes
+from tbnets.tasks import text_inputs
 from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.own_photos import NoPhotos
@@ -126,8 +127,8 @@ class MatchingTask(Task):
         Returns:
             dict of `words`, [] with text features; `image_dim` and
             `text_dim`, the sizes of precomputed features, None where there
-            are none; `image_features_made_by`, what image features were made
-            with, {} where that is unknown.
+            are none; `image_features_made_by` and `text_features_made_by`,
+            what features were made with, {} where that is unknown.
         """
         settings = self.settings
         if self.own_photos:
@@ -142,13 +143,18 @@ class MatchingTask(Task):
             "image_features_made_by": (
                 images.features.made_by if of_images else {}
             ),
+            "text_features_made_by": {},
         }
         if settings.text_encoder == "features":
             rows = inputs.load_text_features(settings, records)
             fitted["text_dim"] = rows.shape[0]
+            fitted["text_features_made_by"] = rows.features.made_by
         else:
             vocabulary = inputs.build_vocabulary(settings, records)
             fitted["words"] = list(vocabulary.words)
+            fitted |= text_inputs.load_word_vectors(
+                settings, vocabulary, records.captions
+            )
         if self.own_photos:
             fitted["left_out"] = self.own_photos.left_out
         if self._cuts:
@@ -169,10 +175,15 @@ class MatchingTask(Task):
             self.own_photos.remember(fitted)
 
     def check_data(self, fitted, splits, where):
-        """Refuses image features that were made otherwise than before."""
-        made_by = fitted["image_features_made_by"]
-        if made_by and not self.own_photos:
-            inputs.check_image_features(self.settings, splits, made_by, where)
+        """Refuses features that were made otherwise than before."""
+        for flag in ("image_features", "text_features"):
+            made_by = fitted.get(f"{flag}_made_by")
+            if flag == "image_features" and self.own_photos:
+                continue  # The cache has one store for each way of making.
+            if made_by:
+                inputs.check_image_features(
+                    self.settings, splits, made_by, where, flag
+                )
 
     def notes(self):
         """Returns how splits were drawn, and where features are kept."""
@@ -310,17 +321,14 @@ class MatchingTask(Task):
 
     def endpoints(self, network, fitted):
         """Returns `embed_text`, `embed_image`, `score` and so on."""
-        tokenizer = None
-        vocabulary = _vocabulary(fitted)
-        if vocabulary:
-            tokenizer = inputs.build_tokenizer(self.settings, vocabulary)
+        reader = text_inputs.build_text_reader(self.settings, fitted)
         shapes = parts.input_shapes(self.settings, fitted)
         return two_branch_endpoints(
             network,
-            tokenizer,
+            reader,
             image_shape=shapes["images"][1:],
             read_photos=inputs.build_photo_reader(self.settings, fitted),
-            text_dim=fitted["text_dim"],
+            text_dim=None if reader else fitted["text_dim"],
         )
 
     def example_queries(self):

@@ -57,25 +57,28 @@ def _build_image_encoder(settings):
     )
 
 
-def _build_text_encoder(settings, num_words):
+def _build_text_encoder(settings, fitted):
     if settings.text_encoder == "features":
         return None
+    table, words = fitted.get("word_vectors"), len(fitted["words"])
+    common = {
+        "embedding_dim": settings.word_dim if table is None else table.shape[1],
+        "word_dropout": settings.word_dropout,
+        "seed": settings.seed * 1000 + 300,
+    }
+    if table is not None:
+        common["word_training"] = settings.word_vectors_training
+        if settings.word_vectors_training == "regularized":
+            common["word_weight"] = settings.word_vectors_weight
     if settings.text_encoder == "mean":
-        return text_encoders.MeanOfWords(
-            num_words,
-            settings.word_dim,
-            settings.word_dropout,
-            seed=settings.seed * 1000 + 300,
-        )
+        return text_encoders.MeanOfWords(words, **common)
     return text_encoders.RecurrentEncoder(
-        num_words,
+        words,
         settings.text_encoder,
-        embedding_dim=settings.word_dim,
         units=settings.rnn_units,
         bidirectional=settings.bidirectional,
         pooling=settings.pooling,
-        word_dropout=settings.word_dropout,
-        seed=settings.seed * 1000 + 300,
+        **common,
     )
 
 
@@ -98,7 +101,8 @@ def build_embedding_network(settings, fitted):
 
     Args:
         settings: the run's settings.
-        fitted: dict with `words`, `image_dim` and `text_dim`.
+        fitted: dict with `words`, `image_dim` and `text_dim`, and with
+            `word_vectors` where words begin with those of others.
     """
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy(settings.precision)
@@ -115,9 +119,11 @@ def build_embedding_network(settings, fitted):
             settings.text_units, seed=settings.seed * 1000 + 200, **common
         ),
         image_encoder=_build_image_encoder(settings),
-        text_encoder=_build_text_encoder(settings, len(fitted["words"])),
+        text_encoder=_build_text_encoder(settings, fitted),
     )
     network.build(input_shapes(settings, fitted))
+    if fitted.get("word_vectors") is not None:
+        network.text_encoder.embedding.take(fitted["word_vectors"])
     return network
 
 

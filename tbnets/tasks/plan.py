@@ -7,7 +7,9 @@ training must be told before its first step.
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
 from tbnets.flags.table import ALL
+from tbnets.store.opening import read_made_by
 from tbnets.tasks import inputs
+from tbnets.tasks import text_inputs
 
 
 def check_plan(task, queries):
@@ -22,12 +24,7 @@ def check_plan(task, queries):
     """
     settings = task.settings
     if queries and settings.text_encoder == "features":
-        raise ValueError(
-            "`--example_query` must come with a model that takes captions. "
-            f"Received: --example_query={queries[0]} with "
-            "--text_encoder=features. Leave it out, or choose another "
-            "--text_encoder."
-        )
+        _check_queries(settings, queries[0])
     splits = check_splits(task)
     loaders = {"image_features": inputs.load_images}
     if task.own_photos:
@@ -45,6 +42,8 @@ def check_plan(task, queries):
                 f"`--{flag}` must be as wide in every split. Received: "
                 f"{found} numbers a row. Extract them alike."
             )
+    if settings.text_encoder == "features" and settings.export:
+        _check_text_reader(task)
     by_features = settings.image_encoder == "features" and not task.own_photos
     if by_features and settings.cnn_weights and settings.export:
         _check_photo_reader(task, queries, splits[-1])
@@ -58,6 +57,33 @@ def _check_photo_reader(task, queries, split):
     images = inputs.load_images(settings, task.records(settings.train_split))
     made_by = images.features.made_by
     inputs.build_photo_reader(settings, {"image_features_made_by": made_by})
+
+
+def _check_queries(settings, query):
+    """Refuses a query to a model that will take no captions."""
+    try:
+        paths = inputs.feature_paths(
+            settings, settings.train_split, "text_features"
+        )
+        known = "encoder_sha256" in read_made_by(*paths)
+    except (ValueError, OSError):
+        return  # Loading them will tell what is wrong.
+    if not known:
+        raise ValueError(
+            "`--example_query` must come with a model that takes captions. "
+            f"Received: --example_query={query} with --text_encoder=features, "
+            "whose features no encoder is known of. Leave it out, make them by "
+            "tools/extract_text_features.py, or choose another --text_encoder."
+        )
+
+
+def _check_text_reader(task):
+    """Refuses to serve captions that can not be read as the features were."""
+    settings = task.settings
+    records = task.records(settings.train_split)
+    made_by = inputs.load_text_features(settings, records).features.made_by
+    fitted = {"words": [], "text_features_made_by": made_by}
+    text_inputs.build_text_reader(settings, fitted)
 
 
 def check_splits(task):

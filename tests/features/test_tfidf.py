@@ -2,6 +2,7 @@
 
 import collections
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -179,3 +180,12 @@ def test_bad_arguments():
 )
 def test_key_of_a_caption_is_one_line(caption, key):
     assert caption_features.caption_key(caption) == key
+
+
+@pytest.mark.parametrize(
+    "module", ["simplemma", "sklearn.feature_extraction.text", "scipy.sparse"]
+)
+def test_a_missing_package_says_what_to_install(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r'pip install "tbnets\[text\]"'):
+        TfidfFeatures().fit(CAPTIONS)

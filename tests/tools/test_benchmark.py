@@ -13,12 +13,16 @@ SMALL = (
     "--captions_per_image=2",
     "--num_negatives=2",
     "--repeats=1",
+    "--num_captions=3",
+    "--word_dim=4",
+    "--num_components=2",
 )
 TITLES = {
     "loss": "2 images, 4 captions, 4-d, K = 2, three terms",
     "train_step": "2 images, 4 captions, 4096/6000 -> 5 -> 4, Adam",
     "evaluation": "Evaluation of 2 images x 4 captions x 4, both directions",
     "extraction": "SqueezeNet last, 2 photos of ",
+    "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
 }
 ROWS = {
     "loss": ["matmuls forward", "matmuls forward + backward", "miner + loss"],
@@ -29,6 +33,13 @@ ROWS = {
     ],
     "evaluation": ["trained", "untrained"],
     "extraction": ["forward passes alone", "extraction"],
+    "fisher_vectors": [
+        "written to a store",
+        "copied in memory",
+        "encoded",
+        "encoded, words anew",
+        "a sentence at a time",
+    ],
 }
 
 

@@ -1,0 +1,333 @@
+"""Fisher vectors of captions under a mixture of word vectors.
+
+    words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
+    log-likelihood -> signed square root -> L2 -> PCA
+
+What a word contributes to a caption depends on the word alone. So gradients
+are computed once for a word, and captions are sums of them by a sparse matrix
+of counts.
+
+Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
+"""
+
+import concurrent.futures
+import warnings
+
+import numpy as np
+
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.caption_encoder import import_extra
+from tbnets.features.caption_encoder import word_counts
+from tbnets.features.hybrid_mixture import LEAST_WEIGHT
+from tbnets.features.hybrid_mixture import HybridMixture
+from tbnets.features.hybrid_mixture import gradient_terms
+from tbnets.features.mean_vectors import check_vectors
+from tbnets.text.vocabulary import count_words
+
+TABLE_BYTES = 2**30
+"""Up to this size the gradients of all words are kept between calls."""
+_RANK_TOLERANCE = 1e-6
+_ICA_ITERATIONS = 500
+_ICA_TOLERANCE = 1e-3
+
+
+class FisherFeatures(CaptionEncoder):
+    """Fisher vectors of captions under a hybrid mixture of word vectors.
+
+    The parts of a vector come component by component, first the gradients by
+    its locations, then those by its scales. Then each number becomes `sign(x)
+    sqrt(|x|)`, and the whole has length 1; so the number of words, by which
+    some divide the sum, makes no difference. A caption without a known word
+    is 0, after PCA too.
+
+    Args:
+        num_components: centres of the mixture. Papers: 30.
+        pca_dim: dimensions kept by PCA where there are more; 0 for all.
+            Papers: 6000 of 18,000.
+        pca_captions: training captions that PCA looks at, drawn by the seed.
+            They are in memory: 4 bytes x dimensions each.
+        seed: integer, of ICA, the mixture and PCA.
+
+    Attributes:
+        vectors_: float32 `[len(words_), ica_dim]`, independent components of
+            the words.
+        weights_: float32 `[K]` of the mixture; `locations_`, `scales_`
+            float32 and `laplacian_` bool `[K, ica_dim]`.
+        pca_mean_: float32 `[2 K ica_dim]`; `[0]` without PCA.
+        pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without.
+        owners_: float32 `[len(words_), K]`, posteriors of the words.
+
+    Example:
+        vectors = read_word_vectors("GoogleNews.bin", words_of_all_splits)
+        encoder = FisherFeatures(30).fit(train.captions, vectors)
+        encoder.transform(["two dogs run"]).shape  # (1, 6000)
+
+    Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1. Departures: ICA and
+    mixture are fitted on each distinct word of the training captions once.
+    """
+
+    kind = "fisher"
+    parameters = ("num_components", "pca_dim", "pca_captions", "seed")
+    fitted = (
+        *("vectors_", "weights_", "locations_", "scales_", "laplacian_"),
+        *("pca_mean_", "pca_axes_"),
+    )
+
+    def __init__(
+        self, num_components=30, pca_dim=6000, pca_captions=20_000, seed=0
+    ):
+        super().__init__()
+        for name, value in (
+            ("pca_dim", pca_dim),
+            ("pca_captions", pca_captions),
+        ):
+            if value < 0 or (name == "pca_captions" and value < 2):
+                raise ValueError(
+                    f"`{name}` must be at least {2 * ('cap' in name)}. "
+                    f"Received: {name}={value}. Change --{name}."
+                )
+        HybridMixture(num_components)  # Checks the number.
+        self.num_components = num_components
+        self.pca_dim = pca_dim
+        self.pca_captions = pca_captions
+        self.seed = seed
+        self.vectors_ = np.zeros((0, 0), np.float32)
+        self._forget()
+
+    def _forget(self):
+        """Drops what was computed from other fitted arrays."""
+        self.pca_mean_ = np.zeros(0, np.float32)
+        self.pca_axes_ = np.zeros((0, 0), np.float32)
+        self._vocabulary = self._owners = self._tables = None
+
+    @property
+    def full_dim(self):
+        """The size of a vector before PCA."""
+        return 2 * self.num_components * self.vectors_.shape[1]
+
+    @property
+    def dim(self):
+        """The size of a vector."""
+        return len(self.pca_axes_) or self.full_dim
+
+    @property
+    def owners_(self):
+        """Posteriors of the words, float32 `[len(words_), K]`."""
+        if self._owners is None:
+            mixture = HybridMixture(self.num_components)
+            for name in ("weights_", "locations_", "scales_"):
+                setattr(mixture, name, getattr(self, name).astype(np.float64))
+            mixture.laplacian_ = self.laplacian_
+            owners = mixture.posteriors(self.vectors_)
+            self._owners = owners.astype(np.float32)
+        return self._owners
+
+    @property
+    def shares_(self):
+        """`owners_` over the square root of the weights: sums of information.
+
+        The weights are bounded from below, for components without words.
+        """
+        weights = np.maximum(self.weights_, LEAST_WEIGHT)
+        return self.owners_ / np.sqrt(weights, dtype=np.float32)
+
+    def fit(self, captions, vectors=None, progress=None):
+        """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
+
+        Args:
+            captions: of the training split; they choose the words and are
+                what PCA looks at.
+            vectors: `WordVectors` of all words that will be known, those of
+                the training captions among them.
+            progress: called with a line of text at each step.
+
+        Raises:
+            ValueError: there are fewer words than components, or none.
+            ImportError: a package is missing; it says how to install it.
+        """
+        check_vectors(vectors)
+        self._forget()
+        tell = progress or (lambda line: None)
+        counts, _ = count_words(captions)
+        training = np.array([word in counts for word in vectors.words])
+        if np.count_nonzero(training) < self.num_components:
+            raise ValueError(
+                "`captions` must have at least as many words with vectors as "
+                f"there are components. Received: "
+                f"{np.count_nonzero(training)} words with vectors, "
+                f"num_components={self.num_components}. Name vectors of more "
+                "words, or lower --num_components."
+            )
+        self.words_ = vectors.words
+        tell(f"ICA of {np.count_nonzero(training)} words")
+        unmix = independent_components(vectors.vectors[training], self.seed)
+        points = unmix(vectors.vectors)
+        mixture = HybridMixture(self.num_components, seed=self.seed)
+        mixture.fit(
+            points[training],
+            lambda mean: tell(f"mixture, log-likelihood {mean:.3f} a word"),
+        )
+        self.vectors_ = points.astype(np.float32)
+        for name in ("weights_", "locations_", "scales_"):
+            setattr(self, name, getattr(mixture, name).astype(np.float32))
+        self.laplacian_ = mixture.laplacian_
+        if self.pca_dim and self.full_dim > self.pca_dim:
+            tell(f"PCA of {self.full_dim} dimensions to {self.pca_dim}")
+            self._fit_pca(captions)
+        self.notes_ |= {
+            "iterations": len(mixture.log_likelihoods_),
+            "laplacian_share": float(self.laplacian_.mean()),
+        }
+        return self
+
+    def _fit_pca(self, captions):
+        PCA = import_extra("sklearn.decomposition").PCA
+        chosen = np.random.default_rng(self.seed).permutation(len(captions))
+        chosen = np.sort(chosen[: self.pca_captions])
+        rows = np.empty((len(chosen), self.full_dim), np.float32)
+        for part, vectors in self.chunks([captions[i] for i in chosen]):
+            rows[part] = vectors
+        size = min(self.pca_dim, len(rows) - 1)
+        if size < 1:
+            raise ValueError(
+                "`captions` must be two or more for PCA. Received: "
+                f"{len(captions)} captions. Set --pca_dim=0."
+            )
+        pca = PCA(size, copy=False, random_state=self.seed).fit(rows)
+        self.pca_mean_ = pca.mean_.astype(np.float32)
+        self.pca_axes_ = pca.components_.astype(np.float32)
+
+    def describe(self):
+        """Returns the sizes, and how many dimensions are Laplacian."""
+        line = (
+            f"Fisher vectors of {len(self.words_)} words, "
+            f"{self.vectors_.shape[1]} x {self.num_components} x 2 = "
+            f"{self.full_dim}-d, {100 * self.laplacian_.mean():.0f} % Laplacian"
+        )
+        return line + f", PCA to {self.dim}" * (self.dim != self.full_dim)
+
+    def transform(self, captions):
+        """Returns Fisher vectors, float32 `[n, dim]`."""
+        rows = self.encode_counts(word_counts(self.vocabulary, captions))
+        if not len(self.pca_axes_):
+            return rows
+        known = rows.any(axis=1)
+        rows -= self.pca_mean_
+        rows[~known] = 0
+        return rows @ self.pca_axes_.T
+
+    def encode_counts(self, counts):
+        """Returns Fisher vectors before PCA.
+
+        Args:
+            counts: float32 `scipy.sparse.csr_array` `[n, len(words_)]`, see
+                `word_counts`.
+
+        Returns:
+            float32 `[n, full_dim]`.
+        """
+        n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
+        result = np.empty((n, self.num_components, dim), np.float32)
+        if len(self.words_) * self.full_dim * 4 <= TABLE_BYTES:
+            if self._tables is None:
+                self._tables = self._word_terms(np.arange(len(self.words_)))
+            tables = self._tables
+        else:
+            used = np.unique(counts.indices)
+            counts, tables = counts[:, used], self._word_terms(used)
+
+        def one(k):
+            sums = counts @ tables[k]
+            sizes = np.abs(sums)
+            total = sizes.sum(axis=1)
+            np.sqrt(sizes, out=sizes)
+            np.copysign(sizes, sums, out=result[:, k])
+            return total
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            lengths = np.sqrt(sum(pool.map(one, range(self.num_components))))
+        # After the square root, squares sum to the sizes before it.
+        result *= (1 / np.where(lengths > 0, lengths, 1))[:, None, None]
+        return result.reshape(n, self.full_dim)
+
+    def _word_terms(self, rows):
+        """Returns what words add to a caption, float32 `[K, words, 2 dim]`."""
+        shares, points = self.shares_[rows], self.vectors_[rows]
+        shape = (self.num_components, len(rows), 2 * points.shape[1])
+        terms = np.empty(shape, np.float32)
+        for k in range(self.num_components):
+            terms[k] = gradient_terms(
+                points,
+                self.locations_[k],
+                self.scales_[k],
+                self.laplacian_[k],
+            )
+            terms[k] *= shares[:, k, None]
+        return terms
+
+    def shapes(self):
+        """Returns the shapes of the fitted arrays."""
+        size = self.vectors_.shape[-1]
+        components = (self.num_components, size)
+        pca = (len(self.pca_axes_), self.full_dim)
+        return {
+            "vectors_": (len(self.words_), size),
+            "weights_": (self.num_components,),
+            "locations_": components,
+            "scales_": components,
+            "laplacian_": components,
+            "pca_axes_": pca if pca[0] else (0, 0),
+            "pca_mean_": pca[1:] if pca[0] else (0,),
+        }
+
+    def check(self):
+        """Refuses parameters that no mixture has."""
+        self._owners = self._tables = None
+        if self.laplacian_.dtype != bool:
+            raise ValueError("laplacian_ does not hold true and false")
+        if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
+            raise ValueError("weights_ or scales_ are not above 0")
+
+
+def independent_components(vectors, seed=0):
+    """Fits ICA on vectors.
+
+    Directions in which the vectors do not vary are left out: with fewer
+    words than dimensions there are such.
+
+    Args:
+        vectors: `[n, dim]` finite numbers.
+        seed: integer, of where the search begins.
+
+    Returns:
+        Function: `[m, dim]` -> float64 `[m, ica_dim]`, of which those of
+        `vectors` have mean 0 and variance 1 in each dimension.
+
+    Raises:
+        ValueError: all vectors are equal.
+    """
+    FastICA = import_extra("sklearn.decomposition").FastICA
+    vectors = np.asarray(vectors, np.float64)
+    mean = vectors.mean(axis=0)
+    centred = vectors - mean
+    values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
+    kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
+    if not kept.any():
+        raise ValueError(
+            "`vectors` must differ between words. Received: "
+            f"{len(vectors)} words of one and the same vector. Look at the "
+            "word vectors."
+        )
+    whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
+    ica = FastICA(
+        whiten=False,
+        random_state=seed,
+        max_iter=_ICA_ITERATIONS,
+        tol=_ICA_TOLERANCE,
+    )
+    with warnings.catch_warnings():
+        # A rotation that is not quite settled is one all the same.
+        warnings.filterwarnings("ignore", message="FastICA did not converge")
+        ica.fit(centred @ whiten)
+    unmix = whiten @ ica.components_.T
+    return lambda rows: (np.asarray(rows, np.float64) - mean) @ unmix

@@ -1,0 +1,248 @@
+r"""The hybrid Gaussian-Laplacian mixture, and its Fisher gradients.
+
+Every component is a product over dimensions, and in each of them it is a
+Gaussian or a Laplacian, whichever fits its points better::
+
+    p(x) = sum_k w_k prod_d f_kd(x_d)
+    f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
+    z    = (x_d - m_kd) / s_kd
+
+Source: Klein et al. 2015, "Fisher vectors derived from hybrid
+Gaussian-Laplacian mixture models for image annotation". Departures: scales
+have a floor, so that a component on a single word stays finite; the mixture
+starts from k-means.
+"""
+
+import numpy as np
+
+from tbnets.features.caption_encoder import import_extra
+
+SCALE_FLOOR = 0.05
+"""Smallest scale, in standard deviations of the dimension over all points."""
+LEAST_WEIGHT = 1e-6
+_ROWS = 4096
+
+
+class HybridMixture:
+    """A hybrid Gaussian-Laplacian mixture, fitted by EM in float64.
+
+    Args:
+        num_components: K. Wang et al. 2016: 30.
+        max_iterations: of EM.
+        tolerance: EM ends when the mean log-likelihood of a point rises by
+            less than this.
+        seed: integer, of k-means.
+
+    Attributes:
+        weights_: float64 `[K]`, which sum to 1.
+        locations_: float64 `[K, dim]`, means of Gaussians, medians of
+            Laplacians.
+        scales_: float64 `[K, dim]`, standard deviations of Gaussians, mean
+            absolute deviations of Laplacians.
+        laplacian_: bool `[K, dim]`.
+        log_likelihoods_: mean log-likelihood of a point, one an iteration.
+    """
+
+    def __init__(
+        self, num_components=30, max_iterations=100, tolerance=1e-3, seed=0
+    ):
+        if num_components < 1:
+            raise ValueError(
+                "`num_components` must be at least 1. Received: "
+                f"num_components={num_components}. Change --num_components."
+            )
+        self.num_components = num_components
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.seed = seed
+
+    def fit(self, points, progress=None):
+        """Fits the mixture.
+
+        Args:
+            points: `[n, dim]` finite numbers, at least `num_components` of
+                them.
+            progress: called with the mean log-likelihood of each iteration.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ValueError: there are fewer points than components, or numbers
+                that are not finite.
+        """
+        points = np.asarray(points, np.float64)
+        if points.ndim != 2 or len(points) < self.num_components:
+            raise ValueError(
+                "`points` must be at least as many as there are components. "
+                f"Received: points of shape {points.shape}, num_components="
+                f"{self.num_components}. Give more words, or lower "
+                "--num_components."
+            )
+        if not np.isfinite(points).all():
+            raise ValueError(
+                "`points` must be finite. Received: points with NaN or "
+                "infinity. Look at the word vectors."
+            )
+        order = np.argsort(points, axis=0, kind="stable")
+        owners = self._begin(points)
+        self._maximise(points, order, owners)
+        self.log_likelihoods_ = []
+        for _ in range(self.max_iterations):
+            owners, likelihood = self._expect(points)
+            self.log_likelihoods_.append(likelihood)
+            if progress is not None:
+                progress(likelihood)
+            gained = np.diff(self.log_likelihoods_[-2:])
+            if len(gained) and gained[0] < self.tolerance:
+                break
+            self._maximise(points, order, owners)
+        return self
+
+    def _begin(self, points):
+        """Returns the first posteriors; sets what EM starts from."""
+        KMeans = import_extra("sklearn.cluster").KMeans
+        shape = (self.num_components, points.shape[1])
+        deviation = points.std(axis=0)
+        is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
+        self._floor = np.where(is_constant, 1.0, SCALE_FLOOR * deviation)
+        self.weights_ = np.full(self.num_components, 1 / self.num_components)
+        self.locations_ = np.broadcast_to(points.mean(axis=0), shape).copy()
+        self.scales_ = np.broadcast_to(
+            np.where(is_constant, 1.0, deviation), shape
+        ).copy()
+        self.laplacian_ = np.zeros(shape, bool)
+        means = KMeans(self.num_components, n_init=1, random_state=self.seed)
+        labels = means.fit(points).labels_
+        return np.eye(self.num_components)[labels]
+
+    def _expect(self, points):
+        """Returns the posteriors `[n, K]` and the mean log-likelihood."""
+        densities = self.log_densities(points)
+        totals = _log_sum(densities)
+        return np.exp(densities - totals[:, None]), float(totals.mean())
+
+    def _maximise(self, points, order, owners):
+        """Sets the parameters that are likeliest under some posteriors."""
+        masses = owners.sum(axis=0)
+        alive = masses > 1e-9
+        self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()
+        self.weights_ /= self.weights_.sum()
+        masses = np.where(alive, masses, 1.0)
+        mean = owners.T @ points / masses[:, None]
+        squares = owners.T @ np.square(points) / masses[:, None]
+        variance = np.maximum(squares - np.square(mean), 0)
+        median, spread = weighted_medians(points, order, owners, masses)
+        deviation = np.maximum(np.sqrt(variance), self._floor)
+        scale = np.maximum(spread, self._floor)
+        # The mean log-density of a component's points under each family.
+        gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
+        gaussian -= variance / (2 * np.square(deviation))
+        laplacian = -np.log(2 * scale) - spread / scale
+        chosen = laplacian > gaussian
+        rows = alive[:, None]
+        self.laplacian_ = np.where(rows, chosen, self.laplacian_)
+        self.locations_ = np.where(
+            rows, np.where(chosen, median, mean), self.locations_
+        )
+        self.scales_ = np.where(
+            rows, np.where(chosen, scale, deviation), self.scales_
+        )
+
+    def log_densities(self, points):
+        """Returns `log(w_k prod_d f_kd(x_d))`, float64 `[n, K]`."""
+        points = np.asarray(points, np.float64)
+        heights = np.where(self.laplacian_, 2.0, np.sqrt(2 * np.pi))
+        heights = -np.log(heights * self.scales_).sum(axis=1)
+        result = np.empty((len(points), self.num_components))
+        for start in range(0, len(points), _ROWS):
+            some = points[start : start + _ROWS]
+            for k in range(self.num_components):
+                z = np.abs(some - self.locations_[k]) / self.scales_[k]
+                z = np.where(self.laplacian_[k], z, z * z / 2)
+                result[start : start + len(some), k] = -z.sum(axis=1)
+        return result + heights + np.log(self.weights_)
+
+    def log_likelihood(self, points):
+        """Returns `log p(x)` of each point, float64 `[n]`."""
+        return _log_sum(self.log_densities(points))
+
+    def posteriors(self, points):
+        """Returns the probability of each component, float64 `[n, K]`."""
+        return self._expect(points)[0]
+
+
+def _log_sum(logs):
+    """Returns `log(sum(exp(logs)))` over the last axis."""
+    highest = logs.max(axis=1)
+    return highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1))
+
+
+def weighted_medians(points, order, weights, masses):
+    """Returns weighted medians and the mean absolute deviations from them.
+
+    A median is the first point, in order, with half of the mass up to it.
+
+    Args:
+        points: float64 `[n, dim]`.
+        order: int `[n, dim]`, what sorts each column.
+        weights: float64 `[n, K]` from 0.
+        masses: float64 `[K]`, the sums of the weights, above 0.
+
+    Returns:
+        (medians, deviations): float64 `[K, dim]` each.
+    """
+    shape = (weights.shape[1], points.shape[1])
+    medians, deviations = np.empty(shape), np.empty(shape)
+    components = np.arange(shape[0])
+    for d in range(shape[1]):
+        column = points[order[:, d], d]
+        below = weights[order[:, d]]
+        moments = np.cumsum(below * column[:, None], axis=0)
+        below = np.cumsum(below, axis=0)
+        row = (below < below[-1] / 2).sum(axis=0)
+        median = column[row]
+        # Sum of w (x - m) above the median less the same below it.
+        above = moments[-1] - moments[row, components] * 2
+        counts = below[-1] - below[row, components] * 2
+        medians[:, d] = median
+        deviations[:, d] = np.maximum(above - median * counts, 0) / masses
+    return medians, deviations
+
+
+def gradient_terms(points, location, scale, laplacian):
+    r"""Returns the Fisher gradients of one component at points.
+
+    Per dimension, divided by the square root of the Fisher information of
+    one point of the component::
+
+        Gaussian:   z,        (z^2 - 1) / sqrt(2)
+        Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
+
+    Times the posterior over sqrt(w_k) they are the normalised derivatives of
+    `log p(x)` by m and by s.
+
+    Args:
+        points: float32 `[n, dim]`.
+        location: float32 `[dim]`.
+        scale: float32 `[dim]`.
+        laplacian: bool `[dim]`.
+
+    Returns:
+        float32 `[n, 2 dim]`: by the location, then by the scale.
+
+    Source: Klein et al. 2015, Eqs. of Sec. 3.3; Perronnin and Dance 2007 for
+    the Gaussian's Fisher information.
+    """
+    n, dim = points.shape
+    terms = np.empty((n, 2 * dim), np.float32)
+    first, second = terms[:, :dim], terms[:, dim:]
+    np.subtract(points, location, out=first)
+    first /= scale
+    gaussian = ~laplacian
+    half = np.float32(np.sqrt(0.5))
+    np.abs(first, out=second)
+    second -= 1
+    second[:, gaussian] = (np.square(first[:, gaussian]) - 1) * half
+    first[:, laplacian] = np.sign(first[:, laplacian])
+    return terms

@@ -1,0 +1,323 @@
+"""Fixed text features inside a network: word ids -> what encoders give.
+
+Each layer computes what a `CaptionEncoder` of `features` computes, by
+TensorFlow operations from fitted constants, so that an exported model takes
+raw captions. The constants are weights that no training changes; checkpoints
+and SavedModels hold them. Id 0 is padding and id 1 an unknown word; neither
+adds anything.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets.features.caption_features import load_encoder_of
+from tbnets.text.vocabulary import Tokenizer
+
+FIRST_WORD = 2
+
+
+class _FittedLayer(keras.layers.Layer):
+    """A layer of constants: float32 under every policy, never trained."""
+
+    def __init__(self, **kwargs):
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(trainable=False, **kwargs)
+
+    def constant(self, name, shape, initial="zeros", dtype="float32"):
+        """Adds a weight that holds a fitted constant."""
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=initial,
+            trainable=False,
+            dtype=dtype,
+        )
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        config = super().get_config()
+        config.pop("trainable", None)
+        return config
+
+
+def _with_unknown(rows):
+    """Puts zeros for padding and unknown words before the rows of words."""
+    return np.pad(rows, [[FIRST_WORD, 0]] + [[0, 0]] * (rows.ndim - 1))
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class TfidfVectors(_FittedLayer):
+    """Gives captions the vectors of `features.tfidf.TfidfFeatures`.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        num_terms: size of the dictionary. Wang et al. 2016: 3000 or 5600.
+
+    Returns from a call on int `[n, words]`: float32 `[n, num_terms]`.
+
+    Source: Wang et al. 2016, Sec. 3.1.
+    """
+
+    def __init__(self, vocabulary_size, num_terms, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.num_terms = num_terms
+        self.output_dim = num_terms
+
+    def build(self, input_shape):
+        """Creates the constants, as yet without effect."""
+        self.columns = self.constant(
+            "columns", (self.vocabulary_size,), dtype="int32"
+        )
+        self.idf = self.constant("idf", (self.num_terms,))
+        super().build(input_shape)
+
+    def take(self, encoder):
+        """Takes the constants of a fitted `TfidfFeatures`."""
+        self.columns.assign(_with_unknown(encoder.columns_))
+        self.idf.assign(encoder.idf_)
+
+    def call(self, inputs):
+        """Returns the tf-idf vector of each row of ids, of length 1 or 0."""
+        ids = tf.cast(inputs, tf.int32)
+        columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
+        rows = tf.broadcast_to(
+            tf.range(tf.shape(ids)[0])[:, None], tf.shape(ids)
+        )
+        ones = tf.cast(ids >= FIRST_WORD, tf.float32)
+        counts = tf.scatter_nd(
+            tf.stack([rows, columns], axis=-1),
+            ones,
+            tf.stack([tf.shape(ids)[0], self.num_terms]),
+        )
+        weighted = counts * tf.convert_to_tensor(self.idf)
+        return tf.math.l2_normalize(weighted, axis=-1)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "num_terms": self.num_terms,
+        }
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class MeanVectors(_FittedLayer):
+    """Gives captions the vectors of `features.mean_vectors.MeanFeatures`.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        word_dim: size of a word vector. Papers: 300.
+
+    Returns from a call on int `[n, words]`: float32 `[n, word_dim]`.
+
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
+    """
+
+    def __init__(self, vocabulary_size, word_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.word_dim = word_dim
+        self.output_dim = word_dim
+
+    def build(self, input_shape):
+        """Creates the constants, as yet without effect."""
+        shape = (self.vocabulary_size, self.word_dim)
+        self.vectors = self.constant("vectors", shape)
+        super().build(input_shape)
+
+    def take(self, encoder):
+        """Takes the constants of a fitted `MeanFeatures`."""
+        self.vectors.assign(_with_unknown(encoder.vectors_))
+
+    def call(self, inputs):
+        """Returns the mean of the known words of each row of ids."""
+        vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
+        known = tf.cast(inputs >= FIRST_WORD, tf.float32)
+        words = tf.reduce_sum(known, axis=1, keepdims=True)
+        total = tf.einsum("nw,nwd->nd", known, vectors)
+        return tf.math.divide_no_nan(total, words)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "word_dim": self.word_dim,
+        }
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class FisherVectors(_FittedLayer):
+    """Gives captions the vectors of `features.fisher.FisherFeatures`.
+
+    Gradients are computed for the words at hand, a component after the
+    other: a table of those of all words would be 576 MB for 8000 words.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        word_dim: size of a word vector after ICA. Papers: 300.
+        num_components: centres of the mixture. Papers: 30.
+        pca_dim: what PCA leaves of `2 * num_components * word_dim`; 0 where
+            there is none. Papers: 6000.
+
+    Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
+
+    Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
+    """
+
+    def __init__(
+        self, vocabulary_size, word_dim, num_components=30, pca_dim=0, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.word_dim = word_dim
+        self.num_components = num_components
+        self.pca_dim = pca_dim
+        self.full_dim = 2 * num_components * word_dim
+        self.output_dim = pca_dim or self.full_dim
+
+    def build(self, input_shape):
+        """Creates the constants, as yet without effect."""
+        words, components = self.vocabulary_size, self.num_components
+        shape = (components, self.word_dim)
+        self.vectors = self.constant("vectors", (words, self.word_dim))
+        self.shares = self.constant("shares", (words, components))
+        self.locations = self.constant("locations", shape)
+        self.scales = self.constant("scales", shape, "ones")
+        self.laplacian = self.constant("laplacian", shape)
+        if self.pca_dim:
+            self.pca_mean = self.constant("pca_mean", (self.full_dim,))
+            self.pca_axes = self.constant(
+                "pca_axes", (self.pca_dim, self.full_dim)
+            )
+        super().build(input_shape)
+
+    def take(self, encoder):
+        """Takes the constants of a fitted `FisherFeatures`."""
+        self.vectors.assign(_with_unknown(encoder.vectors_))
+        self.shares.assign(_with_unknown(encoder.shares_))
+        self.locations.assign(encoder.locations_)
+        self.scales.assign(encoder.scales_)
+        self.laplacian.assign(encoder.laplacian_.astype(np.float32))
+        if self.pca_dim:
+            self.pca_mean.assign(encoder.pca_mean_)
+            self.pca_axes.assign(encoder.pca_axes_)
+
+    def call(self, inputs):
+        """Returns the Fisher vector of each row of ids, of length 1 or 0."""
+        vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
+        shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
+
+        def sums(component):
+            share, location, scale, laplacian = component
+            z = (vectors - location) / scale
+            size = tf.abs(z)
+            first = tf.where(laplacian, tf.sign(z), z)
+            half = np.float32(np.sqrt(0.5))
+            second = tf.where(laplacian, size - 1, (z * z - 1) * half)
+            return tf.concat(
+                [
+                    tf.einsum("nw,nwd->nd", share, first),
+                    tf.einsum("nw,nwd->nd", share, second),
+                ],
+                axis=1,
+            )
+
+        rows = tf.map_fn(
+            sums,
+            (
+                tf.transpose(shares, [2, 0, 1]),
+                tf.convert_to_tensor(self.locations),
+                tf.convert_to_tensor(self.scales),
+                tf.convert_to_tensor(self.laplacian) > 0.5,
+            ),
+            fn_output_signature=tf.TensorSpec(
+                [None, 2 * self.word_dim], tf.float32
+            ),
+        )
+        rows = tf.reshape(tf.transpose(rows, [1, 0, 2]), [-1, self.full_dim])
+        rows = tf.sign(rows) * tf.sqrt(tf.abs(rows))
+        rows = tf.math.l2_normalize(rows, axis=-1)
+        return self._principal(rows) if self.pca_dim else rows
+
+    def _principal(self, rows):
+        """Returns the principal components; rows of zeros stay zeros."""
+        known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
+        rows = rows - tf.convert_to_tensor(self.pca_mean)
+        axes = tf.convert_to_tensor(self.pca_axes)
+        return tf.where(known, tf.matmul(rows, axes, transpose_b=True), 0.0)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "word_dim": self.word_dim,
+            "num_components": self.num_components,
+            "pca_dim": self.pca_dim,
+        }
+
+
+def fitted_layer(encoder):
+    """Returns the built layer that computes what an encoder computes.
+
+    Args:
+        encoder: a fitted `CaptionEncoder`.
+    """
+    size = encoder.vocabulary.size
+    make = {
+        "tfidf": lambda: TfidfVectors(size, encoder.dim),
+        "mean_vector": lambda: MeanVectors(size, encoder.dim),
+        "fisher": lambda: FisherVectors(
+            size,
+            encoder.vectors_.shape[1],
+            encoder.num_components,
+            len(encoder.pca_axes_),
+        ),
+    }
+    layer = make[encoder.kind]()
+    layer.build((None, None))
+    layer.take(encoder)
+    return layer
+
+
+class CaptionReader(tf.Module):
+    """Turns raw captions into the features of an encoder, in the graph.
+
+    Args:
+        encoder: a fitted `CaptionEncoder`.
+
+    Example:
+        reader = CaptionReader(load_encoder("features/flickr8k_tfidf"))
+        reader(["two dogs run"]).shape  # (1, 3000)
+    """
+
+    max_tokens = None
+
+    def __init__(self, encoder):
+        super().__init__(name="caption_reader")
+        self.vocabulary = encoder.vocabulary
+        self.tokenizer = Tokenizer(encoder.vocabulary)
+        self.layer = fitted_layer(encoder)
+        self.dim = encoder.dim
+
+    def __call__(self, captions):
+        """Returns the features of captions: string `[n]` -> `[n, dim]`."""
+        return self.layer(self.tokenizer(captions))
+
+
+def open_caption_reader(made_by, path):
+    """Returns the `CaptionReader` of the encoder that made some features.
+
+    Args:
+        made_by: `Features.made_by` of their store.
+        path: the store.
+
+    Raises:
+        FileNotFoundError, ValueError: its encoder is missing, damaged or
+            another one.
+    """
+    return CaptionReader(load_encoder_of(made_by, path))

@@ -1,0 +1,99 @@
+"""The table of word vectors that text encoders begin with."""
+
+import keras
+import tensorflow as tf
+
+TRAININGS = ("trained", "regularized", "frozen")
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class WordTable(keras.layers.Embedding):
+    """Vectors of words, which may begin with those that others trained.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        embedding_dim: size of a word vector.
+        training: `trained`; `frozen`; or `regularized`, when the squared
+            distance from the first vectors, summed over all words and times
+            `weight`, is one of the layer's `losses`.
+        weight: of that distance.
+
+    Returns from a call on int `[n, words]`: float `[n, words, embedding_dim]`.
+
+    Raises:
+        ValueError: `training` is unknown.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim,
+        training="trained",
+        weight=0.0,
+        **kwargs,
+    ):
+        if training not in TRAININGS:
+            raise ValueError(
+                f"`training` must be one of {', '.join(TRAININGS)}. Received: "
+                f"training={training}. Change --word_vectors_training."
+            )
+        super().__init__(vocabulary_size, embedding_dim, **kwargs)
+        self.trainable = training != "frozen"
+        self.training = training
+        self.weight = weight
+        self.first = None
+
+    def build(self, input_shape=None):
+        """Creates the table, and what it is held to."""
+        if self.training == "regularized":
+            self.first = self.add_weight(
+                name="first",
+                shape=(self.input_dim, self.output_dim),
+                initializer="zeros",
+                trainable=False,
+                dtype="float32",
+            )
+            self.embeddings_regularizer = _Distance(self.first, self.weight)
+        super().build(input_shape)
+
+    def take(self, vectors):
+        """Begins with some vectors, float32 `[vocabulary_size, dim]`."""
+        self.embeddings.assign(vectors)
+        if self.first is not None:
+            self.first.assign(vectors)
+
+    def save_own_variables(self, store):
+        """Saves the first vectors too, which an Embedding does not know."""
+        keras.layers.Layer.save_own_variables(self, store)
+
+    def load_own_variables(self, store):
+        """Loads what `save_own_variables` saved."""
+        keras.layers.Layer.load_own_variables(self, store)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        config = super().get_config()
+        return {
+            "name": config["name"],
+            "dtype": config["dtype"],
+            "vocabulary_size": self.input_dim,
+            "embedding_dim": self.output_dim,
+            "training": self.training,
+            "weight": self.weight,
+        }
+
+
+class _Distance(keras.regularizers.Regularizer):
+    """The squared distance from other vectors, times a weight."""
+
+    def __init__(self, first, weight):
+        self.first, self.weight = first, weight
+
+    def __call__(self, table):
+        """Returns a scalar."""
+        change = tf.convert_to_tensor(table) - tf.convert_to_tensor(self.first)
+        return self.weight * tf.reduce_sum(tf.square(change))
+
+    def get_config(self):
+        """Returns nothing: the layer makes it."""
+        return {}

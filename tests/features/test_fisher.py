@@ -1,0 +1,210 @@
+"""Fisher and mean vectors of captions against loops over sentences."""
+
+import numpy as np
+import pytest
+
+from tbnets.features import caption_features
+from tbnets.features import fisher
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.fisher import independent_components
+from tbnets.features.mean_vectors import MeanFeatures
+from tbnets.text.word_vectors import WordVectors
+from tests import reference
+
+WORDS = tuple(f"w{i}" for i in range(60))
+generator = np.random.default_rng(0)
+VECTORS = WordVectors(
+    WORDS, generator.laplace(size=(60, 6)).astype("float32"), "vectors.bin"
+)
+
+
+def sentences(number, seed=0, words=WORDS[:50]):
+    generator = np.random.default_rng(seed)
+    return [
+        " ".join(generator.choice(words, generator.integers(1, 9)))
+        for _ in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return FisherFeatures(4).fit(sentences(40), VECTORS)
+
+
+def loop(encoder, captions):
+    """Fisher vectors of captions, a sentence at a time."""
+    places = {word: row for row, word in enumerate(encoder.words_)}
+    return [
+        reference.fisher_vector(
+            encoder.vectors_[
+                [places[word] for word in caption.split() if word in places]
+            ].astype(np.float64),
+            encoder.weights_,
+            encoder.locations_,
+            encoder.scales_,
+            encoder.laplacian_,
+        )
+        for caption in captions
+    ]
+
+
+CAPTIONS = [*sentences(20, 1, WORDS), "w1 w1 w1", "w1 zebra", "", "zebra"]
+
+
+@pytest.mark.parametrize("table_bytes", [0, 2**30])
+def test_vectors_are_those_of_the_loop(encoder, monkeypatch, table_bytes):
+    monkeypatch.setattr(fisher, "TABLE_BYTES", table_bytes)
+    encoder._tables = None
+    found = encoder.transform(CAPTIONS)
+    assert found.shape == (24, 6 * 4 * 2) and found.dtype == np.float32
+    expected = np.array(loop(encoder, CAPTIONS))
+    # Sums that cancel leave 1e-10 or so, of which the root makes 1e-5: where
+    # numbers are small, what stands before the root is compared.
+    near = np.abs(found - expected) < 1e-5
+    assert near[np.abs(expected) > 1e-3].all() and near.mean() > 0.99
+    np.testing.assert_allclose(
+        found * np.abs(found), expected * np.abs(expected), atol=1e-7
+    )
+    assert (encoder._tables is None) == (not table_bytes)
+
+
+def test_a_caption_without_known_words_is_zero(encoder):
+    np.testing.assert_array_equal(encoder.transform(["", "zebra"]), 0)
+    reduced = FisherFeatures(4, pca_dim=5).fit(sentences(40), VECTORS)
+    rows = reduced.transform(["", "w1", "zebra"])
+    assert rows.shape == (3, 5) and rows[1].any()
+    np.testing.assert_array_equal(rows[[0, 2]], 0)
+    assert encoder.transform([]).shape == (0, encoder.dim)
+
+
+def test_words_of_other_splits_are_known(encoder):
+    """w50 and later are in no training caption."""
+    assert encoder.words_ == WORDS
+    np.testing.assert_allclose(
+        np.linalg.norm(encoder.transform(["w55"])), 1, rtol=1e-5
+    )
+
+
+def test_pca_keeps_what_varies(encoder):
+    captions = sentences(40)
+    full = encoder.transform(captions)
+    reduced = FisherFeatures(4, pca_dim=30).fit(captions, VECTORS)
+    rows = reduced.transform(captions)
+    assert reduced.dim == 30 and reduced.full_dim == 48
+    centred = full - full.mean(axis=0)
+    kept = np.square(rows).sum() / np.square(centred).sum()
+    # 40 captions vary in 39 directions at most; 30 hold nearly all of it.
+    assert 0.95 < kept <= 1.0001
+    assert not FisherFeatures(4, 48).fit(captions, VECTORS).pca_axes_.size
+
+
+def test_pca_has_no_more_axes_than_captions():
+    encoder = FisherFeatures(4, pca_dim=40, pca_captions=9)
+    assert encoder.fit(sentences(40), VECTORS).dim == 8
+
+
+def test_independent_components_are_white():
+    vectors = VECTORS.vectors @ generator.normal(size=(6, 6)) + 5
+    found = independent_components(vectors)(vectors)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(found.T @ found / 60, np.eye(6), atol=1e-3)
+
+
+def test_components_are_those_that_were_mixed():
+    sources = np.random.default_rng(1).laplace(size=(4000, 3))
+    mixed = sources @ [[1, 2, 0], [0, 1, 1], [3, 0, 1]]
+    found = independent_components(mixed)(mixed)
+    matches = np.abs(np.corrcoef(found.T, sources.T)[:3, 3:])
+    np.testing.assert_allclose(np.sort(matches.max(axis=0)), 1, atol=0.02)
+
+
+@pytest.mark.parametrize("number, rank", [(60, 4), (4, 3)])
+def test_directions_without_variance_are_left_out(number, rank):
+    vectors = VECTORS.vectors[:number].copy()
+    vectors[:, 4:] = 7.0
+    found = independent_components(vectors)(VECTORS.vectors)
+    assert found.shape == (60, rank) and np.isfinite(found).all()
+    captions = sentences(30, words=WORDS[:number])
+    wide = WordVectors(WORDS[:number], vectors)
+    rows = FisherFeatures(2).fit(captions, wide).transform(captions)
+    assert rows.shape == (30, rank * 2 * 2) and np.isfinite(rows).all()
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    for made in (
+        FisherFeatures(3, pca_dim=7, seed=2).fit(sentences(40), VECTORS),
+        FisherFeatures(3).fit(sentences(40), VECTORS),
+        MeanFeatures().fit(sentences(40), VECTORS),
+    ):
+        made.save(tmp_path / "encoder.npz")
+        loaded = caption_features.load_encoder(tmp_path)
+        assert loaded.digest() == made.digest()
+        assert loaded.describe() == made.describe()
+        np.testing.assert_array_equal(
+            loaded.transform(CAPTIONS), made.transform(CAPTIONS)
+        )
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("scales_", np.zeros((4, 6), np.float32)),
+        ("laplacian_", np.zeros((4, 6), np.float32)),
+        ("locations_", np.zeros((4, 5), np.float32)),
+        ("weights_", np.full(4, np.nan, np.float32)),
+        ("pca_axes_", np.zeros((2, 3), np.float32)),
+        ("vectors_", np.zeros(60, np.float32)),
+    ],
+)
+def test_damaged_files_are_errors_that_name_them(tmp_path, name, value):
+    made = FisherFeatures(4).fit(sentences(40), VECTORS)
+    setattr(made, name, value)
+    made.save(tmp_path / "encoder.npz")
+    with pytest.raises(ValueError, match="encoder.npz: expected a whole"):
+        caption_features.load_encoder(tmp_path)
+
+
+def test_fitted_twice_is_the_same():
+    made = [FisherFeatures(3).fit(sentences(40), VECTORS) for _ in range(2)]
+    assert made[0].digest() == made[1].digest()
+
+
+def test_progress_is_told():
+    lines = []
+    FisherFeatures(3, pca_dim=5).fit(sentences(40), VECTORS, lines.append)
+    assert lines[0] == "ICA of 49 words" and "mixture" in lines[1]
+    assert lines[-1] == "PCA of 36 dimensions to 5"
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="51|50 words with vectors"):
+        FisherFeatures(51).fit(sentences(100), VECTORS)
+    empty = WordVectors((), np.zeros((0, 6), np.float32), "vectors.bin")
+    for kind in (MeanFeatures(), FisherFeatures(2)):
+        with pytest.raises(ValueError, match="at least one word.*vectors.bin"):
+            kind.fit(["a"], empty)
+        with pytest.raises(ValueError, match="--word_vectors"):
+            kind.fit(["a"])
+    same = WordVectors(WORDS, np.ones((60, 6), np.float32))
+    with pytest.raises(ValueError, match="must differ"):
+        FisherFeatures(2).fit(sentences(40), same)
+    for name, value in (
+        ("pca_dim", -1),
+        ("pca_captions", 1),
+        ("num_components", 0),
+    ):
+        with pytest.raises(ValueError, match=f"{name}={value}"):
+            FisherFeatures(**{name: value})
+
+
+def test_mean_vectors_by_hand():
+    vectors = WordVectors(
+        ("dog", "cat"), np.array([[1, 2], [3, 6]], np.float32)
+    )
+    encoder = MeanFeatures().fit([], vectors)
+    # Two dogs and a cat, whose "a" has no vector: (1 + 1 + 3) / 3, (2+2+6) / 3.
+    np.testing.assert_allclose(
+        encoder.transform(["dog, dog, a cat", "a bird", ""]),
+        [[5 / 3, 10 / 3], [0, 0], [0, 0]],
+        rtol=1e-6,
+    )

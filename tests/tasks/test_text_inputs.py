@@ -1,0 +1,167 @@
+"""Runs on text features and on word vectors that others trained."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets.features import caption_features
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.mean_vectors import MeanFeatures
+from tbnets.features.tfidf import TfidfFeatures
+from tbnets.text.word_vectors import WordVectors
+from tbnets.training import loop
+from tests import tiny
+
+ROWS = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
+KINDS = {
+    "tfidf": TfidfFeatures,
+    "mean_vector": MeanFeatures,
+    "fisher": lambda: FisherFeatures(2, pca_dim=6),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tiny.write_precomputed(tmp_path_factory.mktemp("tiny") / "data")
+    rows = [
+        f"{word} {' '.join(map(str, row))}\n"
+        for word, row in zip(tiny.WORDS[:5], ROWS)
+    ]
+    (folder / "vectors.txt").write_text("".join(rows))
+    captions = {
+        split: (folder / f"{split}_caps.txt").read_text().splitlines()
+        for split in tiny.SPLITS
+    }
+    for kind, make in KINDS.items():
+        vectors = WordVectors(tiny.WORDS, ROWS)
+        encoder = make().fit(captions["train"], vectors)
+        writer = caption_features.open_writer(folder / kind, encoder)
+        texts = [text for split in captions.values() for text in split]
+        caption_features.extract(texts, encoder, writer)
+        writer.finish()
+    return folder
+
+
+def prepare(folder, run_dir, queries=(), **changes):
+    settings = tiny.settings(folder, run_dir, epochs=1, **changes)
+    return runs.prepare(settings, runs.start(settings, False), queries)
+
+
+def by_features(kind):
+    return {"text_encoder": "features", "text_features": kind, "export": True}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_raw_captions_of_a_saved_model_give_what_features_gave(
+    folder, tmp_path, kind
+):
+    session, train = prepare(
+        folder, tmp_path / "run", ["red dog"], **by_features(kind)
+    )
+    loop.fit(session, train)
+    runs.finish(session)
+    expected = session.task.scores(session.network, train)["text_embeddings"]
+    loaded = tf.saved_model.load(str(runs.export(session)))
+    captions = tf.constant(train.records.captions)
+    found = loaded.signatures["embed_text"](captions=captions)["embeddings"]
+    cosines = (found.numpy() * expected).sum(axis=1)
+    assert cosines.min() > 0.9999
+    made_by = session.state.fitted["text_features_made_by"]
+    assert made_by["text_features"] == kind
+
+    again = runs.open_run(tmp_path / "run")
+    assert runs.export(again).name == "2"
+
+
+def test_features_are_found_by_text_and_not_by_place(folder, tmp_path):
+    _, train = prepare(folder, tmp_path / "run", **by_features("tfidf"))
+    encoder = caption_features.load_encoder(folder / "tfidf")
+    np.testing.assert_array_equal(
+        train.texts.batch([3, 0]),
+        encoder.transform([train.records.captions[i] for i in (3, 0)]),
+    )
+
+
+def test_a_changed_caption_has_no_features(folder, tmp_path):
+    path = folder / "dev_caps.txt"
+    before = path.read_text()
+    path.write_text("something else\n" + before.partition("\n")[2])
+    try:
+        with pytest.raises(
+            ValueError, match="1 of 12 captions.*'something else'"
+        ):
+            prepare(folder, tmp_path / "run", **by_features("tfidf"))
+    finally:
+        path.write_text(before)
+
+
+def test_a_missing_encoder_is_told_before_the_first_step(folder, tmp_path):
+    encoder = folder / "tfidf" / "encoder.npz"
+    content = encoder.read_bytes()
+    encoder.unlink()
+    try:
+        with pytest.raises(FileNotFoundError, match="Extract the features"):
+            prepare(folder, tmp_path / "run", **by_features("tfidf"))
+        assert not (tmp_path / "run").exists()
+    finally:
+        encoder.write_bytes(content)
+
+
+def words(folder, **changes):
+    return {
+        "word_vectors": "vectors.txt",
+        "missing_vectors": "zero",
+        "word_dropout": 0,
+        **changes,
+    }
+
+
+def table(session):
+    return session.network.text_encoder.embedding.embeddings.numpy().copy()
+
+
+@pytest.mark.parametrize("training", ["trained", "frozen", "regularized"])
+def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training):
+    session, train = prepare(
+        folder,
+        tmp_path / "run",
+        **words(folder, word_vectors_training=training),
+        word_vectors_weight=1000,
+    )
+    vocabulary = session.state.fitted["words"]
+    first = table(session)
+    for word, row in zip(tiny.WORDS[:5], ROWS):
+        np.testing.assert_allclose(first[vocabulary.index(word)], row)
+    # "sits" has no vector, and neither do padding and the unknown word.
+    np.testing.assert_array_equal(first[[0, 1, vocabulary.index("sits")]], 0)
+    assert "vectors   5 of 6 words" in runs.describe(session, train)
+
+    loop.fit(session, train)
+    moved = np.abs(table(session) - first).max()
+    if training == "frozen":
+        assert moved == 0
+    elif training == "trained":
+        assert moved > 0.01
+    else:
+        assert 0 < moved < 0.5
+    resumed, _ = _resume(folder, tmp_path / "run", training)
+    np.testing.assert_array_equal(table(resumed), table(session))
+    reopened = runs.open_run(tmp_path / "run", "last")
+    np.testing.assert_array_equal(table(reopened), table(session))
+
+
+def _resume(folder, run_dir, training):
+    settings = tiny.settings(
+        folder,
+        run_dir,
+        epochs=2,
+        **words(folder, word_vectors_training=training),
+        word_vectors_weight=1000,
+    )
+    return runs.prepare(settings, runs.start(settings, True))
+
+
+def test_word_vectors_that_are_not_there(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="--word_vectors=none.txt"):
+        prepare(folder, tmp_path / "run", word_vectors="none.txt")

@@ -1,0 +1,121 @@
+"""Times Fisher vectors of captions against writing them down.
+
+The floor is the disk: a store of the same rows, written and flushed, as
+tools/extract_text_features.py does after encoding. The loop encodes a
+sentence at a time in NumPy; both start from the words' rows. Encoding keeps
+the gradients of all words between calls; the row `words anew` does not.
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+from scipy import sparse
+
+from benchmarks import timing
+from tbnets.features import fisher
+from tbnets.store.writer import FeatureWriter
+
+VOCABULARY, WORDS_OF_CAPTION = 8000, 12
+
+
+def run(num_captions, dim, num_components, repeats):
+    """Prints the table, and how far encoder and loop are apart.
+
+    Args:
+        num_captions: captions to encode.
+        dim: size of a word vector.
+        num_components: centres of the mixture.
+        repeats: timed runs of each row.
+    """
+    encoder = _encoder(dim, num_components)
+    rows = _captions(num_captions)
+    counts = _counts(rows)
+    result = encoder.encode_counts(counts)
+    blank = np.empty_like(result)
+    loop = _loop(encoder, rows)
+    gap = max(abs(a - b).max() for a, b in zip(loop(), result))
+    runs = {
+        "written to a store": lambda: _write(result),
+        "copied in memory": lambda: np.copyto(blank, result),
+        "encoded": lambda: encoder.encode_counts(counts),
+        "encoded, words anew": lambda: _anew(encoder, counts),
+    }
+    found = timing.interleaved(runs, repeats)
+    found["a sentence at a time"] = timing.interleaved({"loop": loop}, 1)[
+        "loop"
+    ]
+    timing.print_table(
+        f"{num_captions} captions of {WORDS_OF_CAPTION} words, {dim} x "
+        f"{num_components} x 2 = {encoder.full_dim}-d; loop / encoded "
+        f"{found['a sentence at a time'] / found['encoded']:.1f}, largest "
+        f"difference {gap:.1e}",
+        found,
+        "written to a store",
+    )
+
+
+def _encoder(dim, num_components):
+    """Returns an encoder with drawn parameters, as a fit might find."""
+    random = np.random.default_rng(0)
+    encoder = fisher.FisherFeatures(num_components, pca_dim=0)
+    encoder.words_ = tuple(f"w{i}" for i in range(VOCABULARY))
+    shape = (num_components, dim)
+    encoder.vectors_ = random.laplace(size=(VOCABULARY, dim)).astype("f4")
+    encoder.weights_ = random.dirichlet(np.full(num_components, 20.0))
+    encoder.weights_ = encoder.weights_.astype(np.float32)
+    encoder.locations_ = 0.2 * random.standard_normal(shape, np.float32)
+    encoder.scales_ = random.uniform(0.8, 1.5, shape).astype("f4")
+    encoder.laplacian_ = random.random(shape) < 0.5
+    return encoder
+
+
+def _captions(number):
+    """Returns int `[number, WORDS_OF_CAPTION]`, frequent words more often."""
+    random = np.random.default_rng(1)
+    chances = 1 / np.arange(1, VOCABULARY + 1)
+    shape = (number, WORDS_OF_CAPTION)
+    return random.choice(VOCABULARY, shape, p=chances / chances.sum())
+
+
+def _counts(rows):
+    places = np.repeat(np.arange(len(rows)), rows.shape[1])
+    ones = np.ones(rows.size, np.float32)
+    shape = (len(rows), VOCABULARY)
+    return sparse.coo_array((ones, (places, rows.ravel())), shape).tocsr()
+
+
+def _loop(encoder, rows):
+    """Returns a function that encodes a sentence at a time."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+    from tests import reference
+
+    mixture = (
+        encoder.weights_,
+        encoder.locations_,
+        encoder.scales_,
+        encoder.laplacian_,
+    )
+
+    def loop():
+        return [
+            reference.fisher_vector(encoder.vectors_[words], *mixture)
+            for words in rows
+        ]
+
+    return loop
+
+
+def _anew(encoder, counts):
+    """Encodes as where the gradients of all words are too many to keep."""
+    kept, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
+    encoder.encode_counts(counts)
+    fisher.TABLE_BYTES = kept
+
+
+def _write(rows):
+    with tempfile.TemporaryDirectory() as folder:
+        writer = FeatureWriter(folder, {"for": "timing"}, rows.shape[1])
+        writer.add_shard(map(str, range(len(rows))), rows)
+        writer.finish()
