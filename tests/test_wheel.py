@@ -10,7 +10,6 @@ from tbnets.serving import zoo
 from tbnets.serving import zoo_card
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WHERE = "from tbnets.serving import zoo; print(zoo.folder(), zoo.names())"
 
 
 def test_the_built_package_has_every_file_of_the_zoo(tmp_path):

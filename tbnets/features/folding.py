@@ -31,7 +31,7 @@ def fold_batch_normalization(network):
     """Returns a network for inference alone that computes the same.
 
     Folded is what only a batch normalisation reads of a convolution without
-    activation. The outputs differ by rounding, of the order of 1e-6.
+    activation. The outputs differ by rounding, some 2e-6 of the largest.
 
     Args:
         network: functional Keras model; it is left as it is.

@@ -42,7 +42,7 @@ def names():
     """Returns the names of the models that `load` takes, sorted.
 
     Example:
-        tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding"]
+        tbnets.zoo.names()  # ["flickr8k_photos"]
     """
     return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
 
@@ -61,8 +61,8 @@ def load(name):
             missing or too many.
 
     Example:
-        model = tbnets.zoo.load("scenes_embedding")
-        model.similarity(["scene.png"], ["a red circle"])  # [1, 1] cosines
+        model = tbnets.zoo.load("flickr8k_photos")
+        model.similarity(["dog.jpg"], ["a dog in the snow"])  # [1, 1] cosine
     """
     if name not in names():
         raise ValueError(

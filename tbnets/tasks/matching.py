@@ -163,9 +163,11 @@ class MatchingTask(Task):
 
     def _extract(self):
         """Extracts features of all splits; then knows what is left out."""
-        splits = plan.check_splits(self)
+        splits, begun = plan.check_splits(self), self.own_photos.has_begun
         self.own_photos.extract([self.records(split) for split in splits])
         self._records.clear()
+        if not begun:  # Then splits are drawn of the photos that are kept.
+            self._cuts = None
         plan.check_splits(self)
 
     def remember(self, fitted):

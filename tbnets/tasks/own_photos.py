@@ -65,7 +65,7 @@ class OwnPhotos:
         self._made_by = made_by
 
     @property
-    def _has_begun(self):
+    def has_begun(self):
         """Whether it is settled which photos are left out."""
         return self._made_by is not None
 
@@ -76,7 +76,7 @@ class OwnPhotos:
         """
         if not self.folder.is_dir():
             raise inputs.nowhere(self.settings, "images", self.folder)
-        if not self._has_begun:
+        if not self.has_begun:
             for row, image_id in enumerate(records.image_ids):
                 if not (self.folder / records.file_name(row)).is_file():
                     self.left_out[image_id] = ABSENT
@@ -122,7 +122,7 @@ class OwnPhotos:
     def check(self):
         """Builds the network, whose name or weights may be wrong."""
         self._open_cache()
-        if self._has_begun:
+        if self.has_begun:
             self._build()
 
     def _weights(self):
@@ -142,7 +142,7 @@ class OwnPhotos:
     def _open_cache(self):
         if self._photos is not None:
             return
-        if self._has_begun:
+        if self.has_begun:
             made_by, build = self._made_by, self._build
         else:
             network = build_named_cnn(self.settings.cnn, self._weights())
@@ -174,7 +174,7 @@ class OwnPhotos:
             _say("\nstopped; features so far are kept, and the same command")
             _say("goes on with the others")
             raise
-        if problems and self._has_begun:
+        if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
             raise FileNotFoundError(
                 "`--images` must hold the photos that the run has begun "
@@ -186,7 +186,7 @@ class OwnPhotos:
         self.left_out.update(
             {names[name]: reason for name, reason in problems.items()}
         )
-        if not self._has_begun:
+        if not self.has_begun:
             self._tell(len(names) + len(self.left_out) - len(problems))
         self._made_by = self._photos.description
 

@@ -176,6 +176,13 @@ def test_a_resumed_run_goes_by_its_own_flags(folder):
     assert again.state.fitted == session.state.fitted
 
 
+def test_splits_are_drawn_of_the_photos_that_are_kept(folder):
+    # By their hashes, the three that are none would have been the test split.
+    session, _ = begun(settings_for())
+    sizes = [len(ids_of(session, split)) for split in EVERY]
+    assert sizes == [8, 2, 2]  # A fifth of 12 is 2.
+
+
 def test_the_exported_model_starts_at_the_photo(folder):
     session, train = begun(settings_for())
     queries = session.task.example_queries()

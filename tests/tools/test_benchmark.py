@@ -21,8 +21,8 @@ TITLES = {
     "loss": "2 images, 4 captions, 4-d, K = 2, three terms",
     "train_step": "2 images, 4 captions, 4096/6000 -> 5 -> 4, Adam",
     "evaluation": "Evaluation of 2 images x 4 captions x 4, both directions",
-    "extraction": "SqueezeNet last, 2 photos of ",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
+    "extraction": "EfficientNetLite0 last, 2 photos of ",
 }
 ROWS = {
     "loss": ["matmuls forward", "matmuls forward + backward", "miner + loss"],

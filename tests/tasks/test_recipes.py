@@ -1,0 +1,35 @@
+"""Tests of the flags that suit a number of photos."""
+
+import pytest
+
+from tbnets.flags.table import ALL
+from tbnets.tasks.recipes import recipe
+
+
+@pytest.mark.parametrize(
+    "num_photos, epochs, images_per_batch, min_count, dropout",
+    [
+        (3, 100, 32, 1, (0.4, 0.5)),
+        (119, 100, 32, 1, (0.4, 0.5)),
+        (120, 60, 128, 2, (0.4, 0.5)),
+        (599, 60, 128, 2, (0.4, 0.5)),
+        (600, 60, 128, 2, (0.2, 0.3)),
+        (2999, 60, 128, 2, (0.2, 0.3)),
+        (3000, 24, 128, 5, (0.2, 0.3)),
+    ],
+)
+def test_the_recipe_changes_with_the_number_of_photos(
+    num_photos, epochs, images_per_batch, min_count, dropout
+):
+    flags = recipe(num_photos)
+    assert flags["epochs"] == epochs
+    assert flags["images_per_batch"] == images_per_batch
+    assert flags["min_count"] == min_count
+    assert (flags["input_dropout"], flags["word_dropout"]) == dropout
+
+
+def test_a_recipe_holds_flags_alone_and_is_its_callers_own():
+    first = recipe(10)
+    assert first.keys() <= ALL.keys()
+    first["image_units"].append(1)
+    assert recipe(10)["image_units"] == [1024]
