@@ -8,8 +8,10 @@ from tbnets.layers import branch  # noqa: F401
 from tbnets.layers import canonical_projection  # noqa: F401
 from tbnets.layers import dropout  # noqa: F401
 from tbnets.layers import feature_transform  # noqa: F401
+from tbnets.layers import fisher_vectors  # noqa: F401
 from tbnets.layers import image_encoders  # noqa: F401
 from tbnets.layers import text_encoders  # noqa: F401
+from tbnets.layers import word_table  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
 from tbnets.models import cca  # noqa: F401
 from tbnets.models import embedding_network  # noqa: F401

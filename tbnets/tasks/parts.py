@@ -96,6 +96,14 @@ def input_shapes(settings, fitted):
     return {"images": images, "captions": (None, fitted["text_dim"])}
 
 
+def _built(network, settings, fitted):
+    """Returns a network with its weights; words begin as they were read."""
+    network.build(input_shapes(settings, fitted))
+    if fitted.get("word_vectors") is not None:
+        network.text_encoder.embedding.take(fitted["word_vectors"])
+    return network
+
+
 def build_embedding_network(settings, fitted):
     """Returns a built `EmbeddingNetwork` with initial weights from the seed.
 
@@ -121,10 +129,7 @@ def build_embedding_network(settings, fitted):
         image_encoder=_build_image_encoder(settings),
         text_encoder=_build_text_encoder(settings, fitted),
     )
-    network.build(input_shapes(settings, fitted))
-    if fitted.get("word_vectors") is not None:
-        network.text_encoder.embedding.take(fitted["word_vectors"])
-    return network
+    return _built(network, settings, fitted)
 
 
 def build_cca(settings, fitted):
@@ -132,7 +137,7 @@ def build_cca(settings, fitted):
 
     Args:
         settings: the run's settings.
-        fitted: dict with `words`, `image_dim` and `text_dim`.
+        fitted: as of `build_embedding_network`.
     """
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
@@ -140,12 +145,11 @@ def build_cca(settings, fitted):
         image_branch=CanonicalProjection(settings.cca_dim),
         text_branch=CanonicalProjection(settings.cca_dim),
         image_encoder=_build_image_encoder(settings),
-        text_encoder=_build_text_encoder(settings, len(fitted["words"])),
+        text_encoder=_build_text_encoder(settings, fitted),
         regularization=settings.cca_regularization,
         power=settings.cca_power,
     )
-    network.build(input_shapes(settings, fitted))
-    return network
+    return _built(network, settings, fitted)
 
 
 def build_triplet_loss(settings):
