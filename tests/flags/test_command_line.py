@@ -128,7 +128,12 @@ def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
     monkeypatch.chdir(ROOT)  # Configurations name others from there.
     text = path.read_text()
     assert text.startswith("# ")
-    assert f"--flagfile=configs/{path.name}" in text or "_base" in path.name
+    lines = text.splitlines()
+    itself = f"--flagfile=configs/{path.name}"
+    named = [line for line in lines if itself in line]
+    assert all(line.startswith("#") for line in named)
+    assert named or "_base" in path.name
+    assert all(line.startswith(("# ", "--")) for line in lines)
     if "example_query" not in command_line.FLAGS:
         absl_flags.DEFINE_multi_string("example_query", [], "")
     found = parse(f"--flagfile={path}")
