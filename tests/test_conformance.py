@@ -108,6 +108,7 @@ LAYERS = {
         lambda: recurrent("gru", bidirectional=True, pooling="max"),
         TOKEN_IDS,
     ),
+    "gru_and_mean": Part(lambda: recurrent("gru", mean_beside=True), TOKEN_IDS),
 }
 for name, make in {
     "tfidf_vectors": lambda: TfidfVectors(VOCABULARY.size, 5),

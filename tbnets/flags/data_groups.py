@@ -299,6 +299,29 @@ DATA_GROUPS = {
             limits=_NOT_NEGATIVE,
         ),
         Flag(
+            "word_vectors_scale",
+            "float",
+            0.05,
+            "Take the mean away from the vectors, and scale them to this "
+            "standard deviation; 0: as in the file, for frozen ones.",
+            when=_WORD_VECTORS,
+            limits=_NOT_NEGATIVE,
+        ),
+        Flag(
+            "new_word_dims",
+            "integer",
+            0,
+            "Numbers that are learned of each word beside its vector.",
+            when=(
+                {
+                    "text_encoder": Other("features"),
+                    "word_vectors": Other(""),
+                    "word_vectors_training": Other("frozen"),
+                },
+            ),
+            limits=_NOT_NEGATIVE,
+        ),
+        Flag(
             "missing_vectors",
             "string",
             "random",
@@ -337,6 +360,13 @@ DATA_GROUPS = {
             "Which recurrent states make the text feature. Papers: last.",
             ("last", "mean", "max"),
             _RECURRENT,
+        ),
+        Flag(
+            "mean_beside",
+            "bool",
+            False,
+            "Append the mean of a caption's word vectors to its states.",
+            when=_RECURRENT,
         ),
     ),
 }

@@ -264,6 +264,15 @@ LEARNING_GROUPS = {
             limits=_POSITIVE,
         ),
         Flag(
+            "weight_average",
+            "float",
+            0.0,
+            "Share of the former average that a moving average of the weights "
+            "keeps at each step; they become it when an epoch ends. 0: none.",
+            when=({"optimizer": ("sgd", "adam", "adamw")},),
+            limits=_RATE,
+        ),
+        Flag(
             "clip_norm",
             "float",
             0.0,

@@ -120,13 +120,16 @@ class RecurrentEncoder(keras.layers.Layer):
         bidirectional: whether a second network reads from the end; its
             states are appended.
         pooling: `last` state (both papers), or the `mean` or `max` of all.
+        mean_beside: whether the mean of the caption's word vectors is
+            appended, so that what order does not matter for is not learned
+            through the recurrence.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
         word_training: `trained`, `regularized` or `frozen` vectors.
         word_weight: see `layers.word_table.WordTable`.
 
-    Returns from a call on int `[n, words]`: float `[n, units]`, or `[n, 2 *
-    units]` when bidirectional.
+    Returns from a call on int `[n, words]`: float `[n, output_dim]`: `units`,
+    or `2 * units` when bidirectional, and `embedding_dim` for the mean.
 
     Example:
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
@@ -143,6 +146,7 @@ class RecurrentEncoder(keras.layers.Layer):
         units=512,
         bidirectional=False,
         pooling="last",
+        mean_beside=False,
         word_dropout=0.0,
         seed=0,
         word_training="trained",
@@ -165,6 +169,7 @@ class RecurrentEncoder(keras.layers.Layer):
         self.units = units
         self.bidirectional = bidirectional
         self.pooling = pooling
+        self.mean_beside = mean_beside
         self.word_dropout = word_dropout
         self.seed = seed
         self.word_training = word_training
@@ -179,6 +184,7 @@ class RecurrentEncoder(keras.layers.Layer):
         self.drop = SeededDropout(word_dropout, seed)
         self.recurrence = self._make_recurrence()
         self.output_dim = units * (2 if bidirectional else 1)
+        self.output_dim += embedding_dim if mean_beside else 0
 
     def _make_recurrence(self):
         layer = CELLS[self.cell](
@@ -200,10 +206,13 @@ class RecurrentEncoder(keras.layers.Layer):
         """Returns the text features of each row of ids."""
         mask = tf.not_equal(inputs, 0)
         words = self.drop(self.embedding(inputs), training=training)
-        states = self.recurrence(words, mask=mask)
-        if self.pooling == "last":
-            return states
-        return pool_words(states, mask, self.pooling)
+        features = self.recurrence(words, mask=mask)
+        if self.pooling != "last":
+            features = pool_words(features, mask, self.pooling)
+        if self.mean_beside:
+            mean = pool_words(words, mask, "mean")
+            features = tf.concat([features, mean], axis=1)
+        return features
 
     def get_config(self):
         """Returns the constructor's arguments."""
@@ -215,6 +224,7 @@ class RecurrentEncoder(keras.layers.Layer):
             "units": self.units,
             "bidirectional": self.bidirectional,
             "pooling": self.pooling,
+            "mean_beside": self.mean_beside,
             "word_dropout": self.word_dropout,
             "seed": self.seed,
             "word_training": self.word_training,

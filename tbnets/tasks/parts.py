@@ -78,6 +78,7 @@ def _build_text_encoder(settings, fitted):
         units=settings.rnn_units,
         bidirectional=settings.bidirectional,
         pooling=settings.pooling,
+        mean_beside=settings.mean_beside,
         **common,
     )
 

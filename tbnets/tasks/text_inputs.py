@@ -8,9 +8,11 @@ from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.tasks import inputs
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import centred
 from tbnets.text.word_vectors import coverage
 from tbnets.text.word_vectors import embedding_table
 from tbnets.text.word_vectors import read_word_vectors
+from tbnets.text.word_vectors import with_new_dims
 
 
 def load_word_vectors(settings, vocabulary, captions):
@@ -45,9 +47,13 @@ def load_word_vectors(settings, vocabulary, captions):
         disable=None,
     ) as bar:
         vectors = read_word_vectors(path, vocabulary.words, bar.update)
+    if settings.word_vectors_scale:
+        vectors = centred(vectors, settings.word_vectors_scale)
     table = embedding_table(
         vectors, vocabulary, settings.missing_vectors, settings.seed
     )
+    if settings.word_vectors_training != "frozen":
+        table = with_new_dims(table, settings.new_word_dims, settings.seed)
     report = coverage(vectors, count_words(captions)[0])
     return {"word_vectors": table, "word_vectors_coverage": report}
 

@@ -339,6 +339,49 @@ def coverage_line(report):
     return line + (f"; without: {', '.join(missing)}" if missing else "")
 
 
+def centred(vectors, scale):
+    """Returns vectors as a network that is trained can begin with them.
+
+    Vectors of others share a large mean, and are long. The mean of a
+    caption's words is then nearly the same for all captions, and steps that
+    suit the other weights hardly move it: such a network did not learn.
+
+    Args:
+        vectors: `WordVectors`.
+        scale: standard deviation of all numbers afterwards, above 0.
+
+    Returns:
+        `WordVectors`, each dimension with mean 0 over the words.
+
+    Source: the mean is what Mu and Viswanath 2018, "All-but-the-top", remove
+    first; the scale is relative to what Keras draws for a new table, numbers
+    of a deviation of 0.03.
+    """
+    rows = vectors.vectors - vectors.vectors.mean(axis=0)
+    deviation = rows.std()
+    if deviation > 0:
+        rows *= scale / deviation
+    return dataclasses.replace(vectors, vectors=rows)
+
+
+def with_new_dims(table, count, seed=0):
+    """Returns a table of words, each with some new numbers behind its own.
+
+    Args:
+        table: float32 `[words, dim]`; row 0 is padding.
+        count: new numbers a word, drawn evenly from -0.05 to 0.05 as Keras
+            draws them; 0 for padding.
+        seed: integer, of the random numbers.
+
+    Returns:
+        float32 `[words, dim + count]`.
+    """
+    generator = np.random.default_rng([seed, 1])
+    new = generator.uniform(-0.05, 0.05, (len(table), count))
+    new[PADDING_ID] = 0
+    return np.concatenate([table, new.astype(np.float32)], axis=1)
+
+
 def embedding_table(vectors, vocabulary, missing="random", seed=0):
     """Returns the vectors of a vocabulary's words, as a network's first table.
 

@@ -69,31 +69,35 @@ def _addons_optimizer(name, rate, weight_decay):
     return known[name](**arguments)
 
 
-def _by_tbnets(settings, rate, decay):
+def _by_tbnets(settings, rate, decay, averaged):
     """Returns an optimizer that updates in one pass."""
     if settings.optimizer == "sgd":
-        return FusedSGD(rate, settings.momentum, weight_decay=decay)
+        return FusedSGD(rate, settings.momentum, weight_decay=decay, **averaged)
     if settings.optimizer == "adamw":
-        return FusedAdam(rate, name="adam_w", weight_decay=decay)
-    return FusedAdam(rate)
+        return FusedAdam(rate, "adam_w", weight_decay=decay, **averaged)
+    return FusedAdam(rate, **averaged)
 
 
-def _by_keras(settings, rate, decay):
+def _by_keras(settings, rate, decay, averaged):
     """Returns the same optimizer as Keras writes it."""
     if settings.optimizer == "sgd":
         return keras.optimizers.SGD(
-            rate, momentum=settings.momentum, weight_decay=decay
+            rate, momentum=settings.momentum, weight_decay=decay, **averaged
         )
     if settings.optimizer == "adamw":
-        return keras.optimizers.AdamW(rate, weight_decay=decay or 0.0)
-    return keras.optimizers.Adam(rate)
+        return keras.optimizers.AdamW(
+            rate, weight_decay=decay or 0.0, **averaged
+        )
+    return keras.optimizers.Adam(rate, **averaged)
 
 
 def build_optimizer(settings, steps_per_epoch):
     """Returns the optimizer of the settings, with its schedule.
 
     Weight decay is decoupled from the gradient (as in AdamW), scaled by the
-    learning rate, and leaves biases and batch normalisation alone.
+    learning rate, and leaves biases and batch normalisation alone. With
+    `weight_average`, Keras keeps a moving average of the weights, and `fit`
+    puts it in their place when an epoch ends.
 
     Raises:
         ValueError: an unknown name; the known ones are listed.
@@ -105,7 +109,10 @@ def build_optimizer(settings, steps_per_epoch):
             settings.optimizer, rate, settings.weight_decay
         )
     build = _by_tbnets if settings.fused_optimizer else _by_keras
-    optimizer = build(settings, rate, decay)
+    averaged = {}
+    if settings.weight_average:
+        averaged = {"use_ema": True, "ema_momentum": settings.weight_average}
+    optimizer = build(settings, rate, decay, averaged)
     if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
     return optimizer

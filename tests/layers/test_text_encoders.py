@@ -12,7 +12,7 @@ IDS = np.array([[2, 3, 4], [5, 0, 0], [1, 0, 0]], np.int32)
 def make(kind):
     if kind == "mean":
         return MeanOfWords(6, 4)
-    cell, direction, pooling = kind.split("-")
+    cell, direction, pooling, *beside = kind.split("-")
     return RecurrentEncoder(
         6,
         cell,
@@ -20,10 +20,11 @@ def make(kind):
         units=5,
         bidirectional=direction == "both",
         pooling=pooling,
+        mean_beside=bool(beside),
     )
 
 
-KINDS = ["mean"] + [
+KINDS = ["mean", "gru-both-last-mean", "lstm-one-max-mean"] + [
     f"{cell}-{direction}-{pooling}"
     for cell in ("lstm", "gru")
     for direction in ("one", "both")
@@ -89,6 +90,14 @@ def test_order_of_words_counts_for_a_recurrence():
     encoder = make("gru-one-last")
     forward, backward = encoder(IDS[:1]), encoder(IDS[:1, ::-1])
     assert np.abs(forward - backward).max() > 1e-4
+
+
+def test_mean_stands_beside_the_states():
+    encoder, mean = make("gru-one-last-mean"), make("mean")
+    features = encoder(IDS).numpy()
+    mean.build((None, None))
+    mean.embedding.set_weights(encoder.embedding.get_weights())
+    np.testing.assert_allclose(features[:, 5:], mean(IDS), atol=1e-6)
 
 
 def test_word_dropout_only_in_training():

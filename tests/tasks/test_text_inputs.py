@@ -112,6 +112,7 @@ def words(folder, **changes):
     return {
         "word_vectors": "vectors.txt",
         "missing_vectors": "zero",
+        "word_vectors_scale": 0,
         "word_dropout": 0,
         **changes,
     }
@@ -149,6 +150,26 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training):
     np.testing.assert_array_equal(table(resumed), table(session))
     reopened = runs.open_run(tmp_path / "run", "last")
     np.testing.assert_array_equal(table(reopened), table(session))
+
+
+def test_word_vectors_are_centred_and_new_numbers_stand_beside(
+    folder, tmp_path
+):
+    session, _ = prepare(
+        folder,
+        tmp_path / "run",
+        **words(folder, word_vectors_scale=0.1, new_word_dims=3),
+    )
+    rows = np.array(ROWS[:5], np.float64)
+    rows -= rows.mean(axis=0)
+    rows *= 0.1 / rows.std()
+    first, vocabulary = table(session), session.state.fitted["words"]
+    assert first.shape == (len(vocabulary), rows.shape[1] + 3)
+    for word, row in zip(tiny.WORDS[:5], rows):
+        found = first[vocabulary.index(word)]
+        np.testing.assert_allclose(found[:-3], row, atol=1e-6)
+        assert 0 < np.abs(found[-3:]).max() <= 0.05
+    np.testing.assert_array_equal(first[0], 0)
 
 
 def _resume(folder, run_dir, training):
