@@ -30,6 +30,11 @@ _MODULES = {
     "SmallConvNet": "tbnets.layers.image_encoders",
     "MeanOfWords": "tbnets.layers.text_encoders",
     "RecurrentEncoder": "tbnets.layers.text_encoders",
+    "WordTable": "tbnets.layers.word_table",
+    "TfidfVectors": "tbnets.layers.fisher_vectors",
+    "MeanVectors": "tbnets.layers.fisher_vectors",
+    "FisherVectors": "tbnets.layers.fisher_vectors",
+    "CaptionReader": "tbnets.layers.fisher_vectors",
     "SeededDropout": "tbnets.layers.dropout",
     # Losses and miners.
     "PRESETS": "tbnets.losses.presets",
@@ -49,6 +54,13 @@ _MODULES = {
     "Tokenizer": "tbnets.text.vocabulary",
     "Vocabulary": "tbnets.text.vocabulary",
     "split_words": "tbnets.text.vocabulary",
+    # Text features and word vectors.
+    "TfidfFeatures": "tbnets.features.tfidf",
+    "MeanFeatures": "tbnets.features.mean_vectors",
+    "FisherFeatures": "tbnets.features.fisher",
+    "HybridMixture": "tbnets.features.hybrid_mixture",
+    "WordVectors": "tbnets.text.word_vectors",
+    "read_word_vectors": "tbnets.text.word_vectors",
     # Measures.
     "bootstrap_interval": "tbnets.evaluation.retrieval",
     "evaluate_retrieval": "tbnets.evaluation.retrieval",
