@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets import boxes as box_tools
+from tbnets import boxes
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.evaluation.retrieval import checked_recall_at
@@ -17,7 +17,6 @@ IOU_THRESHOLD = 0.5
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
 """Rank of a phrase that no proposal of its photo matches."""
-PAIRS_AT_ONCE = 1 << 18
 DIRECTION = "phrase_to_region"
 
 
@@ -166,33 +165,21 @@ def localize(
     Raises:
         ValueError: as `evaluate_localization`.
     """
-    truth = box_tools.check_boxes(truth, "truth")
-    owners = _checked_rows(phrase_to_image, len(proposals), len(truth))
     score_of = scores if callable(scores) else _table(scores, len(truth))
-    order = np.argsort(owners, kind="stable")
-    ends = np.searchsorted(owners[order], np.arange(len(proposals) + 1))
     ranks = np.full(len(truth), MISSED, np.int64)
     tied = np.zeros(len(truth), bool)
     suppressed = ranks.copy()
     left = []
-    for image in np.flatnonzero(np.diff(ends)):
-        boxes = box_tools.check_boxes(proposals[image], f"proposals[{image}]")
-        if not len(boxes):
-            continue
-        overlaps = box_tools.iou(boxes, boxes) > SUPPRESSION
-        step = max(1, PAIRS_AT_ONCE // len(boxes))
-        for start in range(ends[image], ends[image + 1], step):
-            rows = order[start : min(start + step, ends[image + 1])]
-            values = _checked_scores(
-                score_of(image, rows), image, rows, len(boxes)
-            )
-            matches = box_tools.iou(truth[rows], boxes) >= iou_threshold
-            ranks[rows], tied[rows] = _ranks(values, matches)
-            suppressed[rows], *rest = _after_suppression(
-                values, matches, overlaps
-            )
-            left.append((*rest[:2], rows[rest[2]]))
-    nothing = np.zeros(0, np.float32), np.zeros(0, bool), order[:0]
+    for image, rows, overlaps in boxes.overlaps_by_photo(
+        truth, phrase_to_image, proposals
+    ):
+        values = _checked_scores(score_of(image, rows), image, overlaps, rows)
+        matches = overlaps >= iou_threshold
+        ranks[rows], tied[rows] = _ranks(values, matches)
+        others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
+        suppressed[rows], *rest = _after_suppression(values, matches, others)
+        left.append((*rest[:2], rows[rest[2]]))
+    nothing = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
     parts = [np.concatenate(part) for part in zip(nothing, *left)]
     return Localized(ranks, tied, suppressed, *parts)
 
@@ -277,11 +264,12 @@ def _table(scores, num_phrases):
     return lambda image, rows: scores[rows]
 
 
-def _checked_scores(values, image, rows, num_proposals):
-    """Returns float32 `[len(rows), num_proposals]`."""
+def _checked_scores(values, image, overlaps, rows):
+    """Returns float32 scores of the shape of overlaps `[len(rows), k]`."""
+    num_proposals = overlaps.shape[1]
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         values = np.asarray(values)[..., :num_proposals].astype(np.float32)
-    if values.shape != (len(rows), num_proposals):
+    if values.shape != overlaps.shape:
         raise ValueError(
             "`scores` must have a number for each proposal of the phrase's "
             f"image. Received: scores of shape {values.shape} for {len(rows)} "
@@ -298,19 +286,3 @@ def _checked_scores(values, image, rows, num_proposals):
             "image. Look for a diverged model."
         )
     return values
-
-
-def _checked_rows(values, num_images, num_phrases):
-    """Returns int64 `[num_phrases]`, rows of images."""
-    values = np.asarray(values)
-    if values.size == 0:
-        values = values.astype(np.int64)
-    inside = values.dtype.kind in "iu" and values.shape == (num_phrases,)
-    if not inside or ((values < 0) | (values >= num_images)).any():
-        raise ValueError(
-            "`phrase_to_image` must hold a row of `proposals` for each "
-            f"phrase. Received: phrase_to_image of shape {values.shape} and "
-            f"dtype {values.dtype}, {num_phrases} phrases, {num_images} "
-            "images. Give whole numbers from 0."
-        )
-    return values.astype(np.int64)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tbnets import boxes
 from tbnets.evaluation import localization
 from tbnets.evaluation import tables
 from tbnets.evaluation.average_precision import average_precision
@@ -38,9 +39,9 @@ def test_random_boxes_agree_with_the_definition(seed, levels):
     found = localization.localize(scores, proposals, truth, owners)
     by_text = {}
     for row, image in enumerate(owners):
-        boxes = proposals[image].tolist()
+        count = len(proposals[image])
         rank, after, detections = oracle.localize(
-            scores[row, : len(boxes)].tolist(), boxes, truth[row]
+            scores[row, :count].tolist(), proposals[image], truth[row]
         )
         assert found.ranks[row] == (rank or MISSED)
         assert found.suppressed_ranks[row] == (after or MISSED)
@@ -68,7 +69,7 @@ def test_scores_by_function_and_in_parts_are_the_same(seed, monkeypatch):
         return scores[rows, : len(proposals[image])]
 
     whole = localization.localize(scores, proposals, truth, owners)
-    monkeypatch.setattr(localization, "PAIRS_AT_ONCE", 20)
+    monkeypatch.setattr(boxes, "PAIRS_AT_ONCE", 20)
     parts = localization.localize(score_of, proposals, truth, owners)
     for one, other in zip(whole, parts):
         np.testing.assert_array_equal(one, other)
@@ -149,9 +150,8 @@ def test_average_precision_literal():
 
 
 def test_a_collapsed_model_localizes_nothing():
-    boxes = [np.array(BOXES)] * 2
     metrics = localization.evaluate_localization(
-        np.zeros((2, 4)), boxes, [BOXES[2], BOXES[2]], [0, 1]
+        np.zeros((2, 4)), [np.array(BOXES)] * 2, [BOXES[2], BOXES[2]], [0, 1]
     )
     assert metrics["phrase_to_region/recall_at_1"] == 0
     assert metrics["phrase_to_region/upper_bound"] == 1
@@ -181,8 +181,8 @@ def test_what_lies_beyond_the_proposals_is_not_read():
         ({"scores": lambda image, rows: np.zeros((2, 4))}, "for each propos"),
         ({"proposals": [[[3, 0, 1, 1]]]}, r"`proposals\[0\]` must be finite"),
         ({"truth": [[3, 0, 1, 1]]}, "`truth` must be finite"),
-        ({"phrase_to_image": [1]}, "a row of `proposals`"),
-        ({"phrase_to_image": [0.0]}, "a row of `proposals`"),
+        ({"phrase_to_image": [1]}, "must be a row of `proposals`"),
+        ({"phrase_to_image": [0.0]}, "must be a row of `proposals`"),
         ({"types": {"x": np.ones(2, bool)}}, r"types\['x'\] of shape"),
         ({"texts": [0, 1]}, "`texts` must hold"),
         ({"recall_at": (0,)}, "at least 1"),
