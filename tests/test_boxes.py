@@ -191,8 +191,8 @@ def test_arguments_out_of_range_are_refused():
 def test_overlaps_by_photo_come_in_parts(monkeypatch):
     proposals = [[[0, 0, 2, 2]], [], [[0, 0, 2, 2], [0, 0, 2, 1]]]
     truth = [[0, 0, 2, 1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 0, 1, 1]]
-    monkeypatch.setattr(boxes, "PAIRS_AT_ONCE", 3)
-    found = list(boxes.overlaps_by_photo(truth, [2, 0, 1, 2], proposals))
+    monkeypatch.setattr(box_math, "PAIRS_AT_ONCE", 3)
+    found = list(box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals))
     # Photo 2 has two proposals: one box at a time, 1 of 2 or 1 of 4 pixels.
     assert [(photo, rows.tolist()) for photo, rows, _ in found] == [
         (0, [1]),
