@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tbnets import boxes
+from tbnets.data.captions import read_captions
+from tbnets.data.phrases import read_phrases
 from tbnets.evaluation import localization
 from tbnets.evaluation import tables
 from tbnets.evaluation.average_precision import average_precision
@@ -198,3 +200,25 @@ def test_what_does_not_fit_is_refused(change, message):
     }
     with pytest.raises(ValueError, match=message):
         localization.evaluate_localization(**arguments)
+
+
+@pytest.mark.real_data
+def test_the_whole_photo_matches_a_quarter_of_real_phrases(data_root):
+    root = data_root / "flickr8k" / "entities"
+    if not root.is_dir():
+        pytest.skip(f"Flickr30K Entities not found: {root}")
+    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
+    phrases = read_phrases(root, read_captions("karpathy", dataset, "test"))
+    # Which is those whose box covers half of it.
+    whole = [[[0, 0, width, height]] for width, height in phrases.image_sizes]
+    metrics = localization.evaluate_localization(
+        np.zeros((phrases.num_phrases, 1)),
+        whole,
+        phrases.boxes,
+        phrases.phrase_to_image,
+    )
+    sides = phrases.fractions()[:, 2:] - phrases.fractions()[:, :2]
+    share = float(np.mean(sides.prod(axis=1) >= 0.5))
+    assert metrics["phrase_to_region/upper_bound"] == pytest.approx(share)
+    assert metrics["phrase_to_region/recall_at_1"] == pytest.approx(share)
+    assert round(share, 3) == 0.255
