@@ -47,6 +47,8 @@ _MODULES = {
     # Data.
     "CaptionedImages": "tbnets.data.captions",
     "read_captions": "tbnets.data.captions",
+    "PhraseRegions": "tbnets.data.phrases",
+    "read_phrases": "tbnets.data.phrases",
     "Examples": "tbnets.data.examples",
     "EpochBatches": "tbnets.data.batches",
     "decode_images": "tbnets.images",
@@ -63,6 +65,7 @@ _MODULES = {
     "read_word_vectors": "tbnets.text.word_vectors",
     # Measures.
     "bootstrap_interval": "tbnets.evaluation.retrieval",
+    "evaluate_localization": "tbnets.evaluation.localization",
     "evaluate_retrieval": "tbnets.evaluation.retrieval",
     "retrieval_ranks": "tbnets.evaluation.retrieval",
     "format_table": "tbnets.evaluation.tables",

@@ -12,6 +12,8 @@ import numpy as np
 
 ROWS_AT_ONCE = 1024
 """Rows of an overlap table held at a time where only a maximum is asked."""
+PAIRS_AT_ONCE = 1 << 18
+"""Overlaps of boxes with proposals that are computed at a time."""
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
@@ -178,6 +180,46 @@ def recall(proposals, truth, iou_threshold=0.5) -> float:
     if not matches.size:
         return float("nan")
     return float((matches < len(proposals)).mean())
+
+
+def overlaps_by_photo(truth, owners, proposals):
+    """Computes the overlaps of boxes with the proposals of their own photo.
+
+    Args:
+        truth: `[n, 4]`.
+        owners: int `[n]`, the photo of each box: a row of `proposals`.
+        proposals: sequence of arrays `[k, 4]`, one a photo; k may be 0.
+
+    Yields:
+        (photo, rows, overlaps): rows of `truth` int64 `[p]` that belong to
+        the photo, ascending, and float64 `[p, k]`. A photo without boxes or
+        proposals is left out, one with many comes in parts.
+
+    Raises:
+        ValueError: a box is none, or an owner is no row of `proposals`.
+    """
+    truth = check_boxes(truth, "truth")
+    owners = np.asarray(owners)
+    if owners.size == 0:
+        owners = owners.astype(np.int64)
+    fits = owners.dtype.kind in "iu" and owners.shape == (len(truth),)
+    if not fits or ((owners < 0) | (owners >= len(proposals))).any():
+        raise ValueError(
+            "The photo of each box must be a row of `proposals`. Received: "
+            f"rows of shape {owners.shape} and dtype {owners.dtype} for "
+            f"{len(truth)} boxes and {len(proposals)} photos. Give whole "
+            "numbers from 0."
+        )
+    order = np.argsort(owners, kind="stable")
+    ends = np.searchsorted(owners[order], np.arange(len(proposals) + 1))
+    for photo in np.flatnonzero(np.diff(ends)):
+        boxes = check_boxes(proposals[photo], f"proposals[{photo}]")
+        if not len(boxes):
+            continue
+        step = max(1, PAIRS_AT_ONCE // len(boxes))
+        for start in range(ends[photo], ends[photo + 1], step):
+            rows = order[start : min(start + step, ends[photo + 1])]
+            yield int(photo), rows, iou(truth[rows], boxes)
 
 
 def _check_threshold(iou_threshold):

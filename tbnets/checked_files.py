@@ -33,13 +33,26 @@ class Problem:
         return f"{place}: {self.message}"
 
 
+class ProblemError(ValueError):
+    """A problem of a file that nobody collects.
+
+    Args:
+        problem: the `Problem`; the message is what it looks like in print.
+    """
+
+    def __init__(self, problem):
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 class CheckedFile:
     """A file that is being read, and what happens with its bad rows.
 
     Args:
         path: the file.
         problems: a list that collects the problems, while reading goes on
-            with the good rows; or None to raise ValueError at the first.
+            with the good rows; or None to raise `ProblemError`, which is a
+            ValueError, at the first.
     """
 
     def __init__(self, path, problems=None):
@@ -50,7 +63,7 @@ class CheckedFile:
         """Notes a problem, or raises it where nobody collects problems."""
         problem = Problem(self.path, line, message)
         if self.problems is None:
-            raise ValueError(str(problem))
+            raise ProblemError(problem)
         self.problems.append(problem)
 
     def suspect(self, line, message):

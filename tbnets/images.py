@@ -113,17 +113,22 @@ def _check_head(image_bytes):
     Returns:
         list of the ops that must run before the photo is decoded.
     """
-    start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
-    sides = tf.cond(
-        tf.equal(start, _JPEG_START),
-        lambda: tf.io.extract_jpeg_shape(image_bytes, tf.int64)[1::-1],
-        lambda: _png_sides(image_bytes),
-    )
+    sides = _sides(image_bytes)
     num_pixels = tf.reduce_prod(tf.cast(sides, tf.float64))
     return _require(
         num_pixels <= MAX_PIXELS,
         f"`image_bytes` must be a photo of at most {MAX_PIXELS} {_TOO_LARGE}",
         sides,
+    )
+
+
+def _sides(image_bytes):
+    """Returns int64 width and height as a photo's first bytes tell them."""
+    start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
+    return tf.cond(
+        tf.equal(start, _JPEG_START),
+        lambda: tf.io.extract_jpeg_shape(image_bytes, tf.int64)[1::-1],
+        lambda: _png_sides(image_bytes),
     )
 
 
@@ -233,6 +238,40 @@ def read_photo(path) -> np.ndarray:
         return decode_photo(content).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise BrokenImageError(path, _reason(content, error)) from error
+
+
+def read_photo_sizes(paths) -> np.ndarray:
+    """Reads the sizes of photos as they are meant to be seen, undecoded.
+
+    Args:
+        paths: n JPEG or PNG files.
+
+    Returns:
+        int64 `[n, 2]`, width and height in pixels.
+
+    Raises:
+        BrokenImageError: a file is no photo by its first bytes, or not there.
+    """
+    return np.array([_read_size(path) for path in paths], np.int64).reshape(
+        -1, 2
+    )
+
+
+def _read_size(path):
+    content = read_content(path)
+    try:
+        return _upright_sides(content).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        raise BrokenImageError(path, _reason(content, error)) from error
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+def _upright_sides(image_bytes):
+    with tf.control_dependencies(_check_head(image_bytes)):
+        sides = _sides(image_bytes)
+    # From 5 on, orientations are turned by a quarter.
+    turned = exif.orientation(image_bytes) > 4
+    return tf.where(turned, sides[::-1], sides)
 
 
 def fault_of(content):

@@ -185,3 +185,29 @@ def fisher_vector(points, weights, locations, scales, laplacian):
     total = np.sign(total) * np.sqrt(np.abs(total))
     length = np.sqrt(np.sum(total * total))
     return total / length if length else total
+
+
+def overlap(a, b):
+    """Intersection of two boxes over their union."""
+    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    common = width * height
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+    return common / (union - common) if union > common else 0.0
+
+
+def proposal_roles(truth, proposals, positives, bounds):
+    """Positive and negative proposals of one phrase, rows of its photo.
+
+    Bounds are the overlaps of positives (more), of negatives (less) and of a
+    best proposal that is one in any case (at least).
+    """
+    more, less, least = bounds
+    overlaps = [overlap(truth, box) for box in proposals]
+    found = [i for i, value in enumerate(overlaps) if value > more]
+    if positives == "single":
+        found = []
+    if overlaps and max(overlaps) >= least and max(overlaps) > 0:
+        found = sorted({*found, overlaps.index(max(overlaps))})
+    negatives = [i for i, value in enumerate(overlaps) if value < less]
+    return found, [i for i in negatives if i not in found]

@@ -186,3 +186,18 @@ def test_arguments_out_of_range_are_refused():
         box_math.recall([UNIT], [UNIT], -0.5)
     with pytest.raises(ValueError, match="`truth` must be numbers"):
         box_math.first_match([UNIT], [[1]])
+
+
+def test_overlaps_by_photo_come_in_parts(monkeypatch):
+    proposals = [[[0, 0, 2, 2]], [], [[0, 0, 2, 2], [0, 0, 2, 1]]]
+    truth = [[0, 0, 2, 1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 0, 1, 1]]
+    monkeypatch.setattr(box_math, "PAIRS_AT_ONCE", 3)
+    found = list(box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals))
+    # Photo 2 has two proposals: one box at a time, 1 of 2 or 1 of 4 pixels.
+    assert [(photo, rows.tolist()) for photo, rows, _ in found] == [
+        (0, [1]),
+        (2, [0]),
+        (2, [3]),
+    ]
+    values = [overlaps.tolist() for *_, overlaps in found]
+    assert values == [[[1]], [[0.5, 1]], [[0.25, 0.5]]]

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from tbnets import exif
 from tbnets.images import decode_image
+from tbnets.images import read_photo
+from tbnets.images import read_photo_sizes
 
 PIXELS = (np.arange(16 * 24 * 3) * 37 % 256).reshape(16, 24, 3)
 
@@ -82,3 +84,11 @@ def test_decode_image_turns_in_a_graph():
     stored = graph(encode(1)).numpy()
     # Orientation 3 is half a turn: first row and column become the last.
     np.testing.assert_allclose(graph(encode(3)), stored[::-1, ::-1], atol=1e-3)
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_photo_sizes_are_those_of_the_upright_photo(value, tmp_path):
+    (tmp_path / "a.jpg").write_bytes(encode(value))
+    found = read_photo_sizes([tmp_path / "a.jpg"] * 2)
+    height, width, _ = read_photo(tmp_path / "a.jpg").shape
+    assert found.tolist() == [[width, height]] * 2

@@ -20,6 +20,7 @@ from tbnets.images import faults
 from tbnets.images import list_photos
 from tbnets.images import read_content
 from tbnets.images import read_photo
+from tbnets.images import read_photo_sizes
 from tests import photo_files
 
 PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256
@@ -158,6 +159,18 @@ def test_read_photo_names_the_broken_file(folder, name):
         caught.value
     )
     assert "{{" not in str(caught.value) and "[Op:" not in str(caught.value)
+
+
+def test_sizes_of_photos_are_read_from_their_heads(folder):
+    names = ["good.jpg", "alpha.png"]
+    shapes = [read_photo(folder / name).shape[1::-1] for name in names]
+    found = read_photo_sizes(folder / name for name in names)
+    assert found.tolist() == [list(shape) for shape in shapes]
+    assert read_photo_sizes([]).shape == (0, 2)
+    for name in ("empty.jpg", "none.jpg"):
+        with pytest.raises(BrokenImageError) as caught:
+            read_photo_sizes([folder / name])
+        assert caught.value.path == folder / name
 
 
 def test_faults_of_many_files_keep_their_order(folder):

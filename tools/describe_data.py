@@ -13,6 +13,11 @@ does not have. Then every problem with its file and line: rows that cannot be
 read, images in two splits, missing or broken image files, features that are
 missing or not finite. The exit code is 1 if there is any problem, else 0.
 
+With --phrases, phrases and their boxes as well: how many have a box, why the
+others have none, their types. Without --captions, those of all images:
+
+  python tools/describe_data.py --phrases=flickr8k/entities
+
 The formats are shown in docs/data_formats.md.
 """
 
@@ -28,6 +33,8 @@ with startup.quiet_tensorflow():
 from tbnets.data import captions
 from tbnets.data import description
 from tbnets.data.format_guess import usual_format
+from tbnets.data.phrase_description import describe_phrases
+from tbnets.data.phrases import read_phrases
 
 _FORMAT = flags.DEFINE_enum(
     "captions_format",
@@ -41,7 +48,12 @@ _CAPTIONS = flags.DEFINE_string(
     None,
     "Caption file, or folder for 'precomputed'; {split} in it stands for the "
     "name of the split.",
-    required=True,
+)
+_PHRASES = flags.DEFINE_string(
+    "phrases",
+    None,
+    "Phrases with boxes: a folder with Sentences and Annotations as of "
+    "Flickr30K Entities, or a .jsonl file of image, phrase, box.",
 )
 _SPLITS = flags.DEFINE_list(
     "splits", None, "Splits to describe; by default all there are."
@@ -100,6 +112,32 @@ def print_report(report, problems):
         print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
 
 
+def read_all_phrases(splits, problems):
+    """Returns {split: PhraseRegions}; without splits, "all" there are."""
+    path = _PHRASES.value
+    if not path:
+        return {}
+    if not splits:
+        return {"all": read_phrases(path, None, problems)}
+    return {n: read_phrases(path, one, problems) for n, one in splits.items()}
+
+
+def describe_one(images, phrases, vocabulary, problems):
+    """Returns the counts of a split, as far as flags ask for them."""
+    counts = description.describe_split(images, vocabulary)
+    if phrases is not None:
+        counts.update(describe_phrases(phrases))
+    if _IMAGE_FEATURES.value:
+        more, found = description.describe_features(
+            images, *_IMAGE_FEATURES.value
+        )
+        counts.update(more)
+        problems += found
+    if _IMAGES.value:
+        problems += description.check_images(images, _IMAGES.value)
+    return counts
+
+
 def main(argv):
     """Reads, counts, prints; returns the exit code."""
     if len(argv) > 1:
@@ -107,20 +145,22 @@ def main(argv):
             "`describe_data.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
-    problems = []
-    splits, vocabulary = read_splits(problems)
-    report = {"splits": {}}
-    for name, images in splits.items():
-        counts = description.describe_split(images, vocabulary)
-        if _IMAGE_FEATURES.value:
-            more, found = description.describe_features(
-                images, *_IMAGE_FEATURES.value
-            )
-            counts.update(more)
-            problems += found
-        if _IMAGES.value:
-            problems += description.check_images(images, _IMAGES.value)
-        report["splits"][name] = counts
+    if not (_CAPTIONS.value or _PHRASES.value):
+        raise ValueError(
+            "`--captions` or `--phrases` must name what to describe. "
+            "Received: neither. See --help."
+        )
+    problems, splits, vocabulary = [], {}, None
+    if _CAPTIONS.value:
+        splits, vocabulary = read_splits(problems)
+    phrases = read_all_phrases(splits, problems)
+    splits = splits or {name: one.images for name, one in phrases.items()}
+    report = {
+        "splits": {
+            name: describe_one(images, phrases.get(name), vocabulary, problems)
+            for name, images in splits.items()
+        }
+    }
     problems += description.find_common_images(splits)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(report, problems)

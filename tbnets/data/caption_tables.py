@@ -49,7 +49,13 @@ def _stripped(value):
     return value.strip() if isinstance(value, str) else value
 
 
-def _json_rows(file):
+def json_rows(file, needed=("image", "caption")):
+    """Yields (line, object) of a `.jsonl` file; reports what is none.
+
+    Args:
+        file: `CheckedFile`.
+        needed: keys that every object must have.
+    """
     rows, ends_well = file.lines()
     for line, text in enumerate(rows, 1):
         if not text.strip():
@@ -64,12 +70,13 @@ def _json_rows(file):
                 + (" The file looks truncated: copy it again." * cut),
             )
             continue
-        if isinstance(row, dict) and {"image", "caption"} <= set(row):
+        if isinstance(row, dict) and set(needed) <= set(row):
             yield line, row
         else:
+            *most, last = map(repr, needed)
             file.report(
                 line,
-                "expected an object with 'image' and 'caption'; "
+                f"expected an object with {', '.join(most)} and {last}; "
                 f"found {shown(row)}.",
             )
 
@@ -139,5 +146,5 @@ def _numbered(file, reader):
 _TABLES = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
-    ".jsonl": _json_rows,
+    ".jsonl": json_rows,
 }

@@ -46,9 +46,9 @@ def describe_split(
     counts = {
         "images": images.num_images,
         "captions": images.num_captions,
-        "captions_per_image": _spread(per_image, np.mean),
+        "captions_per_image": spread(per_image, np.mean),
         "images_by_number_of_captions": _histogram(per_image),
-        "words_per_caption": _spread(lengths, np.median),
+        "words_per_caption": spread(lengths, np.median),
         "images_without_captions": int((per_image == 0).sum()),
         "empty_captions": sum(not caption for caption in images.captions),
         "captions_without_words": int((lengths == 0).sum()),
@@ -64,7 +64,8 @@ def describe_split(
     return counts
 
 
-def _spread(values, middle):
+def spread(values, middle) -> dict:
+    """Returns the least, a middle (a function of NumPy) and the largest."""
     if not len(values):
         return {"min": 0, middle.__name__: 0.0, "max": 0}
     return {
@@ -229,6 +230,13 @@ _TITLES = {
     "words_per_caption": "words per caption, min/median/max",
     "repeated_within_an_image": "captions repeated within an image",
     "shared_by_several_images": "captions shared by several images",
+    "no_box_notvisual": "no box: chain 0",
+    "no_box_scene": "no box: all of the photo",
+    "no_box_nobndbox": "no box: not visible",
+    "no_box_unknown": "no box: chain without annotation",
+    "boxed_phrases_per_image": "boxed phrases per image, min/mean/max",
+    "words_per_phrase": "words per phrase, min/median/max",
+    "median_box_area": "area of a box, median share of the image",
     "unknown_word_rate": "unknown words, share",
     "images_failed": "of these, failed in extraction",
     "rows_not_finite": "feature rows with NaN or infinity",

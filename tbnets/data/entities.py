@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import Problem
+from tbnets.checked_files import ProblemError
 from tbnets.checked_files import shown
 
 MOST_BYTES = 1 << 20
@@ -49,6 +51,21 @@ class AnnotatedBoxes:
         rows = [i for i, names in enumerate(self.chains) if chain in names]
         return self.boxes[rows]
 
+    def enclosing_boxes(self) -> dict[str, np.ndarray]:
+        """Returns the box around all boxes of each chain that has any.
+
+        Source: Wang et al. 2018, Sec. 4, note 2: one big box around all
+        instances of a plural entity.
+        """
+        merged = {}
+        for names, box in zip(self.chains, self.boxes):
+            for chain in names:
+                other = merged.get(chain, box)
+                low = np.minimum(box[:2], other[:2])
+                high = np.maximum(box[2:], other[2:])
+                merged[chain] = np.concatenate([low, high])
+        return merged
+
 
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
     """Reads the boxes of one photo.
@@ -60,8 +77,8 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no such XML, or an object of it is not as it should
-            be; names the file and the line.
+        ProblemError: it is no such XML, whatever `problems` is, or an object
+            of it is not as it should be; names the file and the line.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -153,16 +170,20 @@ def _parse(file):
         parser.Parse(content, True)
         return builder.close()
     except (xml.parsers.expat.ExpatError, LookupError) as error:
-        raise ValueError(
-            f"{file.path}:{parser.CurrentLineNumber}: expected XML; found "
-            f"{error}. Copy the file again."
+        raise ProblemError(
+            Problem(
+                file.path,
+                parser.CurrentLineNumber,
+                f"expected XML; found {error}. Copy the file again.",
+            )
         ) from error
 
 
 def _refuse(file, element, expected, found):
-    raise ValueError(
-        f"{file.path}:{element.line}: {expected}; found {found}. Name a "
-        "file of the folder Annotations of Flickr30K Entities."
+    CheckedFile(file.path).report(
+        element.line,
+        f"{expected}; found {found}. Name a file of the folder Annotations "
+        "of Flickr30K Entities.",
     )
 
 
@@ -170,9 +191,10 @@ def _number(file, element, path):
     """Returns a whole number above 0 below an element."""
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
+        place = element.find(path)
         _refuse(
             file,
-            element,
+            element if place is None else place,
             f"expected a whole number of pixels in <{path}>",
             shown(text),
         )

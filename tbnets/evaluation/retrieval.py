@@ -63,7 +63,7 @@ def evaluate_retrieval(
       against captions as in Sec. 5.2). Departures: ties, any number of
       captions per image.
     """
-    recall_at = _checked_recall_at(recall_at)
+    recall_at = checked_recall_at(recall_at)
     ranks = retrieval_ranks(
         image_embeddings,
         text_embeddings,
@@ -109,9 +109,9 @@ def retrieval_ranks(
     images, texts, groups = checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
-    images, image_norms = _finite_float32("image_embeddings", images)
-    texts, text_norms = _finite_float32("text_embeddings", texts)
-    _check_scale(image_norms, text_norms)
+    images, image_norms = finite_float32("image_embeddings", images)
+    texts, text_norms = finite_float32("text_embeddings", texts)
+    check_scale(image_norms, text_norms)
     image_side = ranking.Side(images, image_norms, np.arange(len(images)))
     text_side = ranking.Side(texts, text_norms, groups)
     positives = exact_scores.pair_scores(
@@ -172,24 +172,40 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
     Returns:
       Flat dict of floats.
     """
-    recall_at = _checked_recall_at(recall_at)
+    recall_at = checked_recall_at(recall_at)
     metrics = {}
     recalls = []
-    for direction, (_, values, tied) in ranks.items():
-        metrics[f"{direction}/num_queries"] = float(len(values))
-        if not len(values):
-            continue
-        for k in recall_at:
-            recall = float(np.mean(values <= k))
-            metrics[f"{direction}/recall_at_{k}"] = recall
-            if direction in ("image_to_text", "text_to_image"):
-                recalls.append(recall)
-        median = np.floor(np.median(values - 1)) + 1
-        metrics[f"{direction}/median_rank"] = float(median)
-        metrics[f"{direction}/mean_rank"] = float(np.mean(values))
-        metrics[f"{direction}/tie_rate"] = float(np.mean(tied))
+    for direction, found in ranks.items():
+        summary = summarize_direction(found, recall_at)
+        for name, value in summary.items():
+            metrics[f"{direction}/{name}"] = value
+            if direction != "text_to_text" and name.startswith("recall_at_"):
+                recalls.append(value)
     metrics["mean_recall"] = float(np.mean(recalls))
     metrics["recall_sum"] = float(100 * np.sum(recalls))
+    return metrics
+
+
+def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
+    """Turns the ranks of one direction into its metrics.
+
+    Args:
+      ranks: `ranking.Ranks`.
+      recall_at: the cut-offs k.
+
+    Returns:
+      Dict of floats: `num_queries` and, where there are any, `recall_at_<k>`,
+      `median_rank`, `mean_rank` and `tie_rate` of `evaluate_retrieval`.
+    """
+    values = ranks.ranks
+    metrics = {"num_queries": float(len(values))}
+    if not len(values):
+        return metrics
+    for k in checked_recall_at(recall_at):
+        metrics[f"recall_at_{k}"] = float(np.mean(values <= k))
+    metrics["median_rank"] = float(np.floor(np.median(values - 1)) + 1)
+    metrics["mean_rank"] = float(np.mean(values))
+    metrics["tie_rate"] = float(np.mean(ranks.tied))
     return metrics
 
 
@@ -230,7 +246,8 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def _checked_recall_at(recall_at):
+def checked_recall_at(recall_at):
+    """Returns cut-offs as a tuple, or says what is wrong with them."""
     values = tuple(recall_at)
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
@@ -255,8 +272,8 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     Raises:
       ValueError: A dtype or shape is wrong, or a row number out of range.
     """
-    images = _checked_embeddings("image_embeddings", image_embeddings)
-    texts = _checked_embeddings("text_embeddings", text_embeddings)
+    images = checked_embeddings("image_embeddings", image_embeddings)
+    texts = checked_embeddings("text_embeddings", text_embeddings)
     if images.shape[1] != texts.shape[1]:
         raise ValueError(
             "`text_embeddings` must have as many columns as "
@@ -268,8 +285,8 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     return images, texts, rows
 
 
-def _checked_embeddings(name, values):
-    """Returns an array of real numbers [rows, dim]."""
+def checked_embeddings(name, values):
+    """Returns an array of real numbers [rows, dim], or says what is wrong."""
     values = np.asarray(values)
     real = values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
     if not real:
@@ -286,7 +303,7 @@ def _checked_embeddings(name, values):
     return values
 
 
-def _finite_float32(name, values):
+def finite_float32(name, values):
     """Returns float32 embeddings [n, dim] and their float64 norms [n]."""
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
@@ -304,7 +321,8 @@ def _finite_float32(name, values):
     return embeddings, norms
 
 
-def _check_scale(image_norms, text_norms):
+def check_scale(image_norms, text_norms):
+    """Raises if inner products of rows of such norms may leave float32."""
     largest = max(image_norms.max(), text_norms.max())
     if largest**2 > LARGEST_SCORE:
         raise ValueError(

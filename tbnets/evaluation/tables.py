@@ -46,6 +46,42 @@ def format_table(metrics: dict, title: str = "") -> str:
     return "\n".join(lines)
 
 
+def format_localization(metrics: dict, title: str = "") -> str:
+    """Formats the metrics of phrase localization, in per cent.
+
+    Args:
+      metrics: what `localization.evaluate_localization` returns.
+      title: the first line; left out when empty.
+
+    Returns:
+      Lines joined by newlines: all phrases, then each type, most phrases
+      first. R@k is over the proposals as they are, nms R@k after suppression.
+    """
+    start, end = "phrase_to_region", "/num_queries"
+    names = [n.removesuffix(end) for n in metrics if n.endswith(end)]
+    names = [n for n in names if n.split("/")[0] == start]
+    names.sort(key=lambda n: (n != start, -metrics[n + end]))
+    cutoffs = recall_cutoffs(metrics)
+    columns = [f"recall_at_{k}" for k in cutoffs] + ["upper_bound"]
+    columns += [f"suppressed_recall_at_{k}" for k in cutoffs]
+    header = [f"R@{k}" for k in cutoffs] + ["bound"]
+    header += [f"nms R@{k}" for k in cutoffs] + ["phrases"]
+    lines = [title] if title else []
+    lines.append(f"{'':15}" + "".join(f"{cell:>9}" for cell in header))
+    for name in names:
+        if not metrics[name + end]:
+            continue
+        cells = [f"{100 * metrics[f'{name}/{key}']:.1f}" for key in columns]
+        cells.append(f"{metrics[name + end]:.0f}")
+        label = "all" if name == start else name.removeprefix(start + "/")
+        lines.append(f"{label:15}" + "".join(f"{cell:>9}" for cell in cells))
+    lines += _tie_note(metrics.get(f"{start}/tie_rate"))
+    if f"{start}/mean_average_precision" in metrics:
+        value = 100 * metrics[f"{start}/mean_average_precision"]
+        lines.append(f"mean average precision of unique phrases {value:.1f}")
+    return "\n".join(lines)
+
+
 def _tie_note(tie_rate):
     if not tie_rate:
         return []

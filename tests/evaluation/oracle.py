@@ -47,3 +47,72 @@ def as_lists(ranks_by_direction):
         direction: list(zip(*(column.tolist() for column in found)))
         for direction, found in ranks_by_direction.items()
     }
+
+
+def overlap(a, b):
+    """Intersection of two boxes over their union."""
+    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    common = width * height
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+    return common / (union - common) if union > common else 0.0
+
+
+def best_first(scores, matches):
+    """Proposals by score; of equal ones the wrong ones first."""
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], matches[i], i))
+
+
+def suppressed(order, boxes, threshold):
+    """What is left of an order when better boxes drop those they overlap."""
+    kept = []
+    for row in order:
+        if all(overlap(boxes[row], boxes[k]) <= threshold for k in kept):
+            kept.append(row)
+    return kept
+
+
+def first_place(order, matches):
+    """1-based place of the first match; None where there is none."""
+    places = [n for n, row in enumerate(order, 1) if matches[row]]
+    return places[0] if places else None
+
+
+def localize(scores, boxes, truth, iou_threshold=0.5, suppression=0.5):
+    """Rank, rank after suppression and detections of one phrase.
+
+    A detection is (score, whether it is the first match); every later box is
+    a wrong one, even where it matches too.
+    """
+    matches = [overlap(truth, box) >= iou_threshold for box in boxes]
+    order = best_first(scores, matches)
+    kept = suppressed(order, boxes, suppression)
+    first = first_place(kept, matches)
+    detections = [
+        (scores[row], place == first) for place, row in enumerate(kept, 1)
+    ]
+    return first_place(order, matches), first, detections
+
+
+def average_precision(detections, num_positives):
+    """Mean over 11 recalls of the best precision at that recall or more."""
+    order = sorted(detections, key=lambda one: (-one[0], one[1]))
+    points, hits = [], 0
+    for place, (_, hit) in enumerate(order, 1):
+        hits += hit
+        points.append((hits, hits / place))
+    best = [
+        max([p for h, p in points if 10 * h >= t * num_positives], default=0)
+        for t in range(11)
+    ]
+    return sum(best) / 11
+
+
+def pair_ranks(scores, pairs):
+    """[(query, rank, tied), ...] of queries that have a positive."""
+    found = []
+    for query, row in enumerate(scores):
+        positive = [(query, c) in pairs for c in range(len(row))]
+        if any(positive):
+            found.append((query, *rank(row, positive)))
+    return found

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests.data.test_phrases import write_entities
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -120,3 +122,19 @@ def test_flickr8k(data_root):
     assert result.returncode == 0, result.stderr
     assert line_of(result, "images ")[-3:] == ["6000", "1000", "1000"]
     assert line_of(result, "features per row")[-3:] == ["512"] * 3
+
+
+def test_phrases_are_counted_beside_captions_or_alone(tmp_path):
+    folder = write_entities(tmp_path / "entities")
+    result = describe(f"--phrases={folder}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert line_of(result, "phrases with a box")[-1] == "4"
+    captions = tmp_path / "my.csv"
+    captions.write_text("image,caption\n7.jpg,x\nnone.jpg,y\n")
+    result = describe(f"--phrases={folder}", f"--captions={captions}")
+    assert result.returncode == 1
+    assert line_of(result, "captions ")[-1] == "2"
+    assert line_of(result, "phrases with a box")[-1] == "3"
+    assert "none.xml: expected this file of the image 'none.jpg'" in (
+        result.stdout
+    )

@@ -1,0 +1,63 @@
+"""Lists of photos, one a line: which photos of a set they name.
+
+rows = listed_rows(images.image_ids, "flickr30k/test.txt")
+images.subset(rows), phrases.subset(rows)
+"""
+
+import os
+import re
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+
+_FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
+
+
+def listed_rows(image_ids, path) -> np.ndarray:
+    """Finds the photos that a list names.
+
+    A line names a photo by its id, by its file name without folder or
+    suffix, or by the number that Flickr gave it: `1000268201` is
+    `1000268201_693b08cb0e.jpg`, as Flickr8k calls what Flickr30K calls
+    `1000268201.jpg`. A list may name photos that are not there.
+
+    Args:
+        image_ids: n strings.
+        path: text file, one photo a line; blank lines do not count.
+
+    Returns:
+        int64 `[m]`, ascending rows of `image_ids`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it names none of the photos.
+    """
+    file = CheckedFile(path)
+    listed = {line.strip() for line in file.lines()[0]} - {""}
+    names = listed | {_stem(name) for name in listed}
+    rows = [
+        row
+        for row, key in enumerate(image_ids)
+        if key in listed or names & {_stem(key), _number(key)}
+    ]
+    if not rows:
+        some = ", ".join(map(repr, [*image_ids][:2])) or "none"
+        file.report(
+            None,
+            f"expected ids of the {len(image_ids)} photos, such as {some}; "
+            f"found none of them in {len(listed)} lines. Name the list of "
+            "these photos.",
+        )
+    return np.array(rows, np.int64)
+
+
+def _stem(name):
+    """Returns a name without its folder and suffix."""
+    return os.path.splitext(os.path.basename(name))[0]
+
+
+def _number(name):
+    """Returns the number of a photo of Flickr, or None."""
+    found = _FLICKR_NAME.fullmatch(_stem(name))
+    return found and found[1]

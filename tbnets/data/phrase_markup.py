@@ -1,0 +1,144 @@
+"""Reads the captions of Flickr30K Entities: `Sentences/<id>.txt`.
+
+One caption a line, whose phrases stand in tags with a coreference chain and
+one type or several:
+
+    [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
+
+Chain 0 is what was not annotated because it shows nothing.
+"""
+
+import re
+from typing import NamedTuple
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+
+NO_CHAIN = "0"
+_TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]+([^\[\]]*)\]")
+_ADVICE = "Write [/EN#<chain>/<type> <words>], or copy the file again."
+
+
+class MarkedPhrase(NamedTuple):
+    """A phrase of a caption.
+
+    Args:
+        text: its words with single blanks between.
+        first: number of its first word in the caption, from 0.
+        end: number of the word after its last.
+        chain: digits; "0" for what shows nothing.
+        types: one or more names such as "people".
+    """
+
+    text: str
+    first: int
+    end: int
+    chain: str
+    types: tuple[str, ...]
+
+
+class MarkedCaption(NamedTuple):
+    """A caption without its tags, and what they said.
+
+    Args:
+        number: of the caption in its file, from 0.
+        text: the words with single blanks between.
+        phrases: tuple of `MarkedPhrase`, from left to right.
+    """
+
+    number: int
+    text: str
+    phrases: tuple[MarkedPhrase, ...]
+
+
+class MarkupError(ValueError):
+    """A line that is no caption with phrases; says what is expected."""
+
+
+def parse_caption(line, number=0) -> MarkedCaption:
+    """Takes a line of a Sentences file apart.
+
+    Args:
+        line: str without a line end.
+        number: of the caption in its file, from 0.
+
+    Raises:
+        MarkupError: a tag is not closed or not opened, lies in another one,
+            or has no chain, no type or no words.
+
+    Example:
+        >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
+        'A man'
+    """
+    words, phrases, place = [], [], 0
+    while True:
+        start = _next_bracket(line, place)
+        words += line[place:start].split()
+        if start == len(line):
+            return MarkedCaption(number, " ".join(words), tuple(phrases))
+        tag = _TAG.match(line, start)
+        own = tag[3].split() if tag else []
+        if not own:
+            raise MarkupError(_fault(line, start))
+        end = len(words) + len(own)
+        types = tuple(tag[2][1:].split("/"))
+        chain = tag[1].lstrip("0") or NO_CHAIN
+        phrases.append(
+            MarkedPhrase(" ".join(own), len(words), end, chain, types)
+        )
+        words += own
+        place = tag.end()
+
+
+def read_sentences(path, problems=None) -> list[MarkedCaption]:
+    """Reads the captions of one photo.
+
+    Args:
+        path: text file, UTF-8.
+        problems: list that collects the problems of single lines, which are
+            then left out while the others keep their numbers; None raises at
+            the first.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line is wrong; names the file and the line.
+
+    Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
+    """
+    file = CheckedFile(path, problems)
+    lines, _ = file.lines()
+    captions = []
+    for number, line in enumerate(lines):
+        try:
+            captions.append(parse_caption(line, number))
+        except MarkupError as error:
+            file.report(number + 1, str(error))
+    if not lines:
+        file.report(None, "expected captions; found none. Copy it again.")
+    return captions
+
+
+def _next_bracket(line, place):
+    """Returns where the next bracket is, or the end of the line."""
+    found = [line.find(bracket, place) for bracket in "[]"]
+    return min((one for one in found if one >= 0), default=len(line))
+
+
+def _fault(line, start):
+    """Returns in words what is wrong with the bracket at a place."""
+    if line[start] == "]":
+        text = shown(line[: start + 1][-60:])
+        return f"expected a tag before its ]; found {text}. {_ADVICE}"
+    end = _next_bracket(line, start + 1)
+    text = shown(line[start : end + 1])
+    if end == len(line):
+        return f"expected the ] of a tag; found {text} not closed. {_ADVICE}"
+    if line[end] == "[":
+        return f"expected the ] of a tag; found {text} inside it. {_ADVICE}"
+    if re.match(r"\[/EN#(?![0-9])", line[start:]):
+        return f"expected the number of a chain after EN#; found {text}."
+    if re.match(r"\[/EN#[0-9]+(/\s|/?\]|\s)", line[start:]):
+        return f"expected a type after the chain; found {text}. {_ADVICE}"
+    if _TAG.match(line, start):
+        return f"expected words in a tag; found {text}. {_ADVICE}"
+    return f"expected a tag; found {text}. {_ADVICE}"

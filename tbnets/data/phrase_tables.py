@@ -1,0 +1,201 @@
+"""Reads phrases and boxes of one's own: `.jsonl`, a phrase with a box a line.
+
+    {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
+
+Boxes are x_min, y_min, x_max, y_max in pixels of the upright photo, or of
+another size that `width` and `height` tell.
+"""
+
+import collections
+import re
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+from tbnets.data.caption_tables import json_rows
+from tbnets.data.phrase_markup import MarkedCaption
+from tbnets.data.phrase_markup import MarkedPhrase
+from tbnets.data.phrase_readers import ImagePhrases
+
+NEEDED = ("image", "phrase", "box")
+_TYPE = re.compile(r"[^\s/\[\]]+")
+
+
+class _Image:
+    """What the rows of an image have said so far."""
+
+    def __init__(self, size):
+        self.size = size
+        self.captions = {}  # text -> list of `MarkedPhrase`
+        self.boxes = {}
+
+
+def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
+    """Reads the `.jsonl` table `image, phrase, box`.
+
+    Beside them, a row may have `caption` (the sentence; without, the phrase
+    is its own), `type` (a name or a list of them), `chain` (what the phrase
+    names: rows of an image that name one thing share one box, around all
+    that they give), `width` and `height`. Without `chain`, phrases of an
+    image name the same thing where their boxes are equal.
+    """
+    file = CheckedFile(path, problems)
+    found = {}
+    for line, row in json_rows(file, NEEDED):
+        _read_row(file, line, row, found)
+    if not found and not problems:
+        file.report(None, f"expected rows of {', '.join(NEEDED)}; found none.")
+    if images is None:
+        images = {name: name for name in sorted(found)}
+    return [
+        _record(key, name, found.get(name) or found.get(key) or _Image((0, 0)))
+        for key, name in images.items()
+    ]
+
+
+def _record(key, name, image):
+    captions = [
+        MarkedCaption(number, text, tuple(phrases))
+        for number, (text, phrases) in enumerate(image.captions.items())
+    ]
+    nothing = collections.Counter()
+    return ImagePhrases(key, name, image.size, captions, image.boxes, nothing)
+
+
+def _read_row(file, line, row, found):
+    """Adds a row to what was found, unless something is wrong with it."""
+    image = row["image"]
+    name = file.file_name(
+        image.strip() if isinstance(image, str) else image, line
+    )
+    text = _words(file, line, row["phrase"], "phrase")
+    caption = text
+    if "caption" in row:
+        caption = _words(file, line, row["caption"], "caption")
+    types = _types(file, line, row.get("type", []))
+    size = _size(file, line, row)
+    chain = _chain(file, line, row)
+    if None in (name, text, caption, types, size, chain):
+        return
+    box = _box(file, line, row["box"], size)
+    if box is None:
+        return
+    entry = found.setdefault(name, _Image(size))
+    if entry.size != size:
+        file.report(
+            line,
+            "expected one width and height for all rows of an image; found "
+            f"{size} after {entry.size}.",
+        )
+        return
+    known = entry.captions.get(caption, [])
+    chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)
+    if not any((p.text, p.chain) == (text, chain) for p in known):
+        span = _span(text, caption, {(p.first, p.end) for p in known})
+        if span is None:
+            file.report(
+                line,
+                f"expected the words of the phrase in the caption "
+                f"{shown(caption)}; found {shown(text)}.",
+            )
+            return
+        known = [*known, MarkedPhrase(text, *span, chain, types)]
+    entry.captions[caption] = known
+    other = entry.boxes.get(chain, box)
+    entry.boxes[chain] = np.concatenate(
+        [np.minimum(box[:2], other[:2]), np.maximum(box[2:], other[2:])]
+    )
+
+
+def _words(file, line, value, what):
+    """Returns the words of a text with single blanks between, or None."""
+    text = file.caption(value, line)
+    if text == "":
+        file.report(line, f"expected the words of a {what}; found none.")
+    return " ".join(text.split()) if text else None
+
+
+def _types(file, line, value):
+    """Returns a tuple of names, or None."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and all(
+        isinstance(name, str) and _TYPE.fullmatch(name) for name in names
+    ):
+        return tuple(names)
+    file.report(
+        line,
+        "expected one word, or a list of words, as 'type'; found "
+        f"{shown(value)}.",
+    )
+    return None
+
+
+def _chain(file, line, row):
+    """Returns the name of a chain, "" where there is none, or None."""
+    value = row.get("chain", "")
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value).strip()
+    file.report(
+        line, f"expected a name or a number as 'chain'; found {shown(value)}."
+    )
+    return None
+
+
+def _size(file, line, row):
+    """Returns (width, height), (0, 0) where neither is given, or None."""
+    size = row.get("width", 0), row.get("height", 0)
+    whole = all(type(side) is int for side in size)
+    given = "width" in row or "height" in row
+    if whole and (min(size) > 0 or not given):
+        return size
+    file.report(
+        line,
+        "expected 'width' and 'height' in whole pixels, or neither; found "
+        f"{shown(size)}.",
+    )
+    return None
+
+
+def _box(file, line, value, size):
+    """Returns float64 `[4]`, or None."""
+    numbers = isinstance(value, list) and all(
+        type(edge) in (int, float) and abs(edge) < 1e9 for edge in value
+    )
+    width, height = size
+    if numbers and len(value) == 4:
+        x_min, y_min, x_max, y_max = value
+        inside = 0 <= x_min < x_max and 0 <= y_min < y_max
+        if inside and (not width or (x_max <= width and y_max <= height)):
+            return np.array(value, np.float64)
+    place = f" inside of {width} x {height}" if width else ""
+    file.report(
+        line,
+        "expected a box [x_min, y_min, x_max, y_max] in pixels from 0, with "
+        f"x_min < x_max and y_min < y_max{place}; found {shown(value)}.",
+    )
+    return None
+
+
+def _span(text, caption, taken):
+    """Returns (first word, end) of a phrase in a caption, or None.
+
+    Of several places the first that no other phrase has; capitals and marks
+    beside letters do not count.
+    """
+    words, wanted = _plain(caption), _plain(text)
+    places = [
+        (first, first + len(wanted))
+        for first in range(len(words) - len(wanted) + 1)
+        if words[first : first + len(wanted)] == wanted
+    ]
+    free = [place for place in places if place not in taken]
+    return (free or places or [None])[0]
+
+
+def _plain(text):
+    """Returns the words of a text without capitals and marks beside them."""
+    return [
+        re.sub(r"^\W+(?=\w)|(?<=\w)\W+$", "", word.lower())
+        for word in text.split()
+    ]

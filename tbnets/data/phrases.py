@@ -1,0 +1,338 @@
+"""Phrases with the boxes they name: what phrase localization learns from.
+
+    phrases = read_phrases("flickr8k/entities", images)
+    phrases.phrases[0], phrases.boxes[0]
+
+`images` are the `CaptionedImages` of a split, or None for all there are. The
+formats are shown in docs/localization.md.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from tbnets.boxes import check_boxes
+from tbnets.data import phrase_readers
+from tbnets.data import phrase_tables
+from tbnets.data.captions import CaptionedImages
+
+READERS = {
+    "entities": phrase_readers.read_entities,
+    "phrase_table": phrase_tables.read_phrase_table,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+class PhraseRegions:
+    """Phrases of captions and the box of what each one names.
+
+    Args:
+        images: `CaptionedImages` of the captions that the phrases stand in,
+            those without phrases too.
+        image_sizes: int `[num_images, 2]`, width and height that `boxes`
+            count in; 0, 0 where they are those of the photo as it lies on
+            disk, whatever it is.
+        phrases: num_phrases strings, words with single blanks between.
+        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`, both
+            numbers from 0 over all that the file marks, boxed or not.
+        phrase_to_caption: int `[num_phrases]`, row of the caption.
+        spans: int `[num_phrases, 2]`, numbers of the first word and of the
+            word after the last in `caption.split()`.
+        types: num_phrases tuples of names such as "people"; a phrase may
+            have several, or none.
+        chains: num_phrases names of coreference chains. Phrases of one image
+            with one chain name the same thing; names of two images tell
+            nothing of each other.
+        boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in
+            pixels, continuous as in `tbnets.boxes`: one box, around all that
+            the phrase names.
+        left_out: reason -> int `[num_images]`, how many phrases have no box.
+
+    Raises:
+        ValueError: the lengths do not fit, an id occurs twice, or a box has
+            no area or lies outside of its image.
+    """
+
+    images: CaptionedImages
+    image_sizes: np.ndarray
+    phrases: tuple[str, ...]
+    phrase_ids: tuple[str, ...]
+    phrase_to_caption: np.ndarray
+    spans: np.ndarray
+    types: tuple[tuple[str, ...], ...]
+    chains: tuple[str, ...]
+    boxes: np.ndarray
+    left_out: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        count = len(self.phrases)
+        shapes = {
+            "image_sizes": (self.images.num_images, 2),
+            "phrase_to_caption": (count,),
+            "spans": (count, 2),
+        }
+        for name, shape in shapes.items():
+            array = np.array(getattr(self, name), np.int64)
+            _require_shape(name, array, shape)
+            object.__setattr__(self, name, _frozen(array))
+        for name in ("phrases", "phrase_ids", "types", "chains"):
+            values = tuple(getattr(self, name))
+            _require_shape(name, np.empty(len(values)), (count,))
+            object.__setattr__(self, name, values)
+        boxes = check_boxes(self.boxes)
+        _require_shape("boxes", boxes, (count, 4))
+        object.__setattr__(self, "boxes", _frozen(boxes))
+        if len(set(self.phrase_ids)) < count:
+            raise ValueError(
+                "`phrase_ids` must be unique. Received: "
+                f"{count - len(set(self.phrase_ids))} of {count} that occur "
+                "before. Number the phrases of each caption."
+            )
+        self._check_boxes(self.image_sizes)
+
+    @property
+    def num_phrases(self) -> int:
+        """The number of phrases."""
+        return len(self.phrases)
+
+    @functools.cached_property
+    def phrase_to_image(self) -> np.ndarray:
+        """Row of the image of each phrase, int64 `[num_phrases]`."""
+        return _frozen(self.images.caption_to_image[self.phrase_to_caption])
+
+    @functools.cached_property
+    def phrase_to_chain(self) -> np.ndarray:
+        """Which thing of which image each phrase names, `[num_phrases]`.
+
+        int64 from 0: equal for two phrases of one image and one chain.
+        """
+        keys = zip(self.phrase_to_image.tolist(), self.chains)
+        return _numbered(keys)
+
+    @functools.cached_property
+    def phrase_to_text(self) -> np.ndarray:
+        """Which unique phrase each one is, int64 `[num_phrases]` from 0.
+
+        Equal for phrases of the same words, in capitals or not.
+        """
+        return _numbered(phrase.lower() for phrase in self.phrases)
+
+    @functools.cached_property
+    def type_names(self) -> tuple[str, ...]:
+        """The types that occur, in the order of the alphabet."""
+        return tuple(sorted({name for names in self.types for name in names}))
+
+    def type_masks(self) -> dict[str, np.ndarray]:
+        """Returns for each type which phrases have it, bool `[num_phrases]`."""
+        return {
+            name: np.array([name in names for names in self.types], bool)
+            for name in self.type_names
+        }
+
+    def fractions(self) -> np.ndarray:
+        """Returns the boxes as parts of their image, in [0, 1].
+
+        Returns:
+            float64 `[num_phrases, 4]`.
+
+        Raises:
+            ValueError: the size of an image is not known.
+        """
+        unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
+        if unknown.size:
+            name = self.images.image_ids[unknown[0]]
+            raise ValueError(
+                "`image_sizes` must be known. Received: 0, 0 for "
+                f"{unknown.size} images, such as {name!r}. Give the sizes of "
+                "the photos (`images.read_photo_sizes`) to `in_photos`."
+            )
+        return self.boxes / self._by_phrase(self.image_sizes)
+
+    def in_photos(self, photo_sizes) -> "PhraseRegions":
+        """Returns the same with boxes in pixels of the photos on disk.
+
+        An edge at the border of the annotated image is exactly at the border
+        of the photo.
+
+        Args:
+            photo_sizes: int `[num_images, 2]`, width and height of the
+                upright photos.
+
+        Raises:
+            ValueError: a size is not positive, or a box lies outside.
+        """
+        sizes = np.asarray(photo_sizes)
+        _require_shape("photo_sizes", sizes, self.image_sizes.shape)
+        if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
+            raise ValueError(
+                "`photo_sizes` must be whole numbers of at least 1. Received: "
+                f"dtype {sizes.dtype}, least {sizes.min()}. Give width and "
+                "height of each photo."
+            )
+        known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
+        boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
+        return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
+
+    def subset(self, image_rows) -> "PhraseRegions":
+        """Returns some images, in the order asked for, with their phrases.
+
+        Args:
+            image_rows: `[n]` rows of images, each at most once.
+        """
+        rows = np.asarray(image_rows, np.int64)
+        images = self.images.subset(rows)
+        old = self.images.caption_rows()
+        captions = np.concatenate([rows[:0], *(old[row] for row in rows)])
+        place = np.full(self.images.num_captions, -1, np.int64)
+        place[captions] = np.arange(len(captions))
+        new = place[self.phrase_to_caption]
+        kept = np.flatnonzero(new >= 0)
+        kept = kept[np.argsort(new[kept], kind="stable")]
+        return PhraseRegions(
+            images=images,
+            image_sizes=self.image_sizes[rows],
+            phrases=_some(self.phrases, kept),
+            phrase_ids=_some(self.phrase_ids, kept),
+            phrase_to_caption=new[kept],
+            spans=self.spans[kept],
+            types=_some(self.types, kept),
+            chains=_some(self.chains, kept),
+            boxes=self.boxes[kept],
+            left_out={key: n[rows] for key, n in self.left_out.items()},
+        )
+
+    def _by_phrase(self, sizes):
+        """Returns width, height, width, height for each phrase's box."""
+        return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
+
+    def _check_boxes(self, sizes):
+        """Raises unless boxes have an area, inside of what is known."""
+        limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
+        good = (self.boxes >= 0) & (self.boxes <= limits)
+        good[:, :2] &= self.boxes[:, :2] < self.boxes[:, 2:]
+        if not good.all():
+            row = int(np.flatnonzero(~good.all(axis=1))[0])
+            size = sizes[self.phrase_to_image[row]].tolist()
+            raise ValueError(
+                "`boxes` must have an area and lie inside of their image. "
+                f"Received: {self.boxes[row].tolist()} of the phrase "
+                f"{self.phrase_ids[row]!r} in an image of {size} pixels. "
+                "Correct the annotation, or the size it was made for."
+            )
+
+
+def read_phrases(
+    path,
+    images: CaptionedImages | None = None,
+    problems: list | None = None,
+    format: str | None = None,
+) -> PhraseRegions:
+    """Reads phrases and their boxes.
+
+    Args:
+        path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
+        images: the images wanted, in their order; None for all there are, by
+            name. Their captions are not looked at: phrases stand in captions
+            of their own file, which may come in another order.
+        problems: None to raise at the first thing that is wrong; or a list
+            to which a `Problem` is appended for each, while what is good is
+            read: other captions, other boxes, other images.
+        format: key of `READERS`; None to tell by the path.
+
+    Returns:
+        PhraseRegions: those that have a box; the others are counted in
+        `left_out`. An image that can not be read is not in it.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        ValueError: something is wrong and `problems` is None; names file and
+            line.
+
+    Source: Plummer et al. 2015, "Flickr30k Entities"; one box a phrase as in
+        Wang et al. 2018, Sec. 4, note 2.
+    """
+    path = os.fspath(path)
+    if format is None:
+        is_table = path.lower().endswith(".jsonl")
+        format = "phrase_table" if is_table else "entities"
+    if format not in READERS:
+        raise ValueError(
+            f"`format` must be one of {', '.join(READERS)}. "
+            f"Received: format={format!r}."
+        )
+    names = None
+    if images is not None:
+        names = {
+            key: images.file_name(row)
+            for row, key in enumerate(images.image_ids)
+        }
+    records = READERS[format](path, names, problems)
+    split = "all" if images is None else images.split
+    return _joined(records, split, path)
+
+
+def _joined(records, split, path):
+    """Returns `PhraseRegions` of `phrase_readers.ImagePhrases`."""
+    captions, caption_to_image, kept = [], [], []
+    reasons = {key: None for record in records for key in record.left_out}
+    for row, record in enumerate(records):
+        for caption in record.captions:
+            for place, phrase in enumerate(caption.phrases):
+                box = record.boxes.get(phrase.chain)
+                if box is not None:
+                    key = f"{record.image_id}#{caption.number}#{place}"
+                    kept.append((len(captions), key, phrase, box))
+            captions.append(caption.text)
+            caption_to_image.append(row)
+    ids = tuple(record.image_id for record in records)
+    names = tuple(record.file_name for record in records)
+    images = CaptionedImages(
+        image_ids=ids,
+        captions=captions,
+        caption_to_image=np.array(caption_to_image, np.int64),
+        split=split,
+        path=path,
+        file_names=() if names == ids else names,
+    )
+    return PhraseRegions(
+        images=images,
+        image_sizes=np.array([r.size for r in records]).reshape(-1, 2),
+        phrases=[phrase.text for _, _, phrase, _ in kept],
+        phrase_ids=[key for _, key, _, _ in kept],
+        phrase_to_caption=[row for row, _, _, _ in kept],
+        spans=np.reshape([(p.first, p.end) for _, _, p, _ in kept], (-1, 2)),
+        types=[phrase.types for _, _, phrase, _ in kept],
+        chains=[phrase.chain for _, _, phrase, _ in kept],
+        boxes=np.reshape([box for _, _, _, box in kept], (-1, 4)),
+        left_out={
+            reason: np.array([r.left_out.get(reason, 0) for r in records])
+            for reason in sorted(reasons)
+        },
+    )
+
+
+def _numbered(keys):
+    """Returns int64 from 0, equal for equal keys, by first occurrence."""
+    numbers = {}
+    found = [numbers.setdefault(key, len(numbers)) for key in keys]
+    return _frozen(np.array(found, np.int64))
+
+
+def _some(values, rows):
+    return tuple(values[row] for row in rows)
+
+
+def _frozen(array):
+    array.setflags(write=False)
+    return array
+
+
+def _require_shape(name, array, shape):
+    if array.shape != shape:
+        raise ValueError(
+            f"`{name}` must have the shape {shape}. Received: {name} of shape "
+            f"{array.shape}. Give one entry for each image or phrase."
+        )

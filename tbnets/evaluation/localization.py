@@ -1,0 +1,288 @@
+"""Phrase localization: is the box that a phrase names ranked first?
+
+Each phrase ranks the proposals of its own photo. Photos are taken one by one,
+so that memory is that of one photo's overlaps, whatever the number of phrases.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tbnets import boxes
+from tbnets.evaluation.average_precision import mean_average_precision
+from tbnets.evaluation.retrieval import RECALL_AT
+from tbnets.evaluation.retrieval import checked_recall_at
+
+IOU_THRESHOLD = 0.5
+SUPPRESSION = 0.5
+MISSED = np.iinfo(np.int64).max
+"""Rank of a phrase that no proposal of its photo matches."""
+DIRECTION = "phrase_to_region"
+
+
+class Localized(NamedTuple):
+    """How phrases rank the proposals of their photos.
+
+    Attributes:
+        ranks: int64 `[num_phrases]`, 1-based rank of the best proposal that
+            matches; a wrong one of the same score is placed before it.
+            `MISSED` where none matches.
+        tied: bool `[num_phrases]`, whether there is such a wrong one.
+        suppressed_ranks: int64 `[num_phrases]`, the same among the proposals
+            that are left after non-maximum suppression.
+        scores: float32 `[num_detections]`, of what is left, phrase by phrase.
+        hits: bool `[num_detections]`, whether it is the first match of its
+            phrase.
+        phrases: int64 `[num_detections]`, row of the phrase.
+    """
+
+    ranks: np.ndarray
+    tied: np.ndarray
+    suppressed_ranks: np.ndarray
+    scores: np.ndarray
+    hits: np.ndarray
+    phrases: np.ndarray
+
+
+def evaluate_localization(
+    scores,
+    proposals,
+    truth,
+    phrase_to_image,
+    *,
+    types: dict | None = None,
+    texts=None,
+    recall_at: tuple = RECALL_AT,
+) -> dict:
+    """Measures how well phrases find their boxes among proposals.
+
+    A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or
+    more. `phrase_to_region/recall_at_<k>` is the fraction of phrases with a
+    match among the first k proposals of their photo, `/upper_bound` of those
+    with a match at all. `/suppressed_recall_at_<k>` is the same recall after
+    non-maximum suppression: a proposal that overlaps a better one by more
+    than 0.5 is dropped first. `/tie_rate` is the fraction of phrases whose
+    best match ties with a wrong proposal; ties count against the model.
+
+    Args:
+        scores: how well proposals fit phrases, larger is better (of
+            distances, give `-distances`): float `[num_phrases, width]`, whose
+            row holds a score for each proposal of the phrase's photo and
+            then anything; or a function `(image_row, phrase_rows)` that
+            returns float `[len(phrase_rows), k]`.
+        proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
+            `truth`; k may be 0, and then the phrases of that image are
+            missed.
+        truth: `[num_phrases, 4]`, the box of each phrase.
+        phrase_to_image: int `[num_phrases]`, row of the image.
+        types: name -> bool `[num_phrases]`; each gives the same metrics below
+            `phrase_to_region/<name>/`. A phrase may have several.
+        texts: int `[num_phrases]` from 0, equal for equal phrases
+            (`PhraseRegions.phrase_to_text`); gives
+            `phrase_to_region/mean_average_precision` over unique phrases,
+            see `unique_phrase_precision`.
+        recall_at: the cut-offs k.
+
+    Returns:
+        Flat dict of floats. Without any phrase, `/num_queries` alone.
+
+    Raises:
+        ValueError: a shape is wrong, a box is none, a row is out of range,
+            or a score is not finite.
+
+    Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
+        Sec. 3.3 (mean average precision). The evaluation code that both cite
+        (Plummer et al. 2015) suppresses at 0.5 before it measures recall
+        too. Departures: ties; boxes are continuous, without a pixel added to
+        each side.
+    """
+    recall_at = checked_recall_at(recall_at)
+    found = localize(scores, proposals, truth, phrase_to_image)
+    metrics = _summary(found, slice(None), DIRECTION, recall_at)
+    for name, mask in (types or {}).items():
+        mask = np.asarray(mask)
+        if mask.shape != found.ranks.shape or mask.dtype != bool:
+            raise ValueError(
+                "`types` must hold one bool for each phrase. Received: "
+                f"types[{name!r}] of shape {mask.shape} and dtype "
+                f"{mask.dtype}, {len(found.ranks)} phrases. Give masks."
+            )
+        prefix = f"{DIRECTION}/{name}"
+        metrics.update(_summary(found, mask, prefix, recall_at))
+    if texts is not None and len(found.ranks):
+        value = unique_phrase_precision(found, texts)
+        metrics[f"{DIRECTION}/mean_average_precision"] = value
+    return metrics
+
+
+def unique_phrase_precision(found: Localized, texts) -> float:
+    """Averages the average precision of unique phrases.
+
+    A unique phrase is a class. What is left of the proposals of its photos
+    after suppression are its detections, all photos together; the first match
+    of each phrase is a hit, everything else is not; phrases are what there is
+    to be found. A phrase that is said twice of a photo counts twice.
+
+    Args:
+        found: what `localize` returned.
+        texts: int `[num_phrases]` from 0, equal for equal phrases.
+
+    Returns:
+        Fraction in [0, 1].
+
+    Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
+        (suppression at 0.5, 11 recalls, one hit a phrase) as in the
+        evaluation code of Plummer et al. 2015. Departure: there, a class is
+        what is left of a phrase without words such as articles.
+    """
+    texts = np.asarray(texts)
+    if texts.shape != found.ranks.shape or texts.dtype.kind not in "iu":
+        raise ValueError(
+            "`texts` must hold one whole number for each phrase. Received: "
+            f"texts of shape {texts.shape} and dtype {texts.dtype}, "
+            f"{len(found.ranks)} phrases. Number the unique phrases from 0."
+        )
+    return mean_average_precision(
+        found.scores, found.hits, texts[found.phrases], np.bincount(texts)
+    )
+
+
+def localize(
+    scores, proposals, truth, phrase_to_image, iou_threshold=IOU_THRESHOLD
+) -> Localized:
+    """Ranks the proposals of each phrase's photo.
+
+    Args:
+        scores: as for `evaluate_localization`.
+        proposals: sequence of num_images arrays `[k, 4]`.
+        truth: `[num_phrases, 4]`.
+        phrase_to_image: int `[num_phrases]`.
+        iou_threshold: least overlap of a match; more than 0, at most 1.
+
+    Returns:
+        Localized.
+
+    Raises:
+        ValueError: as `evaluate_localization`.
+    """
+    score_of = scores if callable(scores) else _table(scores, len(truth))
+    ranks = np.full(len(truth), MISSED, np.int64)
+    tied = np.zeros(len(truth), bool)
+    suppressed = ranks.copy()
+    left = []
+    for image, rows, overlaps in boxes.overlaps_by_photo(
+        truth, phrase_to_image, proposals
+    ):
+        values = _checked_scores(score_of(image, rows), image, overlaps, rows)
+        matches = overlaps >= iou_threshold
+        ranks[rows], tied[rows] = _ranks(values, matches)
+        others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
+        suppressed[rows], *rest = _after_suppression(values, matches, others)
+        left.append((*rest[:2], rows[rest[2]]))
+    nothing = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
+    parts = [np.concatenate(part) for part in zip(nothing, *left)]
+    return Localized(ranks, tied, suppressed, *parts)
+
+
+def _ranks(scores, matches):
+    """Returns the rank of the best match of each row, and whether it ties."""
+    best = np.where(matches, scores, -np.inf).max(axis=1, keepdims=True)
+    wrong = ~matches
+    better = (wrong & (scores >= best)).sum(axis=1)
+    found = matches.any(axis=1)
+    tied = (wrong & (scores == best)).any(axis=1) & found
+    return np.where(found, 1 + better, MISSED), tied
+
+
+def _after_suppression(scores, matches, overlaps):
+    """Returns what non-maximum suppression leaves of the proposals.
+
+    Args:
+        scores: float32 `[p, k]`.
+        matches: bool `[p, k]`.
+        overlaps: bool `[k, k]`, which proposals exclude each other.
+
+    Returns:
+        Ranks `[p]`; then for each proposal that is left, best first, its
+        score, whether it is the first match, and its row in `[0, p)`.
+    """
+    sorting = np.lexsort((matches, -scores), axis=1)
+    kept = _suppress(sorting, overlaps)
+    hits = np.take_along_axis(matches, sorting, axis=1) & kept
+    first = hits & (np.cumsum(hits, axis=1) == 1)
+    ranks = np.full(len(scores), MISSED, np.int64)
+    ranks[hits.any(axis=1)] = np.cumsum(kept, axis=1)[first]
+    left = np.take_along_axis(scores, sorting, axis=1)[kept]
+    return ranks, left, first[kept], np.nonzero(kept)[0]
+
+
+def _suppress(sorting, overlaps):
+    """Keeps the best proposal, drops what overlaps it, and so on.
+
+    Args:
+        sorting: int `[p, k]`, each row proposals from the best on.
+        overlaps: bool `[k, k]`, which proposals exclude each other.
+
+    Returns:
+        bool `[p, k]`: which places of `sorting` are kept.
+    """
+    dropped = np.zeros(sorting.shape, bool)
+    kept = np.zeros(sorting.shape, bool)
+    every = np.arange(len(sorting))
+    for place in range(sorting.shape[1]):
+        proposal = sorting[:, place]
+        kept[:, place] = ~dropped[every, proposal]
+        dropped |= overlaps[proposal] & kept[:, place, None]
+    return kept
+
+
+def _summary(found, phrases, prefix, recall_at):
+    """Returns the metrics of some phrases below a prefix."""
+    ranks, after = found.ranks[phrases], found.suppressed_ranks[phrases]
+    metrics = {f"{prefix}/num_queries": float(len(ranks))}
+    if not len(ranks):
+        return metrics
+    for k in recall_at:
+        metrics[f"{prefix}/recall_at_{k}"] = float(np.mean(ranks <= k))
+    metrics[f"{prefix}/upper_bound"] = float(np.mean(ranks < MISSED))
+    for k in recall_at:
+        name = f"{prefix}/suppressed_recall_at_{k}"
+        metrics[name] = float(np.mean(after <= k))
+    metrics[f"{prefix}/tie_rate"] = float(np.mean(found.tied[phrases]))
+    return metrics
+
+
+def _table(scores, num_phrases):
+    """Returns a function that reads a table of scores."""
+    scores = np.asanyarray(scores)  # A memory-mapped one stays on disk.
+    if scores.ndim != 2 or len(scores) != num_phrases:
+        raise ValueError(
+            "`scores` must have the shape [num_phrases, width]. Received: "
+            f"scores.shape={scores.shape}, {num_phrases} phrases. Give a row "
+            "a phrase."
+        )
+    return lambda image, rows: scores[rows]
+
+
+def _checked_scores(values, image, overlaps, rows):
+    """Returns float32 scores of the shape of overlaps `[len(rows), k]`."""
+    num_proposals = overlaps.shape[1]
+    with np.errstate(over="ignore"):  # Reported below as non-finite.
+        values = np.asarray(values)[..., :num_proposals].astype(np.float32)
+    if values.shape != overlaps.shape:
+        raise ValueError(
+            "`scores` must have a number for each proposal of the phrase's "
+            f"image. Received: scores of shape {values.shape} for {len(rows)} "
+            f"phrases and {num_proposals} proposals of image {image}. Score "
+            "the proposals that are given."
+        )
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(
+            "`scores` must be finite in float32. Received: "
+            f"{values[row, column]} for phrase {rows[row]} and proposal "
+            f"{column} of image {image}, and {len(bad)} such scores of that "
+            "image. Look for a diverged model."
+        )
+    return values

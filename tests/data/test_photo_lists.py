@@ -1,0 +1,40 @@
+"""Tests of lists of photos."""
+
+import pytest
+
+from tbnets.data.captions import read_captions
+from tbnets.data.photo_lists import listed_rows
+
+
+@pytest.mark.parametrize(
+    "line", ["x/12_0ab.jpg", "12_0ab.jpg", "12_0ab", "12", " 12.jpg "]
+)
+def test_a_photo_has_several_names(tmp_path, line):
+    path = tmp_path / "list.txt"
+    path.write_text(f"99\n\n{line}\n")
+    assert listed_rows(["1.jpg", "x/12_0ab.jpg", "12a.jpg"], path).tolist() == [
+        1
+    ]
+
+
+def test_a_list_of_other_photos_is_refused(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("12\n123\n1\n")
+    ids = ["12x_0ab.jpg", "1234.jpg"]
+    with pytest.raises(ValueError, match="list.txt: expected ids of the 2 ph"):
+        listed_rows(ids, path)
+
+
+@pytest.mark.real_data
+def test_photos_of_flickr8k_in_the_splits_of_flickr30k(data_root):
+    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
+    images = read_captions("karpathy", dataset, "train+val+test")
+    counts = {
+        split: len(
+            listed_rows(
+                images.image_ids, data_root / "flickr30k" / f"{split}.txt"
+            )
+        )
+        for split in ("train", "validation", "test")
+    }
+    assert counts == {"train": 7471, "validation": 245, "test": 284}

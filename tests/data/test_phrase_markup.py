@@ -1,0 +1,124 @@
+"""Tests of captions with marked phrases."""
+
+import re
+
+import pytest
+
+from tbnets.data.phrase_markup import MarkedPhrase
+from tbnets.data.phrase_markup import MarkupError
+from tbnets.data.phrase_markup import parse_caption
+from tbnets.data.phrase_markup import read_sentences
+
+
+def test_caption_is_taken_apart_word_by_word():
+    found = parse_caption(
+        "[/EN#41/people Two men] lift [/EN#7/other/vehicles a big cart] "
+        "over [/EN#0/notvisual it] .",
+        number=3,
+    )
+    assert found.number == 3
+    # Words: 0 Two 1 men 2 lift 3 a 4 big 5 cart 6 over 7 it 8 .
+    assert found.text == "Two men lift a big cart over it ."
+    assert found.phrases == (
+        MarkedPhrase("Two men", 0, 2, "41", ("people",)),
+        MarkedPhrase("a big cart", 3, 6, "7", ("other", "vehicles")),
+        MarkedPhrase("it", 7, 8, "0", ("notvisual",)),
+    )
+    for phrase in found.phrases:
+        words = found.text.split()[phrase.first : phrase.end]
+        assert " ".join(words) == phrase.text
+
+
+@pytest.mark.parametrize(
+    "line, text, spans",
+    [
+        ("", "", []),
+        ("A dog runs .", "A dog runs .", []),
+        ("[/EN#1/animals A dog]", "A dog", [(0, 2)]),
+        # Tags may touch each other and what is around; blanks do not count.
+        ("so[/EN#1/a b][/EN#2/c  d   e ] f", "so b d e f", [(1, 2), (2, 4)]),
+        ("[/EN#007/a x]", "x", [(0, 1)]),
+    ],
+)
+def test_caption_at_the_edges(line, text, spans):
+    found = parse_caption(line)
+    assert found.text == text
+    assert [(p.first, p.end) for p in found.phrases] == spans
+
+
+def test_chain_of_zeros_is_no_chain():
+    chains = [
+        p.chain for p in parse_caption("[/EN#00/a x][/EN#07/a y]").phrases
+    ]
+    assert chains == ["0", "7"]
+
+
+BAD_LINES = {
+    "[/EN#1/people A man": "expected the ] of a tag.* not closed",
+    "[/EN#1/people A man [/EN#2/a x]": "expected the ] of a tag.* inside it",
+    "[/EN#1/people [/EN#2/a x] man]": "expected the ] of a tag.* inside it",
+    "A man] runs": r"expected a tag before its \]; found 'A man\]'",
+    "[/EN#1/people A man]] runs": r"expected a tag before its \]",
+    "[/EN#/people A man]": "expected the number of a chain after EN#",
+    "[/EN#x1/people A man]": "expected the number of a chain after EN#",
+    "[/EN#1 A man]": "expected a type after the chain",
+    "[/EN#1/ A man]": "expected a type after the chain",
+    "[/EN#1/people]": "expected a tag; found",
+    "[/EN#1/people ]": "expected words in a tag",
+    "[/EN#1/people//x A man]": "expected a tag; found",
+    "[sic] A man": r"expected a tag; found '\[sic\]'",
+    "[EN#1/people A man]": "expected a tag; found",
+}
+
+
+@pytest.mark.parametrize("line, message", BAD_LINES.items())
+def test_malformed_tags_are_named(line, message):
+    with pytest.raises(MarkupError, match=message):
+        parse_caption(line)
+
+
+def test_bad_lines_are_named_or_left_out(tmp_path):
+    path = tmp_path / "7.txt"
+    path.write_text("[/EN#1/a x] .\n[/EN#/a y]\n\n[/EN#2/b z\n[/EN#3/c w]\n")
+    with pytest.raises(ValueError) as error:
+        read_sentences(path)
+    assert str(error.value).startswith(f"{path}:2: expected the number of a")
+    problems = []
+    found = read_sentences(path, problems)
+    assert [problem.line for problem in problems] == [2, 4]
+    assert [(one.number, one.text) for one in found] == [
+        (0, "x ."),
+        (2, ""),
+        (4, "w"),
+    ]
+
+
+def test_files_that_are_no_captions_are_refused(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match="empty.txt: expected captions; f"):
+        read_sentences(tmp_path / "empty.txt")
+    (tmp_path / "latin.txt").write_bytes(b"x\n[/EN#1/a caf\xe9]\n")
+    with pytest.raises(ValueError, match="latin.txt:2: expected UTF-8"):
+        read_sentences(tmp_path / "latin.txt")
+    with pytest.raises(FileNotFoundError, match=r"none\.txt"):
+        read_sentences(tmp_path / "none.txt")
+
+
+@pytest.mark.real_data
+def test_sentences_of_flickr30k_entities(data_root):
+    folder = data_root / "flickr30k_entities_sample" / "Sentences"
+    paths = sorted(folder.glob("*.txt"))
+    assert len(paths) == 9
+    for path in paths:
+        text = path.read_text()
+        found = read_sentences(path)
+        tags = re.findall(r"\[/EN#(\d+)/(\S+) ([^]]+)\]", text)
+        assert tags == [
+            (phrase.chain, "/".join(phrase.types), phrase.text)
+            for caption in found
+            for phrase in caption.phrases
+        ]
+        plain = re.sub(r"\[/EN#\S+ ([^]]+)\]", r"\1", text)
+        assert [caption.text for caption in found] == [
+            line.strip() for line in plain.splitlines()
+        ]

@@ -1,0 +1,352 @@
+"""Tests of phrases with boxes, and of reading Flickr30K Entities."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from tbnets.data import phrases as phrases_module
+from tbnets.data.captions import CaptionedImages
+from tbnets.data.captions import read_captions
+from tbnets.data.phrases import read_phrases
+from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
+
+SENTENCES = {
+    "7": "[/EN#1/people Two men] push [/EN#2/other/vehicles a cart] .\n"
+    "[/EN#1/people Men] outside [/EN#3/scene a barn] under [/EN#4/other sun] "
+    "near [/EN#0/notvisual it] and [/EN#9/other hay] .\n",
+    "8_a": "[/EN#1/animals A dog] .\nNothing .\n",
+}
+ANNOTATIONS = {
+    "7": (
+        (50, 40),
+        "<object><name>1</name>{}</object>"
+        "<object><name>1</name><name>2</name>{}</object>"
+        "<object><name>3</name><scene>1</scene><nobndbox>0</nobndbox></object>"
+        "<object><name>4</name><scene>0</scene><nobndbox>1</nobndbox></object>",
+        [(3, 5, 10, 20), (21, 1, 50, 8)],
+    ),
+    "8_a": ((30, 60), "<object><name>1</name>{}</object>", [(1, 1, 30, 60)]),
+}
+
+
+def box_of(edges):
+    names = ("xmin", "ymin", "xmax", "ymax")
+    inside = "".join(f"<{n}>{e}</{n}>" for n, e in zip(names, edges))
+    return f"<bndbox>{inside}</bndbox>"
+
+
+def write_entities(folder):
+    """Writes two images: 7 (50 x 40 pixels) and 8_a (30 x 60)."""
+    for name in ("Sentences", "Annotations"):
+        (folder / name).mkdir(parents=True)
+    for stem, text in SENTENCES.items():
+        (folder / "Sentences" / f"{stem}.txt").write_text(text)
+    for stem, ((width, height), objects, boxes) in ANNOTATIONS.items():
+        (folder / "Annotations" / f"{stem}.xml").write_text(
+            f"<annotation>\n<filename>{stem}.jpg</filename>\n<size><width>"
+            f"{width}</width><height>{height}</height></size>\n"
+            + objects.format(*map(box_of, boxes))
+            + "\n</annotation>\n"
+        )
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_entities(tmp_path / "entities")
+
+
+def images_named(*ids, file_names=()):
+    return CaptionedImages(
+        image_ids=ids,
+        captions=(),
+        caption_to_image=np.zeros(0, int),
+        split="test",
+        path="list",
+        file_names=file_names,
+    )
+
+
+def test_entities_are_read_to_the_last_pixel(folder):
+    found = read_phrases(folder)
+    assert found.images.image_ids == ("7.jpg", "8_a.jpg")
+    assert found.images.captions == (
+        "Two men push a cart .",
+        "Men outside a barn under sun near it and hay .",
+        "A dog .",
+        "Nothing .",
+    )
+    assert found.images.caption_to_image.tolist() == [0, 0, 1, 1]
+    assert found.image_sizes.tolist() == [[50, 40], [30, 60]]
+    assert found.phrases == ("Two men", "a cart", "Men", "A dog")
+    assert found.phrase_ids == (
+        "7.jpg#0#0",
+        "7.jpg#0#1",
+        "7.jpg#1#0",
+        "8_a.jpg#0#0",
+    )
+    assert found.phrase_to_caption.tolist() == [0, 0, 1, 2]
+    assert found.phrase_to_image.tolist() == [0, 0, 0, 1]
+    assert found.spans.tolist() == [[0, 2], [3, 5], [0, 1], [0, 2]]
+    assert found.types == (
+        ("people",),
+        ("other", "vehicles"),
+        ("people",),
+        ("animals",),
+    )
+    assert found.chains == ("1", "2", "1", "1")
+    # Pixels 3..10 reach from 2 to 10; the two boxes of chain 1 merge.
+    both = [2, 0, 50, 20]
+    assert found.boxes.tolist() == [both, [20, 0, 50, 8], both, [0, 0, 30, 60]]
+    assert {key: n.tolist() for key, n in found.left_out.items()} == {
+        "nobndbox": [1, 0],
+        "notvisual": [1, 0],
+        "scene": [1, 0],
+        "unknown": [1, 0],
+    }
+
+
+def test_chains_texts_and_types_are_numbered(folder):
+    found = read_phrases(folder)
+    # Chain 1 of another image is another thing.
+    assert found.phrase_to_chain.tolist() == [0, 1, 0, 2]
+    assert found.phrase_to_text.tolist() == [0, 1, 2, 3]
+    assert found.type_names == ("animals", "other", "people", "vehicles")
+    masks = found.type_masks()
+    assert masks["vehicles"].tolist() == [False, True, False, False]
+    assert masks["people"].tolist() == [True, False, True, False]
+
+
+def test_images_are_found_by_stem_in_the_order_asked_for(folder):
+    wanted = images_named("b", "a", file_names=("x/8_a.png", "7.jpg"))
+    found = read_phrases(folder, wanted)
+    assert found.images.image_ids == ("b", "a")
+    assert found.images.file_name(0) == "x/8_a.png"
+    assert found.images.split == "test"
+    assert found.phrase_ids == ("b#0#0", "a#0#0", "a#0#1", "a#1#0")
+
+
+def test_boxes_scale_to_photos_exactly(folder):
+    found = read_phrases(folder)
+    assert found.fractions()[1].tolist() == [20 / 50, 0, 1, 8 / 40]
+    photos = found.in_photos([[224, 224], [60, 60]])
+    assert photos.image_sizes.tolist() == [[224, 224], [60, 60]]
+    # 20 of 50 of 224 pixels: 89.6; 8 of 40: 44.8; borders stay borders.
+    assert photos.boxes[1].tolist() == [89.6, 0, 224, 44.8]
+    assert photos.boxes[3].tolist() == [0, 0, 60, 60]
+    with pytest.raises(ValueError, match="must be whole numbers of at least"):
+        found.in_photos([[0, 1], [1, 1]])
+    with pytest.raises(ValueError, match=r"must have the shape \(2, 2\)"):
+        found.in_photos([[1, 1]])
+
+
+def test_subset_keeps_what_belongs_together(folder):
+    found = read_phrases(folder)
+    turned = found.subset([1, 0])
+    assert turned.images.image_ids == ("8_a.jpg", "7.jpg")
+    assert turned.phrases == ("A dog", "Two men", "a cart", "Men")
+    assert turned.phrase_to_image.tolist() == [0, 1, 1, 1]
+    for row, key in enumerate(turned.phrase_ids):
+        old = found.phrase_ids.index(key)
+        assert turned.boxes[row].tolist() == found.boxes[old].tolist()
+        caption = turned.images.captions[turned.phrase_to_caption[row]]
+        first, end = turned.spans[row]
+        assert " ".join(caption.split()[first:end]) == turned.phrases[row]
+    assert turned.left_out["scene"].tolist() == [0, 1]
+    one = found.subset([1])
+    assert (one.num_phrases, one.images.num_captions) == (1, 2)
+    none = found.subset([])
+    assert none.boxes.shape == (0, 4) and none.fractions().shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"boxes": [[0, 0, 9, 9]]}, r"`boxes` must have the shape \(4, 4\)"),
+        ({"boxes": [[5, 1, 5, 3]] * 4}, "area and lie inside.*'7.jpg#0#0'"),
+        ({"boxes": [[5, 1, 51, 3]] * 4}, "'7.jpg#0#0' in an image of .50, 40"),
+        ({"boxes": [[-1, 1, 5, 3]] * 4}, "area and lie inside"),
+        ({"boxes": [[9, 1, 5, 3]] * 4}, "x_min <= x_max"),
+        ({"phrase_ids": ("a", "b", "a", "c")}, "1 of 4 that occur before"),
+        ({"spans": [[0, 1]]}, "`spans` must have"),
+        ({"chains": ("1",)}, "`chains` must have"),
+    ],
+)
+def test_phrases_that_do_not_fit_are_refused(folder, change, message):
+    found = read_phrases(folder)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(found, **change)
+
+
+def damaged(folder, name, old, new):
+    path = folder / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>\n<annotation>'
+DAMAGES = {
+    "Sentences/7.txt": [
+        ("cart]", "cart", 1, "expected the ] of a tag"),
+        ("EN#3/", "EN#/", 2, "expected the number of a chain"),
+    ],
+    "Annotations/7.xml": [
+        ("<annotation>", BOMB, 1, "expected XML without a document type"),
+        ("</annotation>", "", 5, "expected XML"),
+        ("<xmin>21<", "<xmin>51<", 4, "expected xmin, ymin, xmax, ymax"),
+        ("<xmax>10<", "<xmax>2<", 4, "expected xmin, ymin, xmax, ymax"),
+        ("<width>50", "<width>", 3, "expected a whole number of pixels"),
+    ],
+}
+CASES = [(name, *case) for name, cases in DAMAGES.items() for case in cases]
+
+
+@pytest.mark.parametrize("name, old, new, line, message", CASES)
+def test_bad_files_are_named_by_line_or_left_out(
+    folder, name, old, new, line, message
+):
+    whole = read_phrases(folder)
+    path = damaged(folder, name, old, new)
+    with pytest.raises(ValueError) as error:
+        read_phrases(folder)
+    # Expat tells of a missing end at the last line or after it.
+    place = re.fullmatch(r"(.*):(\d+): (.*)", str(error.value))
+    assert place[1] == str(path)
+    assert abs(int(place[2]) - line) <= ("</" in old)
+    assert place[3].startswith(message)
+    problems = []
+    found = read_phrases(folder, problems=problems)
+    assert [str(problem) for problem in problems] == [str(error.value)]
+    assert found.phrase_ids[-1] == "8_a.jpg#0#0"
+    assert set(found.phrase_ids) < set(whole.phrase_ids) or message.endswith(
+        "ymax"
+    )
+
+
+@pytest.mark.parametrize("missing", ["Sentences/7.txt", "Annotations/7.xml"])
+def test_a_file_without_its_other_half_is_named(folder, missing):
+    (folder / missing).unlink()
+    with pytest.raises(ValueError, match=f"{missing}: expected this file be"):
+        read_phrases(folder)
+    problems = []
+    found = read_phrases(folder, images_named("7.jpg", "8_a.jpg"), problems)
+    assert found.images.image_ids == ("8_a.jpg",)
+    assert len(problems) == 1 and problems[0].path.endswith(missing)
+
+
+def test_an_image_without_any_file_is_named(folder):
+    with pytest.raises(ValueError, match=r"12\.xml: expected this file of the"):
+        read_phrases(folder, images_named("12.jpg"))
+    for key in ("../7.jpg", "/7.jpg"):
+        with pytest.raises(ValueError, match="relative to"):
+            read_phrases(folder, images_named(key))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="without a folder Sentences"):
+        read_phrases(tmp_path)
+    with pytest.raises(ValueError, match="must be one of entities, phrase_ta"):
+        read_phrases(tmp_path, format="xml")
+
+
+def test_scenes_are_read_as_they_were_drawn(tmp_path):
+    path = tmp_path / "scenes"
+    ensure_scenes(path, SceneSettings(6, 2, 0))
+    images = read_captions("karpathy", path / "dataset.json", "train")
+    found = read_phrases(path, images)
+    assert found.images.image_ids == images.image_ids
+    assert found.images.captions == images.captions
+    assert found.type_names == ("shapes",) and found.num_phrases > 20
+    assert (found.image_sizes == 96).all()
+    assert set(found.left_out) <= {"notvisual", "scene"}
+    drawn = {}
+    for line in (path / "scenes.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        drawn[f"{record['id']}.jpg"] = np.array(
+            [one["box"] for one in record["objects"]]
+        )
+    for row, box in zip(found.phrase_to_image, found.boxes):
+        boxes = drawn[images.image_ids[row]]
+        inside = boxes[
+            (boxes[:, :2] >= box[:2]).all(1) & (boxes[:, 2:] <= box[2:]).all(1)
+        ]
+        around = [*inside[:, :2].min(0), *inside[:, 2:].max(0)]
+        assert around == box.tolist()
+
+
+# Counts of the real data, by regular expressions that know nothing of the
+# reader.
+TAG = re.compile(r"\[/EN#(\d+)(/\S+) ([^\]]*)\]")
+OBJECT = re.compile(r"<object>.*?</object>", re.S)
+NAME = re.compile(r"<name>(\d+)</name>")
+EDGES = re.compile(r"<(?:x|y)(?:min|max)>(\d+)<")
+
+
+def counted_by_expression(root, stem):
+    """Returns [(text, chain, types, box or None), ...] of an image."""
+    boxes = {}
+    xml = (root / "Annotations" / f"{stem}.xml").read_text()
+    for part in OBJECT.findall(xml):
+        edges = [int(edge) for edge in EDGES.findall(part)]
+        for name in NAME.findall(part) if edges else ():
+            boxes.setdefault(name, []).append(edges)
+    found = []
+    text = (root / "Sentences" / f"{stem}.txt").read_text()
+    for chain, types, words in TAG.findall(text):
+        box = None
+        if chain in boxes:
+            x_min, y_min, x_max, y_max = zip(*boxes[chain])
+            box = [min(x_min) - 1, min(y_min) - 1, max(x_max), max(y_max)]
+        found.append((words, chain, types, box))
+    return found
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    "split, marked, boxed",
+    [("train", 93227, 77911), ("val", 15801, 13123), ("test", 15657, 13063)],
+)
+def test_entities_of_flickr8k_are_read_exactly(data_root, split, marked, boxed):
+    root = data_root / "flickr8k" / "entities"
+    if not root.is_dir():
+        pytest.skip(f"Flickr30K Entities not found: {root}")
+    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
+    images = read_captions("karpathy", dataset, split)
+    found = read_phrases(root, images)
+    assert found.num_phrases == boxed
+    out = sum(int(count.sum()) for count in found.left_out.values())
+    assert found.num_phrases + out == marked
+    expected = [
+        (*one, key)
+        for key in images.image_ids
+        for one in counted_by_expression(root, pathlib.Path(key).stem)
+    ]
+    assert len(expected) == marked
+    kept = [one for one in expected if one[3] is not None]
+    read = zip(
+        found.phrases,
+        found.chains,
+        ("/" + "/".join(names) for names in found.types),
+        found.boxes.tolist(),
+        (images.image_ids[row] for row in found.phrase_to_image),
+    )
+    assert list(read) == kept
+    chain_zero = sum(one[1] == "0" for one in expected)
+    assert int(found.left_out["notvisual"].sum()) == chain_zero
+    words = [caption.split() for caption in found.images.captions]
+    spoken = [
+        " ".join(words[row][first:end])
+        for row, (first, end) in zip(found.phrase_to_caption, found.spans)
+    ]
+    assert tuple(spoken) == found.phrases
+    sizes = collections.Counter(map(tuple, found.image_sizes.tolist()))
+    assert sum(sizes.values()) == images.num_images
+    assert phrases_module.READERS.keys() == {"entities", "phrase_table"}

@@ -1,0 +1,224 @@
+"""Tests of phrase localization against its slow definition."""
+
+import numpy as np
+import pytest
+
+from tbnets import boxes
+from tbnets.data.captions import read_captions
+from tbnets.data.phrases import read_phrases
+from tbnets.evaluation import localization
+from tbnets.evaluation import tables
+from tbnets.evaluation.average_precision import average_precision
+from tests.evaluation import oracle
+
+MISSED = localization.MISSED
+
+
+def random_boxes(generator, count, side=8):
+    low = generator.integers(0, side, (count, 2))
+    return np.concatenate(
+        [low, low + generator.integers(1, side, (count, 2))], axis=1
+    ).astype(float)
+
+
+def random_case(seed, levels):
+    """Photos with proposals, none included; few levels of scores: ties."""
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(0, 13, generator.integers(1, 6))
+    proposals = [random_boxes(generator, count) for count in counts]
+    num_phrases = int(generator.integers(1, 25))
+    truth = random_boxes(generator, num_phrases)
+    owners = generator.integers(0, len(counts), num_phrases)
+    scores = generator.integers(0, levels, (num_phrases, 14)) / np.float32(8)
+    texts = generator.integers(0, 4, num_phrases)
+    return scores, proposals, truth, owners, texts
+
+
+@pytest.mark.parametrize("levels", [1, 3, 1000])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_boxes_agree_with_the_definition(seed, levels):
+    scores, proposals, truth, owners, texts = random_case(seed, levels)
+    found = localization.localize(scores, proposals, truth, owners)
+    by_text = {}
+    for row, image in enumerate(owners):
+        count = len(proposals[image])
+        rank, after, detections = oracle.localize(
+            scores[row, :count].tolist(), proposals[image], truth[row]
+        )
+        assert found.ranks[row] == (rank or MISSED)
+        assert found.suppressed_ranks[row] == (after or MISSED)
+        mine = found.phrases == row
+        assert detections == list(
+            zip(found.scores[mine].tolist(), found.hits[mine].tolist())
+        )
+        by_text.setdefault(texts[row], []).append(detections)
+    expected = np.mean(
+        [
+            oracle.average_precision(sum(several, []), len(several))
+            for several in by_text.values()
+        ]
+    )
+    value = localization.unique_phrase_precision(found, texts)
+    assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_by_function_and_in_parts_are_the_same(seed, monkeypatch):
+    scores, proposals, truth, owners, _ = random_case(seed, 5)
+
+    def score_of(image, rows):
+        assert (owners[rows] == image).all()
+        return scores[rows, : len(proposals[image])]
+
+    whole = localization.localize(scores, proposals, truth, owners)
+    monkeypatch.setattr(boxes, "PAIRS_AT_ONCE", 20)
+    parts = localization.localize(score_of, proposals, truth, owners)
+    for one, other in zip(whole, parts):
+        np.testing.assert_array_equal(one, other)
+
+
+BOXES = [[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [0, 0, 10, 5]]
+
+
+def test_literal_metrics():
+    # Phrase 0 is boxes 0, 1 and 3 of photo 0 (IoU 1, 0.9 and 0.5), phrase 1
+    # is box 2; phrase 2 is in a photo without proposals.
+    truth = [[0, 0, 10, 10], [20, 0, 30, 10], [0, 0, 5, 5]]
+    scores = [[0.5, 0.1, 0.7, 0.1], [0.9, 0.8, 0.8, 0.1], [0.0] * 4]
+    metrics = localization.evaluate_localization(
+        scores,
+        [np.array(BOXES), np.zeros((0, 4))],
+        truth,
+        [0, 0, 1],
+        types={"people": np.array([True, True, False]), "x": np.zeros(3, bool)},
+        texts=[0, 0, 1],
+        recall_at=(1, 2, 3),
+    )
+    # Ranks: phrase 0: .5 after .7: 2. Phrase 1: .8 after .9, and box 1 ties:
+    # 3. After suppression box 1 goes with box 0 (0.9 > 0.5); box 3 stays
+    # beside box 0 (0.5 is not more), so phrase 1 has rank 2.
+    assert metrics == pytest.approx(
+        {
+            "phrase_to_region/num_queries": 3,
+            "phrase_to_region/recall_at_1": 0,
+            "phrase_to_region/recall_at_2": 1 / 3,
+            "phrase_to_region/recall_at_3": 2 / 3,
+            "phrase_to_region/upper_bound": 2 / 3,
+            "phrase_to_region/suppressed_recall_at_1": 0,
+            "phrase_to_region/suppressed_recall_at_2": 2 / 3,
+            "phrase_to_region/suppressed_recall_at_3": 2 / 3,
+            "phrase_to_region/tie_rate": 1 / 3,
+            "phrase_to_region/people/num_queries": 2,
+            "phrase_to_region/people/recall_at_1": 0,
+            "phrase_to_region/people/recall_at_2": 1 / 2,
+            "phrase_to_region/people/recall_at_3": 1,
+            "phrase_to_region/people/upper_bound": 1,
+            "phrase_to_region/people/suppressed_recall_at_1": 0,
+            "phrase_to_region/people/suppressed_recall_at_2": 1,
+            "phrase_to_region/people/suppressed_recall_at_3": 1,
+            "phrase_to_region/people/tie_rate": 1 / 2,
+            "phrase_to_region/x/num_queries": 0,
+            # Text 0: .9 no, .8 hit, .7 no, .5 hit, then .1: precision 1/2 up
+            # to recall 1/2 (six of eleven), 2/4 up to 1: 1/2. Text 1: 0.
+            "phrase_to_region/mean_average_precision": 1 / 4,
+        }
+    )
+    assert tables.format_localization(metrics, "tiny").splitlines() == [
+        "tiny",
+        "                     R@1      R@2      R@3    bound  nms R@1"
+        "  nms R@2  nms R@3  phrases",
+        "all                  0.0     33.3     66.7     66.7      0.0"
+        "     66.7     66.7        3",
+        "people               0.0     50.0    100.0    100.0      0.0"
+        "    100.0    100.0        2",
+        "               33.3% of these tie with a wrong one (a miss)",
+        "mean average precision of unique phrases 25.0",
+    ]
+
+
+def test_average_precision_literal():
+    # Hits at places 1 and 3 of three positives: precision 1 up to recall 1/3
+    # (0, .1, .2, .3: four of eleven), 2/3 up to 2/3 (.4, .5, .6), then 0.
+    value = average_precision([0.9, 0.8, 0.7], [True, False, True], 3)
+    assert value == pytest.approx((4 * 1 + 3 * 2 / 3) / 11)
+    assert average_precision([], [], 2) == 0
+    assert average_precision([1.0], [True], 1) == 1
+    # A tie with what is no hit is lost: 1/2 at every recall.
+    assert average_precision([1.0, 1.0], [True, False], 1) == 0.5
+    # 3 of 10 are exactly the recall 0.3.
+    hits = np.arange(5) < 3
+    value = average_precision(-np.arange(5), hits, 10)
+    assert value == pytest.approx(4 / 11)
+
+
+def test_a_collapsed_model_localizes_nothing():
+    metrics = localization.evaluate_localization(
+        np.zeros((2, 4)), [np.array(BOXES)] * 2, [BOXES[2], BOXES[2]], [0, 1]
+    )
+    assert metrics["phrase_to_region/recall_at_1"] == 0
+    assert metrics["phrase_to_region/upper_bound"] == 1
+    assert metrics["phrase_to_region/tie_rate"] == 1
+
+
+def test_no_phrases_have_no_metrics():
+    metrics = localization.evaluate_localization(
+        np.zeros((0, 4)), [np.array(BOXES)], np.zeros((0, 4)), [], texts=[]
+    )
+    assert metrics == {"phrase_to_region/num_queries": 0}
+
+
+def test_what_lies_beyond_the_proposals_is_not_read():
+    scores = np.array([[0.5, np.nan, np.inf]])
+    found = localization.localize(scores, [BOXES[:1]], [BOXES[0]], [0])
+    assert found.ranks.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"scores": [[0, np.nan, 0, 0]]}, "finite.*phrase 0 and proposal 1"),
+        ({"scores": [[0, 1e39, 0, 0]]}, "finite in float32. Received: inf"),
+        ({"scores": [[0, 0]]}, "a number for each proposal"),
+        ({"scores": [[0] * 4] * 2}, "num_phrases, width"),
+        ({"scores": lambda image, rows: np.zeros((2, 4))}, "for each propos"),
+        ({"proposals": [[[3, 0, 1, 1]]]}, r"`proposals\[0\]` must be finite"),
+        ({"truth": [[3, 0, 1, 1]]}, "`truth` must be finite"),
+        ({"phrase_to_image": [1]}, "must be a row of `proposals`"),
+        ({"phrase_to_image": [0.0]}, "must be a row of `proposals`"),
+        ({"types": {"x": np.ones(2, bool)}}, r"types\['x'\] of shape"),
+        ({"texts": [0, 1]}, "`texts` must hold"),
+        ({"recall_at": (0,)}, "at least 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    arguments = {
+        "scores": np.zeros((1, 4)),
+        "proposals": [BOXES],
+        "truth": [BOXES[0]],
+        "phrase_to_image": [0],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        localization.evaluate_localization(**arguments)
+
+
+@pytest.mark.real_data
+def test_the_whole_photo_matches_a_quarter_of_real_phrases(data_root):
+    root = data_root / "flickr8k" / "entities"
+    if not root.is_dir():
+        pytest.skip(f"Flickr30K Entities not found: {root}")
+    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
+    phrases = read_phrases(root, read_captions("karpathy", dataset, "test"))
+    # Which is those whose box covers half of it.
+    whole = [[[0, 0, width, height]] for width, height in phrases.image_sizes]
+    metrics = localization.evaluate_localization(
+        np.zeros((phrases.num_phrases, 1)),
+        whole,
+        phrases.boxes,
+        phrases.phrase_to_image,
+    )
+    sides = phrases.fractions()[:, 2:] - phrases.fractions()[:, :2]
+    share = float(np.mean(sides.prod(axis=1) >= 0.5))
+    assert metrics["phrase_to_region/upper_bound"] == pytest.approx(share)
+    assert metrics["phrase_to_region/recall_at_1"] == pytest.approx(share)
+    assert round(share, 3) == 0.255

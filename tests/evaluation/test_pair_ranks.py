@@ -1,0 +1,100 @@
+"""Tests of ranks among many positives on both sides."""
+
+import numpy as np
+import pytest
+
+from tbnets.evaluation import pair_ranks
+from tests.evaluation import oracle
+
+
+def random_case(seed, levels):
+    generator = np.random.default_rng(seed)
+    num_queries, num_candidates, dim = generator.integers(1, 20, 3)
+    queries = generator.standard_normal((num_queries, dim))
+    candidates = generator.standard_normal((num_candidates, dim))
+    pairs = np.stack(
+        [
+            generator.integers(0, num_queries, 12),
+            generator.integers(0, num_candidates, 12),
+        ],
+        axis=1,
+    )
+    queries, candidates = (
+        (np.rint(x * levels) / levels).astype(np.float32)
+        for x in (queries, candidates)
+    )
+    return queries, candidates, pairs
+
+
+@pytest.mark.parametrize("levels", [1, 2, 1000])
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_are_those_of_the_definition(seed, levels, monkeypatch):
+    queries, candidates, pairs = random_case(seed, levels)
+    table = np.array(
+        [[oracle.score(x, y) for y in candidates] for x in queries]
+    )
+    scores = pair_ranks.EmbeddingScores(queries, candidates)
+    known = {tuple(pair) for pair in pairs.tolist()}
+    turned = {pair[::-1] for pair in known}
+    for at_once in (1, 50, 1 << 20):
+        monkeypatch.setattr(pair_ranks, "SCORES_AT_ONCE", at_once)
+        for values in (scores, table):
+            found = pair_ranks.pair_ranks(values, pairs)
+            expected = oracle.pair_ranks(table, known)
+            assert list(zip(*(x.tolist() for x in found))) == expected
+            found = pair_ranks.pair_ranks(values.T, pairs[:, ::-1])
+            expected = oracle.pair_ranks(table.T, turned)
+            assert list(zip(*(x.tolist() for x in found))) == expected
+
+
+def test_region_phrase_ranking_literal():
+    # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
+    scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
+    metrics = pair_ranks.evaluate_region_phrase_ranking(
+        scores, [[0, 0], [1, 2], [0, 2]], recall_at=(1, 2)
+    )
+    # Region 0: .4 after .9: 2. Region 1: .5 after .6: 2. Phrase 0: .1 after
+    # .6 and .2: 3. Phrase 2: .5 after .7: 2; region 0 is no rival.
+    assert metrics == {
+        "true_region_to_phrase/num_queries": 2,
+        "true_region_to_phrase/recall_at_1": 0,
+        "true_region_to_phrase/recall_at_2": 1,
+        "true_region_to_phrase/median_rank": 2,
+        "true_region_to_phrase/mean_rank": 2,
+        "true_region_to_phrase/tie_rate": 0,
+        "phrase_to_true_region/num_queries": 2,
+        "phrase_to_true_region/recall_at_1": 0,
+        "phrase_to_true_region/recall_at_2": 0.5,
+        # floor((1 + 2) / 2) + 1.
+        "phrase_to_true_region/median_rank": 2,
+        "phrase_to_true_region/mean_rank": 2.5,
+        "phrase_to_true_region/tie_rate": 0,
+    }
+
+
+def test_a_collapsed_model_ranks_last():
+    found = pair_ranks.pair_ranks(np.zeros((2, 5)), [[0, 1], [0, 3], [1, 0]])
+    # Three wrong ones before region 0's, four before region 1's.
+    assert found.ranks.tolist() == [4, 5] and found.tied.all()
+
+
+def test_no_pairs_have_no_ranks():
+    metrics = pair_ranks.evaluate_region_phrase_ranking(np.zeros((2, 3)), [])
+    assert metrics == {
+        "true_region_to_phrase/num_queries": 0,
+        "phrase_to_true_region/num_queries": 0,
+    }
+
+
+def test_what_does_not_fit_is_refused():
+    scores = np.zeros((2, 3))
+    for pairs in ([[0, 3]], [[2, 0]], [[-1, 0]], [[0.0, 1.0]], [0, 1]):
+        with pytest.raises(ValueError, match="`pairs` must be whole numbers"):
+            pair_ranks.pair_ranks(scores, pairs)
+    scores[1, 2] = np.nan
+    with pytest.raises(ValueError, match=r"scores\[1, 2\]=nan"):
+        pair_ranks.pair_ranks(scores, [[0, 0], [1, 0]])
+    with pytest.raises(ValueError, match="`candidates` must have as many"):
+        pair_ranks.EmbeddingScores(np.zeros((2, 3)), np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="`queries` must be finite"):
+        pair_ranks.EmbeddingScores([[np.inf]], [[1.0]])
