@@ -41,7 +41,7 @@ def test_slopes_are_the_differences_of_the_loss():
             reference.logistic_loss(logits + s, is_match, valid)[0]
             for s in (step, -step)
         )
-        assert gradient[p] == pytest.approx((up - down) / 2e-4, abs=1e-6)
+        assert float(gradient[p]) == pytest.approx((up - down) / 2e-4, abs=1e-6)
 
 
 def test_literal_loss():
@@ -56,7 +56,7 @@ def test_literal_loss():
 def test_large_logits_neither_overflow_nor_vanish():
     given = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
     total, *_, gradient = with_gradient(*given)
-    assert total == pytest.approx(1e4 / 3)
+    assert float(total) == pytest.approx(1e4 / 3)
     # The slope of a match at 20 is -1 / (1 + e^20) / 3.
     np.testing.assert_allclose(
         gradient, [-1 / 3, 0, -1 / (1 + math.exp(20)) / 3], rtol=1e-5
