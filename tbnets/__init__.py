@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _MODULES = {
     # A network and its parts.
     "EmbeddingNetwork": "tbnets.models.embedding_network",
+    "SimilarityNetwork": "tbnets.models.similarity_network",
     "CCA": "tbnets.models.cca",
     "TwoBranchModel": "tbnets.models.two_branch",
     "load_model": "tbnets.models.keras_file",
@@ -35,12 +36,15 @@ _MODULES = {
     "MeanVectors": "tbnets.layers.fisher_vectors",
     "FisherVectors": "tbnets.layers.fisher_vectors",
     "CaptionReader": "tbnets.layers.fisher_vectors",
+    "PairHead": "tbnets.layers.pair_head",
     "SeededDropout": "tbnets.layers.dropout",
     # Losses and miners.
     "PRESETS": "tbnets.losses.presets",
     "TripletLoss": "tbnets.losses.triplet",
+    "logistic_loss": "tbnets.losses.logistic",
     "positive_masks": "tbnets.losses.positives",
     "hardest_negatives": "tbnets.losses.miners",
+    "sample_pairs": "tbnets.losses.pairs",
     # Optimizers.
     "FusedAdam": "tbnets.training.fused_optimizers",
     "FusedSGD": "tbnets.training.fused_optimizers",

@@ -149,6 +149,68 @@ def positive_masks(image_ids, caption_image_ids, text_ids=None):
     return i2t, t2t, i2i
 
 
+def logistic_loss(logits, is_match, valid):
+    """Eq. 7 of Wang 2018 as a mean: loss, both sides' means, accuracy, slopes.
+
+    The slopes are the derivatives of the loss by each logit.
+    """
+    kept = [p for p in range(len(logits)) if valid[p]]
+    sides = {True: [], False: []}
+    slopes, right = np.zeros(len(logits)), 0
+    for p in kept:
+        label = 1.0 if is_match[p] else -1.0
+        sides[bool(is_match[p])].append(np.logaddexp(0.0, -label * logits[p]))
+        slopes[p] = -label / (1.0 + math.exp(label * logits[p])) / len(kept)
+        right += label * logits[p] > 0
+    means = [np.mean(sides[side]) if sides[side] else 0.0 for side in sides]
+    total = sum(map(sum, sides.values())) / len(kept) if kept else 0.0
+    return total, *means, right / len(kept) if kept else 0.0, slopes
+
+
+def random_columns(mask, rows, draws):
+    """For each entry, the column that a draw in [0, 1) picks; -1: none."""
+    found = np.full(np.shape(draws), -1)
+    for p, row in enumerate(rows):
+        eligible = [
+            j for j in range(mask.shape[1]) if row >= 0 and mask[row, j]
+        ]
+        for k, draw in enumerate(draws[p]):
+            if eligible:
+                found[p, k] = eligible[int(np.float32(draw) * len(eligible))]
+    return found
+
+
+def pair_sample(image_ids, caption_image_ids, text_ids, draws):
+    """A caption's own image, and captions drawn that do not match it.
+
+    Returns lists with an entry a caption: the row of the image and the
+    captions drawn, -1 and [] where there is no image or no such caption.
+    """
+    matches = positive_masks(image_ids, caption_image_ids, text_ids)[0]
+    images, negatives = [], []
+    for caption, owner in enumerate(caption_image_ids):
+        image = list(image_ids).index(owner) if owner in image_ids else -1
+        drawn = random_columns(~matches, [image], draws[caption : caption + 1])
+        some = bool((drawn >= 0).all())
+        images.append(image if some else -1)
+        negatives.append(drawn[0].tolist() if some else [])
+    return images, negatives
+
+
+def pair_logits(images, texts, kernels, biases):
+    """The similarity network's head, pair by pair: float64 `[n, m]`."""
+    logits = np.zeros((len(images), len(texts)))
+    for i in range(len(images)):
+        for j in range(len(texts)):
+            values = images[i] * texts[j]
+            for layer, (kernel, bias) in enumerate(zip(kernels, biases)):
+                values = values @ kernel + bias
+                if layer < len(kernels) - 1:
+                    values = np.maximum(values, 0.0)
+            logits[i, j] = values[0]
+    return logits
+
+
 def mixture_log_likelihood(point, weights, locations, scales, laplacian):
     """log p(x) of a hybrid mixture, one density at a time."""
     total = 0.0

@@ -27,6 +27,7 @@ from tbnets.layers.fisher_vectors import MeanVectors
 from tbnets.layers.fisher_vectors import TfidfVectors
 from tbnets.layers.image_encoders import ApplicationEncoder
 from tbnets.layers.image_encoders import SmallConvNet
+from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.layers.word_table import WordTable
@@ -35,6 +36,8 @@ from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.models.two_branch import TwoBranchModel
 from tbnets.serving import export
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
@@ -74,6 +77,15 @@ def network(image_encoder=None, text_encoder=None):
     )
 
 
+def similarity(text_encoder=None):
+    return SimilarityNetwork(
+        Branch((5, 4), dropout=0.3, seed=1),
+        Branch((5, 4), dropout=0.3, seed=2),
+        text_encoder=text_encoder and text_encoder(),
+        head=PairHead((6, 3), dropout=0.2, seed=3),
+    )
+
+
 def recurrent(cell, **arguments):
     return RecurrentEncoder(VOCABULARY.size, cell, 3, 4, **arguments)
 
@@ -100,6 +112,8 @@ LAYERS = {
     "released_branch": Part(
         lambda: Branch((5, 4), batch_normalization="first"), FEATURES
     ),
+    "pair_head": Part(lambda: PairHead((5, 4), dropout=0.3), FEATURES),
+    "linear_pair_head": Part(lambda: PairHead((), scale=1), FEATURES),
     "small_conv_net": Part(lambda: SmallConvNet((2, 3)), PIXELS),
     "application": Part(lambda: ApplicationEncoder("VGG16", 32), LARGE_PIXELS),
     "mean_of_words": Part(mean_of_words, TOKEN_IDS),
@@ -123,6 +137,13 @@ MODELS = {
             CanonicalProjection(4), CanonicalProjection(4), transform()
         ),
         {"images": FEATURES, "captions": FEATURES[::-1].copy()},
+    ),
+    "similarity_features": Part(
+        similarity, {"images": FEATURES, "captions": FEATURES[::-1].copy()}
+    ),
+    "similarity_mean": Part(
+        lambda: similarity(mean_of_words),
+        {"images": FEATURES, "captions": TOKEN_IDS},
     ),
     "features_features": Part(
         lambda: network(transform),
@@ -373,7 +394,7 @@ def test_mixed_precision_is_finite_and_close(part, bfloat16):
     assert_close(mixed(inputs), exact(inputs), 0.1, 0.1)
     found = learning(mixed)(inputs)
     assert all(np.isfinite(array).all() for array in flat(found))
-    if isinstance(mixed, Branch | EmbeddingNetwork):
+    if isinstance(mixed, Branch | PairHead | TwoBranchModel):
         for output in tf.nest.flatten(found["outputs"]):
             assert output.dtype == tf.float32
 

@@ -5,6 +5,7 @@ For instance:
   python tools/benchmark.py --benchmark=loss --num_images=500,1500
   python tools/benchmark.py --benchmark=train_step
   python tools/benchmark.py --benchmark=evaluation
+  python tools/benchmark.py --benchmark=pair_scores --num_images=200
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
   python tools/benchmark.py --benchmark=fisher_vectors
 
@@ -22,10 +23,14 @@ from tbnets import startup
 _BENCHMARK = flags.DEFINE_enum(
     "benchmark",
     "loss",
-    ["loss", "train_step", "evaluation", "extraction", "fisher_vectors"],
+    [
+        *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
+        "fisher_vectors",
+    ],
     "loss: miner and loss against the distance matmuls. train_step: a whole "
     "step of the embedding network against its matmuls, in float32 and "
-    "mixed_bfloat16. evaluation: retrieval of 25,000 captions. extraction: "
+    "mixed_bfloat16. evaluation: retrieval of 25,000 captions. pair_scores: "
+    "the evaluation of a similarity network. extraction: "
     "image features from files to store against the forward passes. "
     "fisher_vectors: encoding captions against writing them down.",
 )
@@ -76,6 +81,14 @@ def _run_fisher_vectors(repeats):
     )
 
 
+def _run_pair_scores():
+    from benchmarks import pair_scores
+
+    num_images = int(_NUM_IMAGES.value[0]) if _NUM_IMAGES.value else 200
+    captions, repeats = _CAPTIONS.value or 5, _REPEATS.value or 3
+    pair_scores.run(num_images, captions, _DIM.value, repeats)
+
+
 def main(_):
     """Runs the benchmark that was asked for."""
     if _BENCHMARK.value != "evaluation":
@@ -103,6 +116,8 @@ def main(_):
             _NUM_PHOTOS.value,
             repeats,
         )
+    elif _BENCHMARK.value == "pair_scores":
+        _run_pair_scores()
     elif _BENCHMARK.value == "fisher_vectors":
         _run_fisher_vectors(repeats)
     else:

@@ -4,6 +4,12 @@ A run of tools/train.py, on one of its splits:
 
   python tools/evaluate.py --run_dir=runs/quickstart --split=test
 
+Two runs taken together, by the weighted sum of their distances (Wang et al.
+2018, Eq. 8):
+
+  python tools/evaluate.py --run_dir=runs/embedding \
+      --combine_with=runs/similarity --combine_weight=0.3
+
 Embeddings of any model, from files:
 
   python tools/evaluate.py \
@@ -53,6 +59,20 @@ _SAVE = flags.DEFINE_string(
     "Folder to write the arrays to that a run is measured by: "
     "image_embeddings.npy, text_embeddings.npy and caption_to_image.npy.",
 )
+_OTHER = flags.DEFINE_string(
+    "combine_with",
+    None,
+    "Folder of another run, on the same images and captions: the sum of both "
+    "distances ranks. A similarity network's stand for minus its logits, and "
+    "both are then divided by their spread.",
+)
+_WEIGHT = flags.DEFINE_float(
+    "combine_weight",
+    0.3,
+    "Weight of that run; --run_dir has the rest. Wang 2018: 0.3.",
+    lower_bound=0,
+    upper_bound=1,
+)
 _IMAGES = flags.DEFINE_string(
     "image_embeddings",
     None,
@@ -91,22 +111,34 @@ def evaluate_run():
     """Returns the metrics of a split by a run's network, and their table."""
     with startup.quiet_tensorflow():
         from tbnets import runs
+    session, scores = run_scores(runs, _RUN.value)
+    title = _RUN.value
+    if _OTHER.value:
+        other, others = run_scores(runs, _OTHER.value)
+        combine = session.task.combine
+        scores = combine(
+            scores, other.task, others, _SPLIT.value, _WEIGHT.value
+        )
+        title += f" and {_WEIGHT.value:g} of {_OTHER.value}"
+    if _SAVE.value:
+        save_arrays(scores, pathlib.Path(_SAVE.value))
+    metrics = session.task.measure(scores, **measure_options(session.task))
+    title += f", {_SPLIT.value}, protocol: {_PROTOCOL.value}"
+    return metrics, session.task.table(metrics, title)
+
+
+def run_scores(runs, run_dir):
+    """Returns the session of a run, and its scores of the split."""
     session = runs.open_run(
-        _RUN.value,
+        run_dir,
         _CHECKPOINT.value,
         data_root=_DATA_ROOT.value,
         more_splits=[_SPLIT.value],
     )
     task = session.task
     task.settings.evaluate_memory = _MEMORY.value
-    scores = task.scores(
-        session.network, task.load(_SPLIT.value, session.state.fitted)
-    )
-    if _SAVE.value:
-        save_arrays(scores, pathlib.Path(_SAVE.value))
-    metrics = task.measure(scores, **measure_options(task))
-    title = f"{_RUN.value}, {_SPLIT.value}, protocol: {_PROTOCOL.value}"
-    return metrics, task.table(metrics, title)
+    examples = task.load(_SPLIT.value, session.state.fitted)
+    return session, task.scores(session.network, examples)
 
 
 def measure_options(task):
@@ -126,11 +158,17 @@ def measure_options(task):
 
 def save_arrays(scores, folder):
     """Writes the arrays among a task's scores to a folder."""
+    for name, one in scores.items():
+        if not isinstance(one, np.ndarray):
+            raise ValueError(
+                "`--save_embeddings` must come with a run that inner products "
+                "of embeddings rank. Received: --save_embeddings="
+                f"{folder} for one that its {name} rank. Leave it out."
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in scores.items():
-        if isinstance(array, np.ndarray):
-            write = functools.partial(np.save, arr=array)
-            files.write_atomically(folder / f"{name}.npy", write)
+        write = functools.partial(np.save, arr=array)
+        files.write_atomically(folder / f"{name}.npy", write)
 
 
 def evaluate_arrays():
@@ -164,7 +202,7 @@ def read_saved_embeddings():
 
 def check_flags():
     """Refuses flags that are not read, and a place that can not be written."""
-    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE)
+    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE, _OTHER)
     of_files = (_IMAGES, _TEXTS, _ROWS)
     for flag in of_files if _RUN.value else of_runs:
         if flag.present:
@@ -174,6 +212,12 @@ def check_flags():
                 f"--{flag.name}={flag.value}, which is read {reads} --run_dir. "
                 f"Leave it out, or change that."
             )
+    if _WEIGHT.present and not _OTHER.value:
+        raise ValueError(
+            "`--combine_weight` must come with --combine_with, the run that "
+            f"it weighs. Received: --combine_weight={_WEIGHT.value} alone. Add "
+            "the other run, or leave it out."
+        )
     if _JSON.value and not pathlib.Path(_JSON.value).parent.is_dir():
         raise ValueError(
             "`--json` must be a file in a folder that exists. Received: "

@@ -24,8 +24,9 @@ a photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
-Each answer has its rank, its similarity (the cosine, 1 is identical) and the
-id of the image, or the caption. Words the network was never shown are named:
+Each answer has its rank, its similarity (the cosine, 1 is identical; of a
+similarity network the log odds of a match, 0 is even) and the id of the image,
+or the caption. Words the network was never shown are named:
 they do not count. A file that is no photo is named with the reason, left out
 and counted.
 """
@@ -166,7 +167,9 @@ def answer_image(model):
     embeddings = search.embed(
         model.embed_text, captions, "caption", _BATCH_SIZE.value
     )
-    order, similarities = search.rank(query, embeddings, _TOP.value)
+    order, similarities = search.best(
+        model.compare(query, embeddings), _TOP.value
+    )
     title = f"{_IMAGE.value} among {len(captions)} captions"
     answers = [captions[i] for i in order[0]]
     print(search.format_answers(title, similarities[0], answers))

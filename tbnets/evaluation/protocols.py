@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.evaluation import retrieval
+from tbnets.evaluation import score_tiles
 
 
 class Protocol(NamedTuple):
@@ -52,44 +53,88 @@ def evaluate_protocol(
       ValueError: The protocol is unknown, the number of images is not its
         own, a fold has no captions, or the arrays are refused.
     """
+    images, texts, rows = retrieval.checked_arrays(
+        image_embeddings, text_embeddings, caption_to_image
+    )
+    folds = list(_folds(name, len(images), rows))
+    return _averaged(
+        [
+            retrieval.evaluate_retrieval(
+                images[fold.images],
+                texts if len(folds) == 1 else texts[fold.captions],
+                rows[fold.captions] - fold.images.start,
+                **options,
+            )
+            for fold in folds
+        ]
+    )
+
+
+def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
+    """Evaluates by a named protocol what scores pairs.
+
+    Args:
+      name: a key of `PROTOCOLS`.
+      scores: `score_tiles.PairScores`.
+      caption_to_image: int [num_captions], row of the image of each caption.
+
+    Returns:
+      Flat dict of floats, as of `score_tiles.evaluate_scores`.
+
+    Raises:
+      ValueError: as `evaluate_protocol`.
+    """
+    rows = retrieval.checked_caption_to_image(
+        caption_to_image, scores.num_images, scores.num_texts
+    )
+    numbers = np.arange(scores.num_images)
+    return _averaged(
+        [
+            score_tiles.evaluate_scores(
+                scores.subset(numbers[fold.images], fold.captions),
+                rows[fold.captions] - fold.images.start,
+            )
+            for fold in _folds(name, scores.num_images, rows)
+        ]
+    )
+
+
+class _Fold(NamedTuple):
+    """A part of a test set.
+
+    Attributes:
+      images: slice of the rows of images.
+      captions: int64 [n], rows of the captions of these.
+    """
+
+    images: slice
+    captions: np.ndarray
+
+
+def _folds(name, num_images, rows):
+    """Yields the folds of a protocol, each with captions."""
     if name not in PROTOCOLS:
         raise ValueError(
             f"`name` must be a protocol. Received: name={name!r}. Use one of "
             f"{', '.join(PROTOCOLS)}."
         )
     protocol = PROTOCOLS[name]
-    images, texts, rows = retrieval.checked_arrays(
-        image_embeddings, text_embeddings, caption_to_image
-    )
-    if protocol.num_images not in (None, len(images)):
+    if protocol.num_images not in (None, num_images):
         raise ValueError(
             f"`image_embeddings` must have {protocol.num_images} rows for the "
-            f"protocol {name}. Received: image_embeddings.shape="
-            f'{images.shape}. Use the protocol "full", or pass the whole '
-            "MSCOCO test set."
+            f"protocol {name}. Received: {num_images} images. Use the "
+            'protocol "full", or pass the whole MSCOCO test set.'
         )
-    size = len(images) // protocol.num_folds
-    starts = range(0, size * protocol.num_folds, size)
-    captions = [np.flatnonzero(rows // size == s // size) for s in starts]
-    for start, members in zip(starts, captions):
-        if not members.size:
+    size = num_images // protocol.num_folds
+    for start in range(0, size * protocol.num_folds, size):
+        captions = np.flatnonzero(rows // size == start // size)
+        if not captions.size:
             raise ValueError(
                 "`caption_to_image` must give every fold captions. Received: "
                 f"none for the images {start} to {start + size - 1}. Check "
                 "the order of the images."
             )
-    whole = protocol.num_folds == 1
-    return _averaged(
-        [
-            retrieval.evaluate_retrieval(
-                images[start : start + size],
-                texts if whole else texts[members],
-                rows[members] - start,
-                **options,
-            )
-            for start, members in zip(starts, captions)
-        ]
-    )
+        yield _Fold(slice(start, start + size), captions)
 
 
 def _averaged(folds):

@@ -281,7 +281,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
             f"{images.shape}, text_embeddings.shape={texts.shape}. Pass "
             "embeddings of one shared space, images first."
         )
-    rows = _checked_caption_to_image(caption_to_image, len(images), len(texts))
+    rows = checked_caption_to_image(caption_to_image, len(images), len(texts))
     return images, texts, rows
 
 
@@ -332,8 +332,20 @@ def check_scale(image_norms, text_norms):
         )
 
 
-def _checked_caption_to_image(values, num_images, num_captions):
-    """Returns int64 [num_captions], rows of images."""
+def checked_caption_to_image(values, num_images, num_captions):
+    """Checks the rows of images that captions are said to belong to.
+
+    Args:
+      values: int [num_captions].
+      num_images: how many images there are.
+      num_captions: how many captions.
+
+    Returns:
+      int64 [num_captions].
+
+    Raises:
+      ValueError: they are no integers, too many or too few, or out of range.
+    """
     values = np.asarray(values)
     if values.dtype.kind not in "iu":
         raise ValueError(

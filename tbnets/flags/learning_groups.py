@@ -118,6 +118,41 @@ LEARNING_GROUPS = {
             for term in TERMS
         ),
     ),
+    "pairs": (
+        Flag(
+            "head_units",
+            "integers",
+            ("512", "256"),
+            "Sizes of the FC layers between the product of two embeddings and "
+            "the last one, of one unit. Wang 2018: 512,256, three FC layers; "
+            "256: two; empty: one.",
+            limits=_COUNT,
+        ),
+        Flag(
+            "head_dropout",
+            "float",
+            0.0,
+            "Rate after each of their ReLUs.",
+            limits=_RATE,
+        ),
+        Flag(
+            "product_scale",
+            "float",
+            0.0,
+            "What the product is multiplied by; 0: by its size, which makes "
+            "its entries about 1. Wang 2018: 1.",
+            limits=_NOT_NEGATIVE,
+        ),
+        Flag(
+            "num_candidates",
+            "integer",
+            1,
+            "Wrong captions drawn at random for each matching pair; the one "
+            "that the network takes for the best match becomes the negative. "
+            "Wang 2018: 1.",
+            limits=_COUNT,
+        ),
+    ),
     "cca": (
         Flag(
             "cca_dim",

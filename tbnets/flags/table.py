@@ -18,6 +18,7 @@ TITLES = {
     "batches": "Batches",
     "branches": "Branches into the shared space",
     "triplet_loss": "Loss",
+    "pairs": "Pairs, and the head that judges them",
     "cca": "Canonical correlation analysis",
     "optimizer": "Optimizer",
     "training": "Training",

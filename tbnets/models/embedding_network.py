@@ -103,18 +103,6 @@ class EmbeddingNetwork(TwoBranchModel):
             if name.rpartition("_")[0] not in unused
         ]
 
-    def embed_images(self, images, training=False):
-        """Returns unit vectors float32 `[n, embedding_dim]` of images."""
-        if self.image_encoder is not None:
-            images = self.image_encoder(images, training=training)
-        return self.image_branch(images, training=training)
-
-    def embed_text(self, captions, training=False):
-        """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
-        if self.text_encoder is not None:
-            captions = self.text_encoder(captions, training=training)
-        return self.text_branch(captions, training=training)
-
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
         inputs = checked_dict("inputs", inputs, INPUTS)

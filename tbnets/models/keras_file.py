@@ -10,11 +10,13 @@ from tbnets.layers import dropout  # noqa: F401
 from tbnets.layers import feature_transform  # noqa: F401
 from tbnets.layers import fisher_vectors  # noqa: F401
 from tbnets.layers import image_encoders  # noqa: F401
+from tbnets.layers import pair_head  # noqa: F401
 from tbnets.layers import text_encoders  # noqa: F401
 from tbnets.layers import word_table  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
 from tbnets.models import cca  # noqa: F401
 from tbnets.models import embedding_network  # noqa: F401
+from tbnets.models import similarity_network  # noqa: F401
 from tbnets.training import fused_optimizers  # noqa: F401
 
 

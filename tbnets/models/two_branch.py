@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
+from tbnets.losses.distances import similarities
+
 KERAS_2 = keras.__version__.startswith("2.")
 PARTS = ("image_branch", "text_branch", "image_encoder", "text_encoder")
 
@@ -83,9 +85,14 @@ class TwoBranchModel(keras.Model):
     Attributes:
         compile_arguments: names of what `compile` takes beside that of Keras;
             the model keeps it in attributes of the same names.
+        parts: names of the layers among the constructor's arguments.
+        learned_similarity: whether a model learns what `similarities`
+            computes; else these are the inner products.
     """
 
     compile_arguments = ("gradient_clip_norm",)
+    parts = PARTS
+    learned_similarity = False
 
     def __init__(
         self,
@@ -123,6 +130,30 @@ class TwoBranchModel(keras.Model):
     def embedding_dim(self):
         """Size of what the branches end in."""
         return self.image_branch.output_dim
+
+    def embed_images(self, images, training=False):
+        """Returns unit vectors float32 `[n, embedding_dim]` of images."""
+        if self.image_encoder is not None:
+            images = self.image_encoder(images, training=training)
+        return self.image_branch(images, training=training)
+
+    def embed_text(self, captions, training=False):
+        """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
+        if self.text_encoder is not None:
+            captions = self.text_encoder(captions, training=training)
+        return self.text_branch(captions, training=training)
+
+    def similarities(self, image_embeddings, text_embeddings):
+        """Compares each image with each text, by their embeddings.
+
+        Args:
+            image_embeddings: float32 `[n, embedding_dim]`.
+            text_embeddings: float32 `[m, embedding_dim]`.
+
+        Returns:
+            float32 `[n, m]`; larger is closer.
+        """
+        return similarities(image_embeddings, text_embeddings)
 
     def compile(self, optimizer, gradient_clip_norm=None, **kwargs):
         """Prepares the model for `fit`.
@@ -229,7 +260,7 @@ class TwoBranchModel(keras.Model):
     def get_config(self):
         """Returns the constructor's arguments, layers as their configs."""
         config = super().get_config()
-        for name in PARTS:
+        for name in self.parts:
             layer = getattr(self, name)
             config[name] = layer and keras.saving.serialize_keras_object(layer)
         return config
@@ -238,7 +269,7 @@ class TwoBranchModel(keras.Model):
     def from_config(cls, config):
         """Returns a new model of the same construction."""
         config = dict(config)
-        for name in PARTS:
+        for name in cls.parts:
             if config.get(name):
                 config[name] = keras.saving.deserialize_keras_object(
                     config[name]

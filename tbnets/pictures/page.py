@@ -192,7 +192,7 @@ def _answer(rank, image_id, similarity, folder, start):
     photo = open_photo(folder, image_id)
     facts = (
         f'<span class="facts"><span class="rank">{rank}</span> '
-        f'<span class="similarity" title="cosine">{similarity:.3f}</span>'
+        f'<span class="similarity" title="similarity">{similarity:.3f}</span>'
         f'</span> <span class="name">{_name(image_id)}</span>'
     )
     if photo is None:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.files import write_json
+from tbnets.losses import distances
 from tbnets.serving.half_precision import copy_halved
 from tbnets.serving.half_precision import with_halves
 from tbnets.serving.ops import check_ops
@@ -83,13 +84,19 @@ def two_branch_endpoints(
       default;
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`;
-    - `score`: both inputs -> `similarities` (cosines) `[n, m]`;
+    - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits
+      of a model that learns to compare;
+    - `compare`, of such a model alone, whose embeddings have no meaningful
+      cosines: `image_embeddings` float32 `[n, embedding_dim]` and
+      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`;
     - `embed_features`: where photos are turned into feature vectors first,
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
     Args:
         model: has `embed_images(images, training)` and `embed_text(texts,
-            training)`, both to float32 unit vectors `[n, embedding_dim]`.
+            training)`, both to float32 unit vectors `[n, embedding_dim]`;
+            one that learns to compare has `learned_similarity`, True, and
+            `similarities(image_embeddings, text_embeddings)`, too.
         tokenizer: turns string `[m]` into what `embed_text` takes: a
             `Tokenizer` or a `layers.fisher_vectors.CaptionReader`; None where
             texts are feature vectors.
@@ -109,6 +116,8 @@ def two_branch_endpoints(
     photos = tf.TensorSpec([None], tf.string, "image_bytes")
     image = arrays if read_photos is None else photos
     read_text, read_image = tokenizer or tf.identity, read_photos or tf.identity
+    learned = getattr(model, "learned_similarity", False)
+    similarities = model.similarities if learned else distances.similarities
 
     # Functions of their own, so that the SavedModel has them once.
     @tf.function(input_signature=[text])
@@ -134,10 +143,8 @@ def two_branch_endpoints(
 
     @tf.function(input_signature=[image, text])
     def score(images, texts):
-        similarities = tf.matmul(
-            image_embeddings(images), text_embeddings(texts), transpose_b=True
-        )
-        return {"similarities": similarities}
+        embeddings = image_embeddings(images), text_embeddings(texts)
+        return {"similarities": similarities(*embeddings)}
 
     @tf.function(input_signature=[arrays])
     def embed_features(rows):
@@ -150,7 +157,23 @@ def two_branch_endpoints(
     }
     if read_photos is not None and len(image_shape) == 1:
         functions["embed_features"] = embed_features
+    if learned:
+        functions["compare"] = _comparison(model)
     return Endpoints(functions, "embed_text", tokenizer)
+
+
+def _comparison(model):
+    """Returns the endpoint that compares embeddings."""
+    images, texts = (
+        tf.TensorSpec([None, model.embedding_dim], tf.float32, name)
+        for name in ("image_embeddings", "text_embeddings")
+    )
+
+    @tf.function(input_signature=[images, texts])
+    def compare(images, texts):
+        return {"similarities": model.similarities(images, texts)}
+
+    return compare
 
 
 def export_saved_model(

@@ -213,19 +213,17 @@ def _note(text):
     tqdm.tqdm.write(readable(text), file=sys.stderr)
 
 
-def rank(query_embeddings, candidate_embeddings, top):
+def best(similarities, top):
     """Finds the best candidates of each query.
 
     Args:
-        query_embeddings: float32 `[q, embedding_dim]`.
-        candidate_embeddings: float32 `[n, embedding_dim]`.
+        similarities: float32 `[q, n]`, larger is better.
         top: number of answers, at most `n` of which there are.
 
     Returns:
         `(order, similarities)`, each `[q, min(top, n)]`, best first; of equal
         candidates the first one comes first.
     """
-    similarities = query_embeddings @ candidate_embeddings.T
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
 
@@ -318,11 +316,11 @@ def answer_queries(model, queries, ids, embeddings, top, hits=None):
             where nobody knows.
 
     Returns:
-        `(text, order, similarities)`: a table a query, and what `rank`
+        `(text, order, similarities)`: a table a query, and what `best`
         returns.
     """
     texts = embed(model.embed_text, queries, "query")
-    order, similarities = rank(texts, embeddings, top)
+    order, similarities = best(model.compare(embeddings, texts).T, top)
     tables = []
     for query, rows, values, right in zip(
         queries, order, similarities, hits or [None] * len(queries)

@@ -18,6 +18,8 @@ METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 IMAGE_BYTES = "image_bytes"
 """Name of the input that takes encoded photos."""
+PAIRS_AT_ONCE = 8192
+"""Pairs that a learned comparison works on at once."""
 
 
 class ServedModel:
@@ -52,6 +54,11 @@ class ServedModel:
     def takes_image_bytes(self):
         """Whether images are encoded photos (else feature vectors)."""
         return self.image_spec.dtype == tf.string
+
+    @property
+    def learned_similarity(self):
+        """Whether the model learned to compare (else cosines compare)."""
+        return "compare" in self._signatures
 
     @property
     def embedding_dim(self):
@@ -115,13 +122,45 @@ class ServedModel:
             texts: as in `embed_text`.
 
         Returns:
-            float32 NumPy array `[n, m]` of cosine similarities.
+            float32 NumPy array `[n, m]` of cosine similarities, or of the
+            logits of a model that learned to compare.
         """
         inputs = {
             self.image_spec.name: _input("images", self.image_spec, images),
             self.text_spec.name: _input("texts", self.text_spec, texts),
         }
         return self._call("score", inputs)["similarities"].numpy()
+
+    def compare(self, image_embeddings, text_embeddings):
+        """Compares each image with each text, by their embeddings.
+
+        Where the model learned to compare, a few thousand pairs are in work
+        at once.
+
+        Args:
+            image_embeddings: float array `[n, embedding_dim]`.
+            text_embeddings: float array `[m, embedding_dim]`.
+
+        Returns:
+            float32 NumPy array `[n, m]`, as `similarity` does.
+        """
+        if not self.learned_similarity:
+            return image_embeddings @ text_embeddings.T
+        images, texts = (
+            tf.constant(np.asarray(one, np.float32))
+            for one in (image_embeddings, text_embeddings)
+        )
+        found = np.empty((len(images), len(texts)), np.float32)
+        for column in range(0, len(texts), PAIRS_AT_ONCE):
+            columns = slice(column, column + PAIRS_AT_ONCE)
+            step = max(1, PAIRS_AT_ONCE // len(texts[columns]))
+            for row in range(0, len(images), step):
+                rows = slice(row, row + step)
+                found[rows, columns] = self._signatures["compare"](
+                    image_embeddings=images[rows],
+                    text_embeddings=texts[columns],
+                )["similarities"]
+        return found
 
     def search(self, queries, images, top=5):
         """Finds the images that answer a sentence best.
@@ -146,7 +185,8 @@ class ServedModel:
         if not (self.takes_image_bytes and isinstance(images, np.ndarray)):
             embeddings = _embed_all(self.embed_images, images, "image")
         texts = _embed_all(self.embed_text, queries, "query")
-        order, similarities = search.rank(texts, embeddings, top)
+        similarities = self.compare(embeddings, texts).T
+        order, similarities = search.best(similarities, top)
         return [
             [
                 (_name(images, row), float(value))

@@ -9,27 +9,24 @@ from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import refuse_broken_images
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
-from tbnets.evaluation.protocols import evaluate_protocol
 from tbnets.evaluation.tables import format_table
 from tbnets.serving import search
 from tbnets.serving.export import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
+from tbnets.tasks import matching_scores
 from tbnets.tasks import parts
 from tbnets.tasks import plan
 from tbnets.tasks import recipes
 from tbnets.tasks import text_inputs
 from tbnets.tasks import views
-from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.matching_scores import PAIR_SCORES
 from tbnets.tasks.own_photos import NoPhotos
 from tbnets.tasks.own_photos import OwnPhotos
 from tbnets.tasks.own_photos import has_own_photos
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
-
-SERVED_BATCH = 64
-"""Photos that an exported model embeds at once."""
 
 
 class MatchingTask(Task):
@@ -50,7 +47,7 @@ class MatchingTask(Task):
         self.own_photos = None
         self._records = {}
         self._cuts = None
-        self._embedder = None
+        self._scorer = None
         if has_own_photos(settings):
             self.own_photos = OwnPhotos(settings)
 
@@ -251,26 +248,22 @@ class MatchingTask(Task):
         """Embeds a split.
 
         Returns:
-            dict of `image_embeddings` float32 `[num_images, dim]`,
-            `text_embeddings` float32 `[num_captions, dim]` and
-            `caption_to_image` int64 `[num_captions]`.
+            dict as `matching_scores` describes it.
         """
-        if self._embedder is None or self._embedder.network is not network:
-            self._embedder = Embedder(network, self.settings.image_size)
-        return {
-            "image_embeddings": self._embedder.images(examples),
-            "text_embeddings": self._embedder.texts(examples),
-            "caption_to_image": examples.records.caption_to_image,
-        }
+        if self._scorer is None or self._scorer.network is not network:
+            self._scorer = matching_scores.Scorer(network, self.settings)
+        return self._scorer.scores(examples)
 
     def measure(self, scores, protocol="full", text_to_text=True):
-        """Returns the metrics of `evaluation.retrieval`."""
-        return evaluate_protocol(
-            protocol,
-            **scores,
-            memory_limit_mb=self.settings.evaluate_memory,
-            text_to_text=text_to_text,
-        )
+        """Returns the metrics of `evaluation`."""
+        memory = self.settings.evaluate_memory
+        return matching_scores.measure(scores, protocol, memory, text_to_text)
+
+    def combine(self, scores, other, others, split, weight):
+        """Returns what `matching_scores.combine` makes of two runs."""
+        both = self.records(split), other.records(split)
+        matching_scores.check_same_examples(*both, split)
+        return matching_scores.combine(scores, others, weight)
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""
@@ -293,7 +286,12 @@ class MatchingTask(Task):
         return views.draw_answered_captions(scores, records, folder)
 
     def points(self, scores, examples):
-        """Returns images and captions of a split as points of one space."""
+        """Returns images and captions of a split as points of one space.
+
+        Where a network learns to compare, both sides share no space.
+        """
+        if PAIR_SCORES in scores:
+            return None
         records = examples.records
         folder = views.shown_photos(self.settings, records)
         return views.image_and_caption_points(scores, records, folder)
@@ -355,15 +353,7 @@ class MatchingTask(Task):
         else:
             rows = inputs.load_images(self.settings, records)
             images = np.concatenate(list(rows.chunks()))
-        return {
-            "image_embeddings": search.embed(
-                model.embed_images, images, "image", SERVED_BATCH
-            ),
-            "text_embeddings": search.embed(
-                model.embed_text, records.captions, "caption"
-            ),
-            "caption_to_image": records.caption_to_image,
-        }
+        return matching_scores.served_scores(model, images, records)
 
     def answer(self, saved_model, queries, folder, top=5):
         """Ranks the images of the last split for example queries.

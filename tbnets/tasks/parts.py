@@ -15,10 +15,12 @@ from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
+from tbnets.layers.pair_head import PairHead
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.tasks import inputs
 from tbnets.training.optimizers import build_optimizer
 
@@ -105,6 +107,42 @@ def _built(network, settings, fitted):
     return network
 
 
+def _build_branches(settings):
+    """Returns the dict of both branches, as constructors take them."""
+    common = {
+        "batch_normalization": settings.batch_normalization,
+        "dropout": settings.dropout,
+        "input_dropout": settings.input_dropout,
+    }
+    sides = ("image", settings.image_units), ("text", settings.text_units)
+    return {
+        f"{side}_branch": Branch(
+            units, seed=settings.seed * 1000 + 100 * number, **common
+        )
+        for number, (side, units) in enumerate(sides, start=1)
+    }
+
+
+def _build_trained(make, settings, fitted, **layers):
+    """Returns a built network that is trained by gradients.
+
+    Args:
+        make: its class.
+        settings: the run's settings.
+        fitted: as of `build_embedding_network`.
+        **layers: name -> function that returns a layer of its own.
+    """
+    keras.utils.set_random_seed(settings.seed)
+    keras.mixed_precision.set_global_policy(settings.precision)
+    network = make(
+        **_build_branches(settings),
+        image_encoder=_build_image_encoder(settings),
+        text_encoder=_build_text_encoder(settings, fitted),
+        **{name: layer() for name, layer in layers.items()},
+    )
+    return _built(network, settings, fitted)
+
+
 def build_embedding_network(settings, fitted):
     """Returns a built `EmbeddingNetwork` with initial weights from the seed.
 
@@ -113,24 +151,27 @@ def build_embedding_network(settings, fitted):
         fitted: dict with `words`, `image_dim` and `text_dim`, and with
             `word_vectors` where words begin with those of others.
     """
-    keras.utils.set_random_seed(settings.seed)
-    keras.mixed_precision.set_global_policy(settings.precision)
-    common = {
-        "batch_normalization": settings.batch_normalization,
-        "dropout": settings.dropout,
-        "input_dropout": settings.input_dropout,
-    }
-    network = EmbeddingNetwork(
-        image_branch=Branch(
-            settings.image_units, seed=settings.seed * 1000 + 100, **common
+    return _build_trained(EmbeddingNetwork, settings, fitted)
+
+
+def build_similarity_network(settings, fitted):
+    """Returns a built `SimilarityNetwork` with initial weights from the seed.
+
+    Args:
+        settings: the run's settings.
+        fitted: as of `build_embedding_network`.
+    """
+    return _build_trained(
+        SimilarityNetwork,
+        settings,
+        fitted,
+        head=lambda: PairHead(
+            settings.head_units,
+            settings.head_dropout,
+            settings.product_scale or None,
+            seed=settings.seed * 1000 + 400,
         ),
-        text_branch=Branch(
-            settings.text_units, seed=settings.seed * 1000 + 200, **common
-        ),
-        image_encoder=_build_image_encoder(settings),
-        text_encoder=_build_text_encoder(settings, fitted),
     )
-    return _built(network, settings, fitted)
 
 
 def build_cca(settings, fitted):
@@ -191,11 +232,27 @@ def compile_embedding_network(network, settings, steps_per_epoch):
     )
 
 
+def compile_similarity_network(network, settings, steps_per_epoch):
+    """Gives a `SimilarityNetwork` its pairs and optimizer."""
+    network.compile(
+        build_optimizer(settings, steps_per_epoch),
+        gradient_clip_norm=settings.clip_norm or None,
+        num_candidates=settings.num_candidates,
+        sampling_seed=settings.seed,
+        jit_compile=settings.jit_compile,
+    )
+
+
 BUILDERS = {
     "embedding": Builder(
         build_embedding_network,
         compile_embedding_network,
         ("branches", "triplet_loss", "training", "optimizer"),
+    ),
+    "similarity": Builder(
+        build_similarity_network,
+        compile_similarity_network,
+        ("branches", "pairs", "training", "optimizer"),
     ),
     "cca": Builder(
         build_cca,

@@ -182,6 +182,24 @@ class Task:
         """Returns a flat dict of metrics, by NumPy alone."""
         raise NotImplementedError
 
+    def combine(self, scores, other, others, split, weight):
+        """Returns the scores of two runs taken together.
+
+        Args:
+            scores: of this run.
+            other: `Task` of the other run.
+            others: its scores of the same split.
+            split: name of the split.
+            weight: of the other run, in [0, 1].
+
+        Raises:
+            ValueError: the scores of these tasks can not be taken together.
+        """
+        raise ValueError(
+            "`--combine_with` must come with a task whose scores add up. "
+            f"Received: a run of --task={self.settings.task}. Leave it out."
+        )
+
     def health(self, scores):
         """Returns scalars that tell whether training goes well."""
         return {}

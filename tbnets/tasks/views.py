@@ -5,6 +5,7 @@ import numpy as np
 from tbnets.pictures import montage
 from tbnets.serving import search
 from tbnets.tasks import inputs
+from tbnets.tasks.matching_scores import similarities_of_caption
 from tbnets.training.projector import Points
 
 NUM_CAPTIONS = 5
@@ -63,9 +64,7 @@ def draw_answered_captions(scores, records, folder):
     rows = spread(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
         own = records.caption_to_image[row]
-        similarities = (
-            scores["image_embeddings"] @ scores["text_embeddings"][row]
-        )
+        similarities = similarities_of_caption(scores, row)
         order = np.argsort(-similarities, kind="stable")
         best = order[:NUM_ANSWERS]
         tiles = [

@@ -55,6 +55,12 @@ DESCRIPTIONS = {
     "loss": "A term of the loss, before its weight.",
     "active": "Share of the triplets with a loss above 0: those the network "
     "still gets wrong, or right by less than the margin.",
+    "positive_loss": "The loss of the pairs that match; log 2 = 0.69 is "
+    "guessing.",
+    "negative_loss": "The loss of the pairs that do not match; log 2 = 0.69 is "
+    "guessing.",
+    "pair_accuracy": "Share of the pairs that the network judges right; half "
+    "of them match.",
     "learning_rate": "Mean learning rate over the steps of the epoch.",
     "gradient_norm": "Norm of the whole gradient, before clipping.",
     "mean_cosine": "Mean cosine of all pairs of embeddings of one side: 0 all "

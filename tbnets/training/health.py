@@ -5,6 +5,7 @@ import numpy as np
 COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
+COIN_TOSS = 0.52
 
 
 def embedding_health(embeddings):
@@ -37,12 +38,24 @@ def embedding_health(embeddings):
 def diagnose(logs, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 
+    A network that judges pairs is warned of when it says the same of all;
+    its embeddings may lie as they like.
+
     Args:
         logs: an epoch's scalars, with `train/..._loss`, `train/..._active`
-            and `health/.../mean_cosine`.
+            and `health/.../mean_cosine`, or with `train/pair_accuracy`.
         margin: of the loss.
         reduction: of the loss; the plateau shows under the means only.
     """
+    accuracy = logs.get("train/pair_accuracy")
+    if accuracy is not None:
+        if accuracy > COIN_TOSS:
+            return None
+        return (
+            f"{accuracy:.0%} of the pairs are judged right, about as many as "
+            "by tossing a coin. Give it some epochs, or try another "
+            "--learning_rate or fewer --num_candidates"
+        )
     cosines = [
         value for key, value in logs.items() if key.endswith("/mean_cosine")
     ]

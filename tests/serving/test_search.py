@@ -51,6 +51,7 @@ def model():
     texts = {"star": [1.0, 0.5], "ring": [0.5, 1.0]}
     return types.SimpleNamespace(
         embed_text=lambda queries: np.array([texts[one] for one in queries]),
+        compare=lambda images, texts: images @ texts.T,
         vocabulary=types.SimpleNamespace(words=["", "[UNK]", "star"]),
     )
 

@@ -148,3 +148,9 @@ def test_queries_that_it_does_not_answer_say_so(tmp_path):
     with pytest.raises(ValueError, match="--task=factor. Leave it out"):
         task.check_plan(["two"])
     task.check_plan()
+
+
+def test_runs_that_it_can_not_add_up_say_so(tmp_path):
+    task = tasks.open_task(settings(tmp_path))
+    with pytest.raises(ValueError, match="`--combine_with` .*--task=factor"):
+        task.combine({}, task, {}, "test", 0.3)

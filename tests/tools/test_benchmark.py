@@ -21,6 +21,7 @@ TITLES = {
     "loss": "2 images, 4 captions, 4-d, K = 2, three terms",
     "train_step": "2 images, 4 captions, 4096/6000 -> 5 -> 4, Adam",
     "evaluation": "Evaluation of 2 images x 4 captions x 4, both directions",
+    "pair_scores": "2 images x 4 captions, 4-512-256-1",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
     "extraction": "EfficientNetLite0 last, 2 photos of ",
 }
@@ -32,6 +33,7 @@ ROWS = {
         "train step, mixed_bfloat16",
     ],
     "evaluation": ["trained", "untrained"],
+    "pair_scores": ["matmuls alone", "tiles, ranked"],
     "extraction": ["forward passes alone", "extraction"],
     "fisher_vectors": [
         "written to a store",

@@ -1,0 +1,234 @@
+"""Ranks of a model that scores pairs, a tile of scores at a time.
+
+`retrieval` ranks embeddings, whose scores are inner products and exact. Here
+a score is whatever a function says of a pair, in float32: the last bits
+depend on the place of the pair in a tile. A candidate that scores within
+`TIE` of the best positive therefore counts as a tie, and against the model.
+Only a tile of the matrix of scores is ever held.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tqdm
+
+from tbnets.evaluation import retrieval
+from tbnets.evaluation.ranking import Ranks
+
+TIE = 1e-5
+"""Of scores up to 1 in size; of larger ones this share."""
+TILE_IMAGES, TILE_TEXTS = 64, 1024
+
+
+class PairScores(NamedTuple):
+    """What scores the pairs of some images and texts; larger is closer.
+
+    Attributes:
+      num_images: how many images there are.
+      num_texts: how many texts.
+      tile: function (int64 [a] rows of images, int64 [b] rows of texts) ->
+        float32 [a, b].
+      pairs: function (int64 [p], int64 [p]) -> float32 [p], of single pairs.
+    """
+
+    num_images: int
+    num_texts: int
+    tile: Callable
+    pairs: Callable
+
+    def subset(self, image_rows, text_rows):
+        """Returns the `PairScores` of some images and texts, renumbered."""
+        return PairScores(
+            len(image_rows),
+            len(text_rows),
+            lambda images, texts: self.tile(
+                image_rows[images], text_rows[texts]
+            ),
+            lambda images, texts: self.pairs(
+                image_rows[images], text_rows[texts]
+            ),
+        )
+
+
+def evaluate_scores(
+    scores, caption_to_image, *, recall_at: tuple = retrieval.RECALL_AT
+) -> dict:
+    """Measures how well scores of pairs retrieve captions and images.
+
+    Args:
+      scores: `PairScores` of images and captions.
+      caption_to_image: int [num_captions], row of the image of each caption.
+      recall_at: the cut-offs k.
+
+    Returns:
+      Flat dict of floats, as of `retrieval.evaluate_retrieval`, without
+      `text_to_text`: such a model does not compare captions with each other.
+
+    Raises:
+      ValueError: as `score_ranks`.
+    """
+    ranks = score_ranks(scores, caption_to_image)
+    return retrieval.summarize_ranks(ranks, recall_at)
+
+
+def score_ranks(scores, caption_to_image) -> dict:
+    """Ranks the best positive of every query.
+
+    The positives are scored first, pair by pair; then each tile is counted
+    in both directions and forgotten.
+
+    Args:
+      scores: `PairScores` of images and captions.
+      caption_to_image: int [num_captions], row of the image of each caption.
+
+    Returns:
+      Dict from direction to `ranking.Ranks`, as `retrieval.retrieval_ranks`.
+
+    Raises:
+      ValueError: row numbers are no rows of images, or a score is not finite.
+    """
+    groups = retrieval.checked_caption_to_image(
+        caption_to_image, scores.num_images, scores.num_texts
+    )
+    positives = _finite(scores.pairs(groups, np.arange(len(groups))))
+    best = np.full(scores.num_images, -np.inf, np.float32)
+    np.maximum.at(best, groups, positives)
+    sides = _Side(np.where(best > -np.inf, best, np.inf)), _Side(positives)
+    tiles = [
+        (np.arange(i, min(i + TILE_IMAGES, scores.num_images)), texts)
+        for j in range(0, scores.num_texts, TILE_TEXTS)
+        for texts in [np.arange(j, min(j + TILE_TEXTS, scores.num_texts))]
+        for i in range(0, scores.num_images, TILE_IMAGES)
+    ]
+    options = {"leave": False, "disable": None, "delay": 2}
+    for images, texts in tqdm.tqdm(
+        tiles, "scoring the pairs", unit="tile", **options
+    ):
+        tile = _finite(scores.tile(images, texts)).copy()
+        tile[images[:, None] == groups[texts]] = -np.inf
+        sides[0].count(images, tile)
+        sides[1].count(texts, tile.T)
+    return {
+        "image_to_text": sides[0].result(),
+        "text_to_image": sides[1].result(),
+    }
+
+
+class _Side:
+    """Queries, and what is counted for them.
+
+    Args:
+      best: float32 [n], each query's best positive, +inf for no query.
+    """
+
+    def __init__(self, best):
+        self.best = best.astype(np.float32)
+        slack = np.float32(TIE) * np.maximum(np.abs(self.best), 1)
+        is_query = np.isfinite(self.best)
+        slack[~is_query] = 0
+        self.low, self.high = self.best - slack, self.best + slack
+        self.better = np.zeros(len(best), np.int64)
+        self.tied = np.zeros(len(best), bool)
+
+    def count(self, rows, scores):
+        """Counts candidates of some queries: float32 [rows, candidates]."""
+        at_least = (scores >= self.low[rows, None]).sum(axis=1)
+        above = (scores > self.high[rows, None]).sum(axis=1)
+        self.better[rows] += at_least
+        self.tied[rows] |= at_least != above
+
+    def result(self):
+        """Returns the `Ranks` of the rows that have a positive."""
+        queries = np.flatnonzero(self.best < np.inf)
+        return Ranks(queries, 1 + self.better[queries], self.tied[queries])
+
+
+def _finite(scores):
+    scores = np.asarray(scores, np.float32)
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            "`scores` must be finite. Received: NaN or infinity for "
+            f"{np.count_nonzero(~np.isfinite(scores))} of {scores.size} pairs."
+            " Look for a diverged model."
+        )
+    return scores
+
+
+def embedding_scores(image_embeddings, text_embeddings):
+    """Returns the `PairScores` of unit vectors: minus their distance.
+
+    Args:
+      image_embeddings: float32 [num_images, dim], L2-normalised.
+      text_embeddings: float32 [num_texts, dim], likewise.
+
+    Source: the distance d(x, y) of Wang et al. 2018, Sec. 3.2.1.
+    """
+
+    def scores(inner):
+        return -np.sqrt(np.maximum(2 - 2 * inner, 0), dtype=np.float32)
+
+    def tile(images, texts):
+        return scores(image_embeddings[images] @ text_embeddings[texts].T)
+
+    def pairs(images, texts):
+        return scores(
+            np.einsum(
+                "ij,ij->i", image_embeddings[images], text_embeddings[texts]
+            )
+        )
+
+    return PairScores(len(image_embeddings), len(text_embeddings), tile, pairs)
+
+
+def weighted_sum(first, second, weight, units=(1.0, 1.0)):
+    """Returns the `PairScores` of two models taken together.
+
+    ::
+
+        (1 - weight) * first / units[0] + weight * second / units[1]
+
+    Args:
+      first: `PairScores`.
+      second: `PairScores` of the same images and texts.
+      weight: of the second, in [0, 1].
+      units: what each is divided by.
+
+    Source: Wang et al. 2018, Eq. 8, for distances with their signs turned.
+    """
+    shares = (1 - weight) / units[0], weight / units[1]
+
+    def both(ask):
+        one, other = ask(first), ask(second)
+        return np.float32(shares[0]) * one + np.float32(shares[1]) * other
+
+    return PairScores(
+        first.num_images,
+        first.num_texts,
+        lambda *rows: both(lambda scores: scores.tile(*rows)),
+        lambda *rows: both(lambda scores: scores.pairs(*rows)),
+    )
+
+
+def spread(scores, num_pairs=65536):
+    """Returns the standard deviation of scores over random pairs.
+
+    Args:
+      scores: `PairScores`.
+      num_pairs: pairs drawn with replacement, always the same.
+
+    Raises:
+      ValueError: all of them score alike.
+    """
+    generator = np.random.default_rng(0)
+    found = scores.pairs(
+        generator.integers(0, scores.num_images, num_pairs),
+        generator.integers(0, scores.num_texts, num_pairs),
+    )
+    found = float(np.std(_finite(found), dtype=np.float64))
+    if not found > 0:
+        raise ValueError(
+            "`scores` must tell pairs apart. Received: the same score for each "
+            f"of {num_pairs} pairs. Look for a collapsed model."
+        )
+    return found

@@ -1,0 +1,91 @@
+"""The head of the similarity network: a pair's product -> how well it fits."""
+
+import keras
+import tensorflow as tf
+
+from tbnets.layers.dropout import SeededDropout
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class PairHead(keras.layers.Layer):
+    """Maps element-wise products `[n, dim]` of pairs to logits `[n]`.
+
+    ::
+
+        x * y -> [FC -> ReLU -> dropout] * len(units) -> FC of one unit
+
+    The products of two unit vectors are small, about 1 / dim each. They are
+    multiplied by `scale`; None stands for dim, which makes them about 1.
+
+    Args:
+        units: sizes of the FC layers before the last. Paper: `(512, 256)`,
+            that is three FC layers; `()` leaves the last one alone.
+        dropout: rate after each ReLU.
+        scale: what the products are multiplied by. Paper: 1.
+        seed: integer from which the dropout layers derive their streams.
+
+    Returns from a call: float32 `[n]`, whatever the mixed-precision policy:
+    the last layer computes in float32, or scores would tie.
+
+    Example:
+        head = tbnets.PairHead((512, 256))
+        head(image_embeddings * text_embeddings).shape  # (n,)
+
+    Source: Wang et al. 2018, Sec. 3.3 and 4.3; departures: `scale` and
+    `dropout`, of which the paper says nothing here.
+    """
+
+    def __init__(
+        self, units=(512, 256), dropout=0.0, scale=None, seed=0, **kwargs
+    ):
+        super().__init__(**kwargs)
+        units = tuple(int(size) for size in units)
+        if min(units, default=1) < 1:
+            raise ValueError(
+                "`units` must name layers of at least one unit. "
+                f"Received: units={units}. Use for example 512,256."
+            )
+        self.units = units
+        self.dropout = dropout
+        self.scale = scale
+        self.seed = seed
+        self.steps = []
+        for i, size in enumerate(units):
+            name = f"fc{i + 1}"
+            self.steps.append(
+                keras.layers.Dense(size, activation="relu", name=name)
+            )
+            if dropout:
+                self.steps.append(SeededDropout(dropout, seed + i))
+        self.last = keras.layers.Dense(1, dtype="float32", name="logit")
+
+    def build(self, input_shape):
+        """Builds the steps one after the other."""
+        shape = tuple(input_shape)
+        self.factor = float(shape[-1] if self.scale is None else self.scale)
+        for step in self.steps:
+            step.build(shape)
+            if isinstance(step, keras.layers.Dense):
+                shape = (*shape[:-1], step.units)
+        self.last.build(shape)
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        """Returns the logits float32 `[n]` of products `[n, dim]`."""
+        outputs = inputs * tf.cast(self.factor, inputs.dtype)
+        for step in self.steps:
+            if isinstance(step, SeededDropout):
+                outputs = step(outputs, training=training)
+            else:
+                outputs = step(outputs)
+        return tf.squeeze(self.last(outputs), axis=-1)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "dropout": self.dropout,
+            "scale": self.scale,
+            "seed": self.seed,
+        }

@@ -1,0 +1,66 @@
+"""The logistic loss of pairs: does this text belong to this image?"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class LogisticOutput(NamedTuple):
+    """What `logistic_loss` returns; every value is a float32 scalar.
+
+    Attributes:
+        total: mean over all valid pairs, the value to minimise.
+        positive: mean over the valid pairs that match; 0 without any.
+        negative: mean over the valid pairs that do not; 0 without any.
+        accuracy: share of the valid pairs whose logit has the right sign.
+    """
+
+    total: tf.Tensor
+    positive: tf.Tensor
+    negative: tf.Tensor
+    accuracy: tf.Tensor
+
+
+def logistic_loss(logits, is_match, valid=None):
+    r"""Computes the logistic loss of pairs, labelled +1 or -1.
+
+    $$\log(1 + \exp(-z p))$$
+
+    for a logit p and a label z, written as a softplus, which neither
+    overflows nor loses small values. Always float32. Without a valid pair the
+    loss is 0, and so is its gradient.
+
+    Args:
+        logits: float `[pairs]`; larger means a better match.
+        is_match: bool `[pairs]`, z is +1 where True, else -1.
+        valid: bool `[pairs]`, the pairs that count; None for all.
+
+    Returns:
+        A `LogisticOutput`.
+
+    Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs, where
+    the equation sums, so that the size of a batch does not change the rate.
+    """
+    logits = tf.cast(logits, tf.float32)
+    is_match = tf.convert_to_tensor(is_match)
+    if valid is None:
+        valid = tf.ones_like(is_match)
+    valid = tf.convert_to_tensor(valid)
+    logits = tf.where(valid, logits, 0.0)
+    labels = tf.where(is_match, 1.0, -1.0)
+    values = tf.where(valid, tf.nn.softplus(-labels * logits), 0.0)
+    right = tf.cast(labels * logits > 0.0, tf.float32)
+    return LogisticOutput(
+        total=_mean(values, valid),
+        positive=_mean(values, valid & is_match),
+        negative=_mean(values, valid & ~is_match),
+        accuracy=tf.stop_gradient(_mean(right, valid)),
+    )
+
+
+def _mean(values, mask):
+    """Returns the mean of the values under a mask; 0 where it is empty."""
+    weights = tf.cast(mask, tf.float32)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * weights), tf.reduce_sum(weights)
+    )

@@ -1,0 +1,182 @@
+"""The similarity network: two branches and a head that judges pairs."""
+
+import keras
+import tensorflow as tf
+
+from tbnets.layers.pair_head import PairHead
+from tbnets.losses.logistic import logistic_loss
+from tbnets.losses.pairs import sample_pairs
+from tbnets.models.embedding_network import IDS
+from tbnets.models.embedding_network import INPUTS
+from tbnets.models.two_branch import PARTS
+from tbnets.models.two_branch import TwoBranchModel
+from tbnets.models.two_branch import checked_dict
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class SimilarityNetwork(TwoBranchModel):
+    """Tells of a pair of image and text whether they belong together.
+
+    ::
+
+        images -> [image_encoder ->] image_branch -> unit vectors x
+        texts  -> [text_encoder  ->] text_branch  -> unit vectors y
+        x * y  -> head -> logit of "they match"
+
+    Inner products of its embeddings mean nothing: only the head compares. A
+    batch is that of the `EmbeddingNetwork`.
+
+    Args:
+        image_branch: `Branch` of the images.
+        text_branch: `Branch` of the texts, with the same last size.
+        image_encoder: layer that turns pixels into features, or None.
+        text_encoder: layer that turns word ids into features, or None.
+        head: `PairHead`; None for one as in the paper.
+
+    Example:
+        network = tbnets.SimilarityNetwork(
+            tbnets.Branch((2048, 512)), tbnets.Branch((2048, 512)))
+        network.compile("adam")
+        network.fit(batches)
+
+    Source: Wang et al. 2018, Sec. 3.3, Fig. 1 (right).
+    """
+
+    compile_arguments = (
+        "gradient_clip_norm",
+        "num_candidates",
+        "sampling_seed",
+    )
+    parts = (*PARTS, "head")
+    learned_similarity = True
+
+    def __init__(
+        self,
+        image_branch,
+        text_branch,
+        image_encoder=None,
+        text_encoder=None,
+        head=None,
+        **kwargs,
+    ):
+        super().__init__(
+            image_branch, text_branch, image_encoder, text_encoder, **kwargs
+        )
+        self.head = head or PairHead()
+        self.num_candidates = 1
+        self.sampling_seed = 0
+
+    def compile(
+        self,
+        optimizer,
+        gradient_clip_norm=None,
+        num_candidates=1,
+        sampling_seed=0,
+        **kwargs,
+    ):
+        """Prepares the network for `fit`.
+
+        Args:
+            optimizer: a Keras optimizer or its name.
+            gradient_clip_norm: largest global norm of a step's gradient;
+                None leaves it alone.
+            num_candidates: captions drawn at random for each matching pair,
+                of which the one that the head takes for the best match
+                becomes the negative. Paper: 1, which is a random negative.
+            sampling_seed: integer; with the optimizer's step it decides what
+                is drawn.
+            **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+        """
+        super().compile(optimizer, gradient_clip_norm, **kwargs)
+        self.num_candidates = num_candidates
+        self.sampling_seed = sampling_seed
+
+    @staticmethod
+    def reported_names():
+        """Returns the names of the losses of both kinds, and the accuracy."""
+        return ["positive_loss", "negative_loss", "pair_accuracy"]
+
+    def build(self, input_shape):
+        """Builds both sides and the head.
+
+        Args:
+            input_shape: as of `TwoBranchModel.build`.
+        """
+        super().build(input_shape)
+        if not self.head.built:
+            self.head.build((None, self.embedding_dim))
+
+    def judge(self, image_rows, text_rows, training=False):
+        """Returns the logits float32 `[p]` of pairs of rows.
+
+        Args:
+            image_rows: float32 `[p, embedding_dim]`, an image's embedding for
+                each pair.
+            text_rows: float32 `[p, embedding_dim]`, that of its text.
+            training: whether dropout is on.
+        """
+        return self.head(image_rows * text_rows, training=training)
+
+    def similarities(self, image_embeddings, text_embeddings):
+        """Returns the logits float32 `[n, m]` of all pairs.
+
+        Memory is that of `n * m` rows of the head: ask for a tile at a time.
+
+        Args:
+            image_embeddings: float32 `[n, embedding_dim]`.
+            text_embeddings: float32 `[m, embedding_dim]`.
+        """
+        products = image_embeddings[:, None, :] * text_embeddings[None, :, :]
+        shape = tf.shape(products)
+        logits = self.head(tf.reshape(products, [-1, self.embedding_dim]))
+        return tf.reshape(logits, shape[:2])
+
+    def call(self, inputs, training=False):
+        """Returns the dict of `similarities`, logits `[n, m]` of all pairs."""
+        inputs = checked_dict("inputs", inputs, INPUTS)
+        images = self.embed_images(inputs["images"], training=training)
+        texts = self.embed_text(inputs["captions"], training=training)
+        return {"similarities": self.similarities(images, texts)}
+
+    def batch_loss(self, batch, training=False):
+        """Returns the `LogisticOutput` of one batch."""
+        batch = checked_dict("batch", batch, INPUTS + IDS)
+        images = self.embed_images(batch["images"], training=training)
+        texts = self.embed_text(batch["captions"], training=training)
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        pairs = sample_pairs(
+            batch["image_ids"],
+            batch["caption_image_ids"],
+            batch.get("text_ids"),
+            seed=tf.stack([self.sampling_seed, tf.cast(step, tf.int32)]),
+            num_candidates=self.num_candidates,
+        )
+        image_rows = tf.gather(images, pairs.images)
+        others = self._hardest(image_rows, texts, pairs.negatives)
+        logits = self.judge(
+            tf.concat([image_rows, image_rows], 0),
+            tf.concat([texts, tf.gather(texts, others)], 0),
+            training=training,
+        )
+        is_match = tf.repeat([True, False], tf.shape(texts)[0])
+        return logistic_loss(logits, is_match, tf.tile(pairs.valid, [2]))
+
+    def _hardest(self, image_rows, texts, candidates):
+        """Returns of each pair's candidates the most convincing: `[p]`."""
+        if self.num_candidates == 1:
+            return candidates[:, 0]
+        rows = tf.repeat(tf.stop_gradient(image_rows), self.num_candidates, 0)
+        logits = self.judge(
+            rows,
+            tf.gather(tf.stop_gradient(texts), tf.reshape(candidates, [-1])),
+        )
+        best = tf.argmax(tf.reshape(logits, tf.shape(candidates)), axis=1)
+        return tf.gather(candidates, best, batch_dims=1)
+
+    def report(self, output):
+        """Returns the losses of both kinds of pairs, and the accuracy."""
+        return {
+            "positive_loss": output.positive,
+            "negative_loss": output.negative,
+            "pair_accuracy": output.accuracy,
+        }

@@ -1,0 +1,83 @@
+"""Scores pairs with a network whose similarity is learned, tile by tile."""
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.evaluation.score_tiles import PairScores
+
+PAIRS_AT_ONCE = 8192
+"""Pairs that go through the head at once, where memory allows for them."""
+
+
+class PairScorer:
+    """Turns embeddings into `PairScores` by a network's head.
+
+    The branches have run once for each image and each text; what is left is
+    the head, once for each pair. Its graphs are traced once.
+
+    Args:
+        network: a built `SimilarityNetwork`.
+        memory_limit_mb: MiB for the rows of the pairs in work.
+    """
+
+    def __init__(self, network, memory_limit_mb=512):
+        rows = tf.TensorSpec((None, network.embedding_dim), tf.float32)
+        signature = [rows, rows]
+        self.network = network
+        self._tile = tf.function(
+            network.similarities, input_signature=signature
+        )
+        self._pairs = tf.function(
+            lambda images, texts: network.judge(images, texts),
+            input_signature=signature,
+        )
+        width = 2 * network.embedding_dim + sum(network.head.units)
+        fitting = int(memory_limit_mb * 2**20) // (4 * width)
+        self.pairs_at_once = max(1, min(PAIRS_AT_ONCE, fitting))
+
+    def scores(self, image_embeddings, text_embeddings):
+        """Returns the `PairScores` of images and texts.
+
+        Args:
+            image_embeddings: float32 `[n, embedding_dim]`.
+            text_embeddings: float32 `[m, embedding_dim]`.
+        """
+
+        def tile(image_rows, text_rows):
+            texts = text_embeddings[text_rows]
+            parts = [
+                self._strip(image_embeddings[image_rows], part)
+                for part in _cut(texts, self.pairs_at_once)
+            ]
+            return np.concatenate(parts, axis=1)
+
+        def pairs(image_rows, text_rows):
+            cut = [
+                _cut(rows, self.pairs_at_once)
+                for rows in (image_rows, text_rows)
+            ]
+            return np.concatenate(
+                [
+                    self._pairs(image_embeddings[i], text_embeddings[j])
+                    for i, j in zip(*cut)
+                ]
+            )
+
+        return PairScores(
+            len(image_embeddings), len(text_embeddings), tile, pairs
+        )
+
+    def _strip(self, images, texts):
+        """Returns the scores of all images with a few texts."""
+        texts = tf.constant(texts)
+        at_once = max(1, self.pairs_at_once // max(1, len(texts)))
+        return np.concatenate(
+            [self._tile(part, texts) for part in _cut(images, at_once)]
+        )
+
+
+def _cut(rows, size):
+    """Returns rows in pieces; at least one, which may be empty."""
+    return [
+        rows[start : start + size] for start in range(0, len(rows) or 1, size)
+    ]

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+
+from tbnets.evaluation import protocols
+from tbnets.evaluation import retrieval
+from tbnets.evaluation import score_tiles
+from tests.evaluation import oracle
+
+DIRECTIONS = ("image_to_text", "text_to_image")
+
+
+def of_matrix(matrix):
+    matrix = np.asarray(matrix, np.float32)
+    return score_tiles.PairScores(
+        *matrix.shape,
+        lambda images, texts: matrix[np.ix_(images, texts)],
+        lambda images, texts: matrix[images, texts],
+    )
+
+
+def by_definition(matrix, rows):
+    """The ranks as plain loops, of scores that differ by more than `TIE`."""
+    found = {direction: [] for direction in DIRECTIONS}
+    for i, scores in enumerate(matrix):
+        positive = [row == i for row in rows]
+        if any(positive):
+            ranked = oracle.rank(scores.tolist(), positive)
+            found["image_to_text"].append((i, *ranked))
+    for j, row in enumerate(rows):
+        positive = [i == row for i in range(len(matrix))]
+        ranked = oracle.rank(matrix[:, j].tolist(), positive)
+        found["text_to_image"].append((j, *ranked))
+    return found
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (2, 3), (64, 1024)])
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_are_those_of_the_definition(seed, tile, monkeypatch):
+    monkeypatch.setattr(score_tiles, "TILE_IMAGES", tile[0])
+    monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
+    rng = np.random.default_rng(seed)
+    num_images, num_captions = rng.integers(1, 9, 2)
+    rows = rng.integers(0, num_images, num_captions)
+    # Whole numbers: some tie, the others lie far apart.
+    matrix = rng.integers(-3, 4, (num_images, num_captions)).astype("float32")
+    found = score_tiles.score_ranks(of_matrix(matrix), rows)
+    assert oracle.as_lists(found) == by_definition(matrix, rows)
+
+
+def test_scores_that_differ_by_rounding_tie():
+    # Image 0's own caption has 1; captions 1 and 2 less by 1e-6, by 1e-3.
+    matrix = [[1, 1 - 1e-6, 1 - 1e-3], [0, 2, 0], [0, 0, 2]]
+    found = score_tiles.score_ranks(of_matrix(matrix), [0, 1, 2])
+    assert oracle.as_lists(found)["image_to_text"] == [
+        (0, 2, True),
+        (1, 1, False),
+        (2, 1, False),
+    ]
+
+
+def unit(rng, count):
+    rows = rng.normal(size=(count, 5)).astype("float32")
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_distances_rank_as_inner_products_do():
+    rng = np.random.default_rng(0)
+    images, texts = unit(rng, 7), unit(rng, 20)
+    rows = rng.integers(0, 7, 20)
+    scores = score_tiles.embedding_scores(images, texts)
+    # Distances of (3, 4) / 5 and (1, 0): sqrt(2 - 2 * 3 / 5).
+    one = score_tiles.embedding_scores(
+        np.array([[0.6, 0.8]], "float32"), np.array([[1, 0]], "float32")
+    )
+    first = np.zeros(1, int)
+    assert one.tile(first, first)[0, 0] == pytest.approx(-np.sqrt(0.8))
+    assert one.pairs(first, first)[0] == pytest.approx(-np.sqrt(0.8))
+    wanted = retrieval.evaluate_retrieval(
+        images, texts, rows, text_to_text=False
+    )
+    assert score_tiles.evaluate_scores(scores, rows) == pytest.approx(wanted)
+
+
+def test_folds_are_those_of_the_protocol():
+    rng = np.random.default_rng(0)
+    images, texts = unit(rng, 5000), unit(rng, 5000)
+    rows = rng.permutation(5000)
+    wanted = protocols.evaluate_protocol(
+        "coco_1k", images, texts, rows, text_to_text=False
+    )
+    scores = score_tiles.embedding_scores(images, texts)
+    found = protocols.evaluate_scores_protocol("coco_1k", scores, rows)
+    assert wanted.keys() == found.keys()
+    for direction in DIRECTIONS:
+        # Of 1000 scores, some lie within `TIE` of each other.
+        for name in ("num_queries", "recall_at_10", "mean_rank"):
+            key = f"{direction}/{name}"
+            assert found[key] == pytest.approx(wanted[key], 1e-3, 1e-3), key
+
+
+def test_weighted_sum_of_two_models():
+    one, other = np.array([[1.0, 2], [3, 4]]), np.array([[8.0, 6], [4, 2]])
+    both = score_tiles.weighted_sum(
+        of_matrix(one), of_matrix(other), 0.25, (1, 2)
+    )
+    # 0.75 * [1 2; 3 4] + 0.25 * [8 6; 4 2] / 2.
+    wanted = [[1.75, 2.25], [2.75, 3.25]]
+    rows = np.arange(2)
+    np.testing.assert_allclose(both.tile(rows, rows), wanted)
+    np.testing.assert_allclose(both.pairs(rows, rows), [1.75, 3.25])
+
+
+def test_spread_is_that_of_all_pairs():
+    matrix = np.random.default_rng(0).normal(scale=3, size=(40, 50))
+    found = score_tiles.spread(of_matrix(matrix))
+    assert found == pytest.approx(matrix.std(), rel=0.02)
+    with pytest.raises(ValueError, match="tell pairs apart.*collapsed"):
+        score_tiles.spread(of_matrix(np.ones((3, 3))))
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 1)])
+def test_scores_that_are_no_numbers_are_refused(place):
+    matrix = np.eye(2)
+    matrix[place] = np.nan
+    with pytest.raises(ValueError, match="`scores` must be finite"):
+        score_tiles.score_ranks(of_matrix(matrix), [0, 1])
+
+
+def test_rows_of_no_image_are_refused():
+    with pytest.raises(ValueError, match="`caption_to_image` must hold rows"):
+        score_tiles.score_ranks(of_matrix(np.eye(2)), [0, 2])

@@ -1,0 +1,74 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses.logistic import logistic_loss
+from tests import reference
+
+
+def random_pairs(seed, count):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=4, size=count).astype(np.float32)
+    return logits, rng.random(count) < 0.5, rng.random(count) < 0.7
+
+
+def with_gradient(logits, is_match, valid):
+    logits = tf.convert_to_tensor(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        output = logistic_loss(logits, is_match, valid)
+    return *output, tape.gradient(output.total, logits)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 30])
+def test_loss_is_that_of_the_definition(count, compiled):
+    for seed in range(3):
+        given = random_pairs(seed, count)
+        found = compiled(with_gradient)(*map(tf.constant, given))
+        for one, other in zip(found, reference.logistic_loss(*given)):
+            np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+
+
+def test_slopes_are_the_differences_of_the_loss():
+    logits, is_match, valid = random_pairs(1, 8)
+    *_, gradient = with_gradient(logits, is_match, valid)
+    for p in range(8):
+        step = np.zeros(8)
+        step[p] = 1e-4
+        up, down = (
+            reference.logistic_loss(logits + s, is_match, valid)[0]
+            for s in (step, -step)
+        )
+        assert float(gradient[p]) == pytest.approx((up - down) / 2e-4, abs=1e-6)
+
+
+def test_literal_loss():
+    # A match at 0: log 2. No match at log 3: log(1 + 3) = 2 log 2.
+    found = logistic_loss([0.0, math.log(3)], [True, False])
+    log2 = math.log(2)
+    np.testing.assert_allclose(
+        list(found), [1.5 * log2, log2, 2 * log2, 0], rtol=1e-6
+    )
+
+
+def test_large_logits_neither_overflow_nor_vanish():
+    given = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
+    total, *_, gradient = with_gradient(*given)
+    assert float(total) == pytest.approx(1e4 / 3)
+    # The slope of a match at 20 is -1 / (1 + e^20) / 3.
+    np.testing.assert_allclose(
+        gradient, [-1 / 3, 0, -1 / (1 + math.exp(20)) / 3], rtol=1e-5
+    )
+
+
+def test_no_valid_pair_gives_0_with_finite_gradients():
+    given = [np.nan, np.inf], [True, False], [False, False]
+    for value in with_gradient(*given):
+        np.testing.assert_array_equal(value, np.zeros_like(value))
+
+
+def test_half_precision_is_widened():
+    output = logistic_loss(tf.ones(3, tf.bfloat16), [True, True, False])
+    assert {value.dtype for value in output} == {tf.float32}

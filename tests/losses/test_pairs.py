@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import pairs
+from tests import reference
+
+SEED = np.array([3, 4], np.int32)
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_picks_are_those_of_the_definition(case):
+    rng = np.random.default_rng(case)
+    num_rows, num_columns, count = rng.integers(1, 7, 3)
+    mask = rng.random((num_rows, num_columns)) < rng.choice([0.1, 0.5, 0.9])
+    rows = rng.integers(-1, num_rows, count).astype(np.int32)
+    draws = rng.random((count, 3)).astype(np.float32)
+    columns, valid = pairs.random_columns(mask, rows, draws)
+    wanted = reference.random_columns(mask, rows, draws)
+    found = np.where(valid.numpy()[:, None], columns, -1)
+    np.testing.assert_array_equal(found, wanted)
+    assert (columns.numpy() >= 0).all()
+    assert (columns.numpy() < num_columns).all()
+
+
+def test_every_true_column_is_as_likely():
+    mask = tf.constant([[True, False, True, True]])
+    # The draws 0, 1/3000, ... fall on thirds: 1000 for each.
+    draws = (np.arange(3000, dtype=np.float32) / 3000)[:, None]
+    rows = np.zeros(3000, np.int32)
+    columns, _ = pairs.random_columns(mask, rows, draws + 1e-5)
+    np.testing.assert_array_equal(
+        np.bincount(columns.numpy()[:, 0]), [1000, 0, 1000, 1000]
+    )
+
+
+def test_a_draw_next_to_one_picks_the_last():
+    draws = np.full((1, 1), np.nextafter(np.float32(1), np.float32(0)))
+    mask = np.ones((1, 2**12), bool)
+    columns, _ = pairs.random_columns(mask, np.zeros(1, np.int32), draws)
+    assert columns.numpy()[0, 0] == 2**12 - 1
+
+
+def sampled(image_ids, caption_image_ids, text_ids=None, num_candidates=2):
+    return pairs.sample_pairs(
+        tf.constant(image_ids, tf.int64),
+        tf.constant(caption_image_ids, tf.int64),
+        None if text_ids is None else tf.constant(text_ids, tf.int64),
+        seed=tf.constant(SEED),
+        num_candidates=num_candidates,
+    )
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_sample_is_that_of_the_definition(case):
+    rng = np.random.default_rng(case)
+    num_images, num_captions = rng.integers(1, 7, 2)
+    ids = rng.integers(0, 4, num_images)
+    owners = rng.integers(0, 5, num_captions)
+    texts = rng.integers(0, 4, num_captions) if case % 2 else None
+    found = sampled(ids, owners, texts)
+    draws = tf.random.stateless_uniform((num_captions, 2), SEED, alg="philox")
+    images, negatives = reference.pair_sample(
+        ids.tolist(), owners.tolist(), texts, draws.numpy()
+    )
+    valid = found.valid.numpy()
+    np.testing.assert_array_equal(valid, np.array(images) >= 0)
+    for j in np.flatnonzero(valid):
+        assert found.images[j] == images[j]
+        assert found.negatives[j].numpy().tolist() == negatives[j]
+
+
+def test_ids_decide_and_not_places():
+    # Captions 0 and 2 are of image 7, in row 1; caption 1 of image 5.
+    found = sampled([5, 7], [7, 5, 7])
+    np.testing.assert_array_equal(found.images, [1, 0, 1])
+    # Only caption 1 does not match image 7, and it is the one drawn.
+    np.testing.assert_array_equal(found.negatives[0], [1, 1])
+    assert set(found.negatives[1].numpy()) <= {0, 2}
+
+
+def test_an_image_drawn_twice_is_no_negative():
+    found = sampled([5, 5], [5, 5])
+    np.testing.assert_array_equal(found.valid, [False, False])
+
+
+def test_equal_texts_are_no_negatives():
+    assert sampled([1, 2], [1, 2]).valid.numpy().all()
+    # Both captions read alike: each matches the other's image.
+    assert not sampled([1, 2], [1, 2], [9, 9]).valid.numpy().any()
+
+
+def test_a_caption_without_its_image_makes_no_pair():
+    found = sampled([1, 2], [1, 2, 3])
+    np.testing.assert_array_equal(found.valid, [True, True, False])
+
+
+@pytest.mark.parametrize("mode", ["graph", "xla"])
+def test_compiled_draws_are_the_same(mode):
+    function = tf.function(
+        lambda ids, owners: pairs.sample_pairs(ids, owners, seed=SEED),
+        jit_compile=mode == "xla",
+    )
+    ids, owners = tf.range(4), tf.constant([0, 1, 1, 2, 3, 9])
+    wanted = pairs.sample_pairs(ids, owners, seed=SEED)
+    for one, other in zip(function(ids, owners), wanted):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_other_steps_draw_others():
+    ids = tf.range(50)
+    one, again, other = (
+        pairs.sample_pairs(ids, ids, seed=tf.constant([0, step]))
+        for step in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one.negatives, again.negatives)
+    assert (one.negatives.numpy() != other.negatives.numpy()).any()

@@ -1,0 +1,186 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.branch import Branch
+from tbnets.layers.pair_head import PairHead
+from tbnets.losses.pairs import sample_pairs
+from tbnets.models.keras_file import load_model
+from tbnets.models.similarity_network import SimilarityNetwork
+from tests import reference
+
+OWNERS = [0, 0, 1, 3, 3, 3, 4]
+
+
+def make(dropout=0.0, head=(6, 3), scale=None):
+    keras.utils.set_random_seed(0)
+    branch = {"dropout": dropout, "batch_normalization": "none"}
+    network = SimilarityNetwork(
+        Branch((8, 4), seed=1, **branch),
+        Branch((8, 4), seed=2, **branch),
+        head=PairHead(head, dropout, scale, seed=3),
+    )
+    network.build({"images": (None, 6), "captions": (None, 5)})
+    return network
+
+
+def make_batch(num_images=5, owners=OWNERS, seed=0):
+    rng = np.random.default_rng(seed)
+    first = 1000092795  # As a float, this and the next number are one.
+    return {
+        "images": tf.constant(rng.normal(size=(num_images, 6)), tf.float32),
+        "captions": tf.constant(rng.normal(size=(len(owners), 5)), tf.float32),
+        "image_ids": tf.range(num_images, dtype=tf.int64) + first,
+        "caption_image_ids": tf.constant(owners, tf.int64) + first,
+    }
+
+
+def embedded(network, batch):
+    return (
+        network.embed_images(batch["images"]),
+        network.embed_text(batch["captions"]),
+    )
+
+
+@pytest.mark.parametrize("scale", [None, 1])
+@pytest.mark.parametrize("head", [(), (3,), (6, 3)])
+def test_similarities_are_those_of_the_definition(head, scale):
+    network = make(head=head, scale=scale)
+    images, texts = embedded(network, make_batch())
+    layers = [*network.head.steps, network.head.last]
+    kernels = [layer.kernel.numpy() for layer in layers]
+    kernels[0] = kernels[0] * (scale or 4)  # The product has 4 entries.
+    biases = [layer.bias.numpy() for layer in layers]
+    wanted = reference.pair_logits(
+        images.numpy(), texts.numpy(), kernels, biases
+    )
+    found = network.similarities(images, texts)
+    assert found.dtype == tf.float32
+    np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+    called = network(make_batch())["similarities"]
+    np.testing.assert_array_equal(called, found)
+
+
+def test_tiles_and_pairs_are_those_of_the_whole():
+    network = make()
+    images, texts = embedded(network, make_batch())
+    whole = network.similarities(images, texts).numpy()
+    tile = network.similarities(images[1:3], texts[2:])
+    np.testing.assert_allclose(tile, whole[1:3, 2:], rtol=1e-5)
+    rows, columns = [0, 4, 2], [6, 1, 1]
+    pairs = network.judge(tf.gather(images, rows), tf.gather(texts, columns))
+    np.testing.assert_allclose(pairs, whole[rows, columns], rtol=1e-5)
+
+
+def drawn(network, batch, num_candidates):
+    step = tf.cast(network.optimizer.iterations, tf.int32)
+    return sample_pairs(
+        batch["image_ids"],
+        batch["caption_image_ids"],
+        seed=tf.stack([network.sampling_seed, step]),
+        num_candidates=num_candidates,
+    )
+
+
+@pytest.mark.parametrize("num_candidates", [1, 4])
+def test_batch_loss_is_that_of_its_pairs(num_candidates):
+    network, batch = make(), make_batch()
+    network.compile("sgd", num_candidates=num_candidates, sampling_seed=5)
+    logits = network(batch)["similarities"].numpy()
+    images, negatives, _ = drawn(network, batch, num_candidates)
+    positives = [logits[i, j] for j, i in enumerate(images)]
+    # Of several candidates the one with the largest logit is taken.
+    others = [logits[i, row].max() for i, row in zip(images, negatives.numpy())]
+    count = len(OWNERS)
+    wanted = reference.logistic_loss(
+        positives + others, [True] * count + [False] * count, [True] * 2 * count
+    )
+    np.testing.assert_allclose(
+        list(network.batch_loss(batch)), wanted[:4], 1e-5
+    )
+
+
+def test_training_step_moves_the_loss_down():
+    network = make()
+    network.compile(keras.optimizers.Adam(0.01))
+    history = network.fit(
+        tf.data.Dataset.from_tensors(make_batch()).repeat(150),
+        epochs=2,
+        verbose=0,
+        shuffle=False,
+    ).history
+    assert set(history) == {
+        "total_loss",
+        "gradient_norm",
+        "learning_rate",
+        "positive_loss",
+        "negative_loss",
+        "pair_accuracy",
+    }
+    assert history["total_loss"][1] < 0.5 * history["total_loss"][0]
+    assert history["pair_accuracy"][1] > 0.9
+
+
+def test_each_step_draws_other_captions():
+    network, batch = make(), make_batch()
+    network.compile(keras.optimizers.SGD(0.0))
+    losses = set()
+    for _ in range(5):
+        losses.add(float(network.batch_loss(batch).total))
+        network.train_step(batch)
+    assert len(losses) > 1
+
+
+@pytest.mark.parametrize(
+    "num_images, owners",
+    [(1, [0]), (1, [0, 0, 0]), (2, [7, 7])],
+    ids=["one pair", "one image", "no image of any caption"],
+)
+def test_without_a_wrong_caption_nothing_is_learned(num_images, owners):
+    network = make()
+    network.compile(keras.optimizers.SGD(1.0))
+    before = [v.numpy() for v in network.trainable_variables]
+    logs = network.train_step(make_batch(num_images, owners))
+    assert float(logs["total_loss"]) == 0.0
+    for one, other in zip(before, network.trainable_variables):
+        np.testing.assert_array_equal(one, other.numpy())
+
+
+def test_an_untrained_head_guesses():
+    network = make()
+    network.compile("sgd")
+    for variable in network.head.last.weights:
+        variable.assign(tf.zeros_like(variable))
+    # Every logit is 0: log 2 a pair.
+    loss = float(network.batch_loss(make_batch()).total)
+    assert loss == pytest.approx(math.log(2))
+
+
+def test_keras_file_trains_on_with_the_same_draws(tmp_path):
+    network, batch = make(dropout=0.2), make_batch()
+    network.compile("adam", num_candidates=2, sampling_seed=9)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
+    network.fit(dataset, verbose=0, shuffle=False)
+    network.save(tmp_path / "network.keras")
+    again = load_model(tmp_path / "network.keras")
+    assert (again.num_candidates, again.sampling_seed) == (2, 9)
+    for one in (network, again):
+        one.fit(dataset, verbose=0, shuffle=False)
+    for one, other in zip(network.weights, again.weights):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-6, 1e-7)
+
+
+def test_a_layer_without_units_is_refused():
+    with pytest.raises(ValueError, match="`units`.*at least one unit.*512,256"):
+        PairHead((512, 0))
+
+
+def test_batch_without_ids_says_what_a_batch_holds():
+    network, batch = make(), make_batch()
+    network.compile("sgd")
+    del batch["image_ids"]
+    with pytest.raises(ValueError, match="`batch` must be .* without image_id"):
+        network.batch_loss(batch)

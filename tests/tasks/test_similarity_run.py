@@ -1,0 +1,315 @@
+"""The similarity network as a tenant: trained, resumed, measured, exported."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.evaluation import protocols
+from tbnets.evaluation import score_tiles
+from tbnets.flags import command_line
+from tbnets.serving.served_model import load_saved_model
+from tbnets.tasks import matching_scores
+from tbnets.training import loop
+from tests import fresh
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+
+
+def settings(folder, run_dir, **changes):
+    given = {
+        "model": "similarity",
+        "head_units": "6,3",
+        "dropout": 0.2,
+        "head_dropout": 0.1,
+        **changes,
+    }
+    return tiny.settings(folder, run_dir, **given)
+
+
+def train(found, resume=False):
+    session, examples = runs.prepare(found, runs.start(found, resume))
+    print(runs.describe(session, examples))
+    loop.fit(session, examples)
+    return session
+
+
+@pytest.fixture(scope="module")
+def session(folder, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    session = train(settings(folder, run_dir, epochs=4))
+    runs.finish(session)
+    return session
+
+
+@pytest.fixture(scope="module")
+def opened(session):
+    """The run's best epoch, opened again, and its scores of the test split."""
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    return opened, opened.task.scores(opened.network, test)
+
+
+@pytest.fixture(scope="module")
+def model(opened):
+    return load_saved_model(runs.export(opened[0]))
+
+
+def test_it_reports_as_all_do(session):
+    row = session.state.history[0]
+    assert 0 < row["train/total_loss"] < 3
+    assert 0 <= row["train/pair_accuracy"] <= 1
+    assert "dev/image_to_text/recall_at_1" in row
+    assert not any("text_to_text" in key for key in row)
+    report = json.loads((session.run_dir / "metrics.json").read_text())
+    assert report["test"]["text_to_image/num_queries"] == 12
+
+
+def test_resumed_run_is_bit_for_bit_the_same(session, folder, tmp_path):
+    train(settings(folder, tmp_path / "run", epochs=2))
+    straight = runs.open_run(session.run_dir, "last").network
+    again = train(settings(folder, tmp_path / "run", epochs=4), resume=True)
+    for one, other in zip(straight.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def whole_matrix(network, scores):
+    return network.similarities(
+        tf.constant(scores["image_embeddings"]),
+        tf.constant(scores["text_embeddings"]),
+    ).numpy()
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 5, 8192])
+def test_tiles_are_those_of_the_whole_matrix(
+    opened, pairs_at_once, monkeypatch
+):
+    session, scores = opened
+    whole = whole_matrix(session.network, scores)
+    scorer = session.task._scorer._pairs
+    monkeypatch.setattr(scorer, "pairs_at_once", pairs_at_once)
+    pairs = scores["pair_scores"]
+    rows, columns = np.array([5, 0, 2]), np.array([11, 3, 4, 0])
+    tile = pairs.tile(rows, columns)
+    np.testing.assert_allclose(tile, whole[np.ix_(rows, columns)], 1e-5, 1e-6)
+    found = pairs.pairs(rows, columns[:3])
+    np.testing.assert_allclose(found, whole[rows, columns[:3]], 1e-5, 1e-6)
+
+
+def test_metrics_are_those_of_the_whole_matrix(session, opened):
+    again, scores = opened
+    whole = whole_matrix(again.network, scores)
+    wanted = protocols.evaluate_scores_protocol(
+        "full",
+        score_tiles.PairScores(
+            *whole.shape,
+            lambda images, texts: whole[np.ix_(images, texts)],
+            lambda images, texts: whole[images, texts],
+        ),
+        scores["caption_to_image"],
+    )
+    assert again.task.measure(scores) == wanted
+    report = json.loads((session.run_dir / "metrics.json").read_text())
+    assert report["test"] == pytest.approx(wanted)
+
+
+def test_little_memory_makes_small_tiles(opened):
+    network = opened[0].network
+    # A pair: 2 * 4 + 6 + 3 numbers of 4 bytes; 68 KiB hold 1024 of them.
+    scorer = matching_scores.PairScorer(network, 68 / 1024)
+    assert scorer.pairs_at_once == 1024
+    assert matching_scores.PairScorer(network, 1e-9).pairs_at_once == 1
+
+
+def test_what_it_can_not_show_is_left_out(opened):
+    session, scores = opened
+    test = session.task.load("test", session.state.fitted)
+    assert session.task.points(scores, test) is None
+
+
+def test_exported_model_compares_as_the_run(opened, model, folder):
+    session, scores = opened
+    whole = whole_matrix(session.network, scores)
+    captions = session.task.records("test").captions
+    features = np.load(folder / "test_ims.npy")
+    found = model.similarity(features, captions)
+    np.testing.assert_allclose(found, whole, 1e-4, 1e-5)
+    images, texts = model.embed_images(features), model.embed_text(captions)
+    np.testing.assert_allclose(images, scores["image_embeddings"], 1e-4, 1e-5)
+    np.testing.assert_allclose(model.compare(images, texts), whole, 1e-4, 1e-5)
+    assert model.compare(images, texts[:0]).shape == (6, 0)
+    assert model.learned_similarity
+    answers = model.search(captions[:2], features, top=3)
+    for query, answered in enumerate(answers):
+        order = np.argsort(-whole[:, query], kind="stable")[:3]
+        assert [row for row, _ in answered] == order.tolist()
+
+
+def test_served_scores_give_the_same_metrics(opened, model):
+    session, scores = opened
+    served = session.task.served_scores(model, "test")
+    assert session.task.measure(served) == session.task.measure(scores)
+
+
+CLIENT = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+
+model = tf.saved_model.load(sys.argv[1])
+features = tf.constant(np.load(sys.argv[2]))
+captions = tf.constant(["dog red", "cat"])
+embeddings = model.embed_image(features), model.embed_text(captions)
+np.savez(
+    sys.argv[3],
+    score=model.score(features, captions)["similarities"],
+    compare=model.compare(*[e["embeddings"] for e in embeddings])[
+        "similarities"
+    ],
+)
+assert "tbnets" not in sys.modules
+"""
+
+
+def test_exported_model_in_a_fresh_process(model, folder, tmp_path):
+    features = folder / "test_ims.npy"
+    out = tmp_path / "out.npz"
+    fresh.run(
+        *("-c", CLIENT, model.path.resolve(), features, out),
+        check=True,
+        cwd=tmp_path,
+        with_tbnets=False,
+    )
+    wanted = model.similarity(np.load(features), ["dog red", "cat"])
+    with np.load(out) as found:
+        for name in ("score", "compare"):
+            np.testing.assert_allclose(found[name], wanted, 1e-5, 1e-6)
+
+
+def test_query_tool_ranks_by_the_head(session, model, folder):
+    text = fresh.run(
+        "tools/query.py",
+        f"--model={session.run_dir}",
+        f"--image_features={folder / 'test_ims.npy'}",
+        "--top=6",
+        "dog red",
+        check=True,
+    ).stdout
+    scores = model.similarity(np.load(folder / "test_ims.npy"), ["dog red"])
+    order = np.argsort(-scores[:, 0], kind="stable")
+    found = [line.split()[-1] for line in text.splitlines()[2:]]
+    assert found == [f"test{i}.jpg" for i in order]
+
+
+@pytest.fixture(scope="module")
+def embedding(folder, tmp_path_factory):
+    """An embedding network on the same data."""
+    run_dir = tmp_path_factory.mktemp("runs") / "embedding"
+    return train(tiny.settings(folder, run_dir, epochs=1))
+
+
+def scores_of(session):
+    test = session.task.load("test", session.state.fitted)
+    return session.task.scores(session.network, test)
+
+
+def test_two_models_are_taken_together(opened, embedding):
+    session, scores = opened
+    others = scores_of(embedding)
+    task, both = session.task, {}
+    for weight in (0.0, 0.3, 1.0):
+        both[weight] = task.combine(
+            scores, embedding.task, others, "test", weight
+        )
+    # Dividing by a spread changes no rank.
+    assert task.measure(both[0.0]) == task.measure(scores)
+    alone = task.measure(others, text_to_text=False)
+    assert task.measure(both[1.0]) == pytest.approx(alone)
+    images, texts = np.arange(6), np.arange(12)
+    logits = whole_matrix(session.network, scores)
+    inner = others["image_embeddings"] @ others["text_embeddings"].T
+    distances = np.sqrt(np.maximum(2 - 2 * inner, 0))
+    wanted = 0.7 * logits / logits.std() - 0.3 * distances / distances.std()
+    found = both[0.3]["pair_scores"].tile(images, texts)
+    # 65536 random pairs of the 72 give the spread.
+    np.testing.assert_allclose(found, wanted, rtol=0.03, atol=0.03)
+
+
+def test_two_distances_are_added_as_they_are(embedding):
+    scores = scores_of(embedding)
+    both = matching_scores.combine(scores, scores, 0.3)
+    rows = np.arange(6)
+    one = matching_scores.as_pair_scores(scores).tile(rows, rows)
+    found = both["pair_scores"].tile(rows, rows)
+    np.testing.assert_allclose(found, one, 1e-5, 1e-6)
+
+
+def test_other_captions_are_not_combined(opened, embedding, tmp_path):
+    session, scores = opened
+    data = tiny.write_precomputed(tmp_path / "data", seed=1)
+    other = tasks.open_task(tiny.settings(data, tmp_path / "run"))
+    with pytest.raises(
+        ValueError, match="`--combine_with` .*the caption differs: '.* in row"
+    ):
+        session.task.combine(scores, other, scores, "test", 0.3)
+
+
+def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):
+    line = ("tools/evaluate.py", f"--run_dir={session.run_dir}")
+    alone = fresh.run(*line, check=True).stdout
+    assert "recall sum" in alone and "text to text" not in alone
+    other = (f"--combine_with={embedding.run_dir}", "--combine_weight=0")
+    both = fresh.run(*line, *other, check=True).stdout
+    assert both.splitlines()[1:] == alone.splitlines()[1:]
+    refused = fresh.run(*line, f"--save_embeddings={tmp_path / 'embeddings'}")
+    assert refused.returncode
+    assert "`--save_embeddings` must come with a run that" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "embeddings").exists()
+    refused = fresh.run(*line, "--combine_weight=0.5")
+    assert "must come with --combine_with" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "flag, reader",
+    [
+        ("--margin=1", "--model=embedding"),
+        ("--loss=wang2018", "--model=embedding"),
+        ("--cca_dim=3", "--model=cca"),
+    ],
+)
+def test_flags_of_other_models_are_refused(monkeypatch, flag, reader):
+    found = tiny.parse("--model=similarity", flag)
+    monkeypatch.setattr("sys.argv", ["train.py", flag])
+    name = flag.partition("=")[0]
+    with pytest.raises(ValueError, match=f"`{name}` .*read with {reader}"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+def test_its_flags_are_its_own(monkeypatch):
+    found = tiny.parse("--num_candidates=3")
+    monkeypatch.setattr("sys.argv", ["train.py", "--num_candidates=3"])
+    with pytest.raises(ValueError, match="_candidates` .*--model=similarity"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+@pytest.mark.parametrize(
+    "head_units, sizes", [("", [1]), ("5", [5, 1]), ("5,3", [5, 3, 1])]
+)
+def test_one_two_or_three_layers(folder, tmp_path, head_units, sizes):
+    found = settings(folder, tmp_path / "run", head_units=head_units)
+    session, _ = runs.prepare(found, runs.start(found, False))
+    kernels = [v for v in session.network.head.weights if len(v.shape) == 2]
+    assert [kernel.shape[1] for kernel in kernels] == sizes
