@@ -51,7 +51,10 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
 
 def areas(boxes) -> np.ndarray:
     """Returns the areas of boxes `[n, 4]` in square pixels, float64 `[n]`."""
-    boxes = check_boxes(boxes)
+    return _areas(check_boxes(boxes))
+
+
+def _areas(boxes):
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -72,11 +75,15 @@ def iou(boxes, others) -> np.ndarray:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)
         array([[0.33333333]])
     """
-    boxes, others = check_boxes(boxes), check_boxes(others, "others")
+    return _iou(check_boxes(boxes), check_boxes(others, "others"))
+
+
+def _iou(boxes, others):
+    """Computes `iou` of boxes that were checked."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=2)
-    union = areas(boxes)[:, None] + areas(others)[None, :] - common
+    union = _areas(boxes)[:, None] + _areas(others)[None, :] - common
     return np.divide(common, union, out=np.zeros_like(union), where=union > 0)
 
 
@@ -120,7 +127,7 @@ def non_maximum_suppression(
     while candidates.size and (limit is None or len(kept) < limit):
         best, candidates = candidates[0], candidates[1:]
         kept.append(best)
-        overlaps = iou(boxes[best : best + 1], boxes[candidates])[0]
+        overlaps = _iou(boxes[best : best + 1], boxes[candidates])[0]
         candidates = candidates[overlaps <= iou_threshold]
     return np.array(kept, np.int64)
 

@@ -1,4 +1,4 @@
-"""Loop definitions of the losses: slow, obvious, and the specification.
+"""Loop definitions of losses and pooling: slow, obvious, the specification.
 
 Plain Python over NumPy arrays in float64. The library's tensor code is
 compared with these; they are not part of the package.
@@ -273,3 +273,48 @@ def proposal_roles(truth, proposals, positives, bounds):
         found = sorted({*found, overlaps.index(max(overlaps))})
     negatives = [i for i, value in enumerate(overlaps) if value < less]
     return found, [i for i in negatives if i not in found]
+
+
+def interpolated(feature_map, x, y):
+    """A map between the centres of its cells; beyond them, the nearest.
+
+    The centre of the first cell lies at 0.5, 0.5.
+    """
+
+    def neighbours(place, count):
+        place = min(max(place - 0.5, 0.0), count - 1.0)
+        low = min(int(place), count - 1)
+        return low, min(low + 1, count - 1), place - low
+
+    top, bottom, down = neighbours(y, len(feature_map))
+    left, right, across = neighbours(x, len(feature_map[0]))
+    upper = (1 - across) * feature_map[top][left]
+    upper = upper + across * feature_map[top][right]
+    lower = (1 - across) * feature_map[bottom][left]
+    lower = lower + across * feature_map[bottom][right]
+    return (1 - down) * upper + down * lower
+
+
+def roi_average(feature_map, box, num_samples=64):
+    """The mean of a map at evenly spaced points of a box, in cells."""
+    x_min, y_min, x_max, y_max = (float(edge) for edge in box)
+    total = np.zeros(feature_map.shape[-1])
+    for i in range(num_samples):
+        for j in range(num_samples):
+            x = x_min + (x_max - x_min) * (i + 0.5) / num_samples
+            y = y_min + (y_max - y_min) * (j + 0.5) / num_samples
+            total += interpolated(feature_map, x, y)
+    return total / num_samples**2
+
+
+def box_geometry(box, width, height):
+    """Corners and area of a box, as fractions of its photo."""
+    x_min, y_min, x_max, y_max = (float(edge) for edge in box)
+    area = (x_max - x_min) * (y_max - y_min)
+    return [
+        x_min / width,
+        y_min / height,
+        x_max / width,
+        y_max / height,
+        area / (width * height),
+    ]

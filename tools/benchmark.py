@@ -7,6 +7,9 @@ For instance:
   python tools/benchmark.py --benchmark=evaluation
   python tools/benchmark.py --benchmark=pair_scores --num_images=200
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
+  python tools/benchmark.py --benchmark=extraction --images=flickr8k/images \
+      --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
+      --num_boxes=200 --num_photos=128
   python tools/benchmark.py --benchmark=fisher_vectors
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
@@ -15,6 +18,8 @@ floor and the code are run in turns, so that whatever else the machine does
 slows both. Read the ratios, not the milliseconds; docs/benchmarks.md has
 measured ones.
 """
+
+import functools
 
 from absl import flags
 
@@ -61,6 +66,12 @@ _CNN = flags.DEFINE_string(
     "cnn", "EfficientNetLite0", "Network, for extraction; weights are random."
 )
 _LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
+_IMAGE_SIZE = flags.DEFINE_integer(
+    "image_size", 0, "Its input in pixels; 0: what it was made for.", 0
+)
+_NUM_BOXES = flags.DEFINE_integer(
+    "num_boxes", 0, "Boxes a photo to extract, for extraction; 0: photos.", 0
+)
 _NUM_PHOTOS = flags.DEFINE_integer(
     "num_photos", 3072, "Photos in a timed extraction.", 1
 )
@@ -89,6 +100,22 @@ def _run_pair_scores():
     pair_scores.run(num_images, captions, _DIM.value, repeats)
 
 
+def _run_extraction(repeats):
+    from benchmarks import extraction
+
+    run = extraction.run
+    if _NUM_BOXES.value:
+        run = functools.partial(extraction.run_regions, _NUM_BOXES.value)
+    run(
+        _IMAGES.value,
+        _CNN.value,
+        _LAYERS.value,
+        _IMAGE_SIZE.value or None,
+        _NUM_PHOTOS.value,
+        repeats,
+    )
+
+
 def main(_):
     """Runs the benchmark that was asked for."""
     if _BENCHMARK.value != "evaluation":
@@ -107,15 +134,7 @@ def main(_):
             num_images[0], captions, _HIDDEN.value, _DIM.value, repeats
         )
     elif _BENCHMARK.value == "extraction":
-        from benchmarks import extraction
-
-        extraction.run(
-            _IMAGES.value,
-            _CNN.value,
-            _LAYERS.value,
-            _NUM_PHOTOS.value,
-            repeats,
-        )
+        _run_extraction(repeats)
     elif _BENCHMARK.value == "pair_scores":
         _run_pair_scores()
     elif _BENCHMARK.value == "fisher_vectors":

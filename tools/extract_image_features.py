@@ -18,11 +18,13 @@ Full-Network Embedding of Vilalta et al. 2017:
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
-or of the boxes that tools/propose_regions.py found:
+or of the boxes that tools/propose_regions.py found, from two depths of one
+pass over the photo:
 
   python tools/extract_image_features.py --images=flickr30k/images \
-      --cnn=VGG19 --layers=fc2 --regions=proposals/edge_boxes \
-      --output=features/regions
+      --regions=proposals/edge_boxes --region_features=roi_average \
+      --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
+      --dtype=float16 --output=features/regions
 
 Then train with --image_features=features/lite0. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
@@ -43,6 +45,7 @@ with startup.quiet_tensorflow():
 from tbnets.features import cnn
 from tbnets.features import extraction
 from tbnets.features import photo_features
+from tbnets.features import region_extraction
 from tbnets.features import regions
 from tbnets.flags.photos import define_photo_flags
 from tbnets.store.manifest import DTYPES
@@ -111,7 +114,9 @@ _REGION_FEATURES = flags.DEFINE_enum(
     "roi_pool",
     sorted(regions.KINDS),
     "warp: each box is cut out and squeezed into the network (R-CNN); "
-    "roi_pool: boxes are pooled from one map of the photo (Fast R-CNN).",
+    "roi_pool: boxes are pooled from one map of the photo (Fast R-CNN); "
+    "roi_average: boxes are averaged from the maps of all --layers, the photo "
+    "squeezed to --image_size, and their position and area added.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", extraction.BATCH_SIZE, "Photos a step.", lower_bound=1
@@ -133,13 +138,17 @@ def build_features():
         return photo_features.PhotoFeatures(
             network, _LAYERS.value, _CROPS.value
         )
-    if len(_LAYERS.value) > 1:
-        raise ValueError(
-            "`--regions` must come with one layer. Received: --layers="
-            f"{','.join(_LAYERS.value)}. Extract each into its own --output."
-        )
+    layers = _LAYERS.value
+    if _REGION_FEATURES.value != "roi_average":
+        if len(layers) > 1:
+            raise ValueError(
+                f"`--region_features={_REGION_FEATURES.value}` must come with "
+                f"one layer. Received: --layers={','.join(layers)}. Take "
+                "--region_features=roi_average, or name one layer."
+            )
+        [layers] = layers
     return regions.make_region_extractor(
-        network, _REGION_FEATURES.value, _LAYERS.value[0]
+        network, _REGION_FEATURES.value, layers
     )
 
 
@@ -167,7 +176,7 @@ def extract(photos, features, writer):
         )
     proposals = open_store(_REGIONS.value)
     with extraction.progress_bar(photos, writer) as bar:
-        failures = regions.extract_regions(
+        failures = region_extraction.extract_regions(
             photos,
             proposals,
             features,

@@ -179,23 +179,30 @@ def report_recall(photos, store, limits):
     All boxes of all photos count alike; those of photos without proposals
     are not found.
     """
-    total, found = 0, np.zeros(len(limits), np.int64)
+    total = 0
+    found, matches = np.zeros((2, len(limits)), np.int64)
     stored = set(store.ids)
     for key, path in photos:
         truth = entities.read_boxes(_RECALL.value, path.name)
-        proposed = np.zeros((0, 4))
-        if key in stored:
-            proposed, _ = store.boxes(store.rows([key])[0])
-        first = box_math.first_match(proposed, truth, _RECALL_IOU.value)
-        first = first[first < len(proposed)]
-        found += [int((first < limit).sum()) for limit in limits]
         total += len(truth)
+        if key in stored:
+            row = int(store.rows([key])[0])
+            if store.sizes is not None:
+                size = store.sizes[row]
+                truth = entities.read_boxes(_RECALL.value, path.name, size)
+            overlaps = box_math.iou(truth, store.boxes(row)[0])
+            enough = overlaps >= _RECALL_IOU.value
+            for i, limit in enumerate(limits):
+                found[i] += enough[:, :limit].any(axis=1).sum()
+                matches[i] += enough[:, :limit].sum()
     print(
         f"\nboxes of {_RECALL.value} found (IoU at least {_RECALL_IOU.value}),"
         f" of {total} in {len(photos)} photos"
     )
-    for limit, count in zip(limits, found):
-        share = f"{100 * count / total:5.1f} %" if total else "none to find"
+    for limit, count, pairs in zip(limits, found, matches):
+        share = "none to find"
+        if total:
+            share = f"{100 * count / total:5.1f} %, each by {pairs / total:.2f}"
         print(f"  first {limit:5d} boxes  {share}")
 
 
@@ -221,12 +228,13 @@ def draw_picture(photos, store):
 def draw_cell(path, boxes):
     """Draws one photo in a square with boxes on it, the best on top."""
     cell = PIL.Image.fromarray(images.read_photo(path))
+    size = cell.size
     scale = CELL_SIZE / max(cell.size)
     cell = cell.resize([max(1, round(scale * side)) for side in cell.size])
     draw = PIL.ImageDraw.Draw(cell)
     drawn = list(zip(boxes[:BOXES_SHOWN], COLOURS))[::-1]
     if _RECALL.value:
-        truth = entities.read_boxes(_RECALL.value, path.name)
+        truth = entities.read_boxes(_RECALL.value, path.name, size)
         drawn = [(box, "white") for box in truth] + drawn
     for box, colour in drawn:
         x_min, y_min, x_max, y_max = (scale * box).tolist()

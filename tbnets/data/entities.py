@@ -118,12 +118,15 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
     )
 
 
-def read_boxes(folder, image_id) -> np.ndarray:
+def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """Reads the boxes of a photo from a folder of annotations.
 
     Args:
         folder: `Annotations` of Flickr30K Entities.
         image_id: the photo's id or file name: `36979` or `36979.jpg`.
+        photo_size: width and height in pixels of the photo as it lies on
+            disk, to which boxes are scaled from those that the annotation
+            tells; None leaves them.
 
     Returns:
         float64 `[n, 4]`, each box once.
@@ -131,7 +134,11 @@ def read_boxes(folder, image_id) -> np.ndarray:
     name = CheckedFile(folder).file_name(image_id, None)
     stem = name.rsplit(".", 1)[0] if "." in name else name
     found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
-    return np.unique(found.boxes, axis=0)
+    boxes = np.unique(found.boxes, axis=0)
+    if photo_size is not None:
+        width, height = photo_size
+        boxes = boxes * ([width / found.width, height / found.height] * 2)
+    return boxes
 
 
 class _LineElement(ElementTree.Element):

@@ -6,6 +6,7 @@ a convolutional map is averaged over its positions, so that every layer gives
 one vector a picture.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import inspect
@@ -242,6 +243,17 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 def _one_line(error):
     return " ".join(str(error).split())
+
+
+@contextlib.contextmanager
+def in_float32():
+    """Lets layers made here compute in float32, whatever the run's policy."""
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
 
 
 def call_with_any_batch(function, photos):

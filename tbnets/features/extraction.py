@@ -115,7 +115,7 @@ def extract(
             _tell(progress, positions[-1] + 1 - told)
             told = positions[-1] + 1
             waiting = next(batches, None)
-        failed = _failed(shard, set(positions))
+        failed = failed_photos(shard, set(positions))
         rows = np.concatenate([np.zeros((0, features.dim), np.float32), *parts])
         writer.add_shard(
             [shard[position][0] for position in positions],
@@ -163,8 +163,16 @@ def _tell(progress, count):
         progress(count)
 
 
-def _failed(shard, done):
-    """Returns (id, path, reason) of the photos that gave no features."""
+def failed_photos(shard, done):
+    """Tells which photos gave no features, and why.
+
+    Args:
+        shard: list of (id, path).
+        done: set of the positions in it of those that gave some.
+
+    Returns:
+        list of (id, path, reason).
+    """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
     return [

@@ -4,14 +4,13 @@ One object serves the extraction and the exported graph, so that what was
 trained on is what is served.
 """
 
-import contextlib
-
 import keras
 import tensorflow as tf
 
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import build_cnn
 from tbnets.features.cnn import call_with_any_batch
+from tbnets.features.cnn import in_float32
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.folding import fold_batch_normalization
@@ -48,17 +47,6 @@ def ten_crops(photos, size):
     return tf.reshape(crops, [-1, size, size, 3])
 
 
-@contextlib.contextmanager
-def _in_float32():
-    """Lets layers made here compute in float32, whatever the run's policy."""
-    before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("float32")
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(before)
-
-
 class PhotoFeatures:
     """Turns photos into features by a convolutional network.
 
@@ -74,7 +62,7 @@ class PhotoFeatures:
         ValueError: a layer or kind of crops is unknown.
     """
 
-    @_in_float32()
+    @in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
         if crops not in CROPS:
             raise ValueError(
@@ -157,7 +145,7 @@ class PhotoFeatures:
         return self.forward(decode_images(image_bytes, self.photo_size))
 
 
-@_in_float32()
+@in_float32()
 def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a network with weights as flags name them.
 

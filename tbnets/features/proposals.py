@@ -273,7 +273,8 @@ def propose_photos(
 
     def work(photo):
         try:
-            return proposer(read_photo(photo[1]))
+            pixels = read_photo(photo[1])
+            return *proposer(pixels), pixels.shape[1::-1]
         except BrokenImageError as error:
             return error.reason
 
@@ -305,11 +306,12 @@ def _store(shard, results, writer):
         if isinstance(result, str)
     ]
     writer.add_shard(
-        [key for key, _, _ in found],
+        [key for key, *_ in found],
         None,
-        boxes=np.concatenate([np.zeros((0, 4)), *(b for _, b, _ in found)]),
-        counts=[len(scores) for _, _, scores in found],
-        scores=np.concatenate([np.zeros(0), *(s for _, _, s in found)]),
+        boxes=np.concatenate([np.zeros((0, 4)), *(b for _, b, _, _ in found)]),
+        counts=[len(scores) for _, _, scores, _ in found],
+        scores=np.concatenate([np.zeros(0), *(s for _, _, s, _ in found)]),
+        sizes=np.reshape([size for *_, size in found], (-1, 2)).astype(int),
         failed={key: reason for key, _, reason in failed},
     )
     return [(path, reason) for _, path, reason in failed]

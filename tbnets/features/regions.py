@@ -3,7 +3,8 @@
 `WarpFeatures` cuts each box out, squeezes it into the network's input and
 runs all of the network on it (R-CNN). `RoiFeatures` runs the convolutions
 once for the photo, pools each box from their last map and runs only the
-fully-connected layers on it (Fast R-CNN). Boxes are those of `tbnets.boxes`.
+fully-connected layers on it (Fast R-CNN). `averaged_regions` averages boxes
+from maps of several depths. Boxes are those of `tbnets.boxes`.
 """
 
 import keras
@@ -11,15 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.boxes import check_boxes
+from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.cutting import roi_pool
 from tbnets.features.cutting import warped_crops
-from tbnets.features.extraction import SHARD_IMAGES
-from tbnets.features.extraction import remaining
-from tbnets.images import BrokenImageError
-from tbnets.images import read_photo
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
@@ -209,7 +207,11 @@ class RoiFeatures:
         )
 
 
-KINDS = {"warp": WarpFeatures, "roi_pool": RoiFeatures}
+KINDS = {
+    "warp": WarpFeatures,
+    "roi_pool": RoiFeatures,
+    "roi_average": AveragedFeatures,
+}
 """Ways to features of regions, by name."""
 
 
@@ -218,12 +220,13 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 
     Args:
         cnn: a `cnn.Cnn`.
-        kind: `warp` or `roi_pool`.
-        layer: name of a layer of the network, or `last`.
+        kind: `warp`, `roi_pool` or `roi_average`.
+        layer: name of a layer of the network, or `last`; for `roi_average`
+            also a list of several.
         **options: further arguments of the class of this kind.
 
     Returns:
-        A `WarpFeatures` or `RoiFeatures`.
+        A `WarpFeatures`, `RoiFeatures` or `AveragedFeatures`.
 
     Raises:
         ValueError: the kind or the layer is unknown.
@@ -234,59 +237,6 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
             f"kind={kind}. Choose one of these."
         )
     return KINDS[kind](cnn, layer, **options)
-
-
-def extract_regions(
-    photos,
-    proposals,
-    extractor,
-    writer,
-    *,
-    shard_images=SHARD_IMAGES,
-    progress=None,
-):
-    """Extracts the features of the proposed regions of photos into a store.
-
-    Args:
-        photos: list of (id, path); those the writer has are left out.
-        proposals: a `FeatureStore` of kind "regions" that has their boxes.
-        extractor: what `make_region_extractor` returned.
-        writer: a `FeatureWriter` of kind "regions".
-        shard_images: photos a shard.
-        progress: called with the number of photos done since the last call.
-
-    Returns:
-        list of (path, reason): the photos that failed now.
-
-    Raises:
-        ValueError: photos without proposals; the first ones are listed.
-    """
-    todo = remaining(photos, writer)
-    rows = proposals.rows([key for key, _ in todo])
-    failures = []
-    for start in range(0, len(todo), shard_images):
-        found, failed = [], {}
-        for (key, path), row in zip(
-            todo[start : start + shard_images], rows[start:]
-        ):
-            try:
-                boxes, _ = proposals.boxes(int(row))
-                found.append((key, extractor(read_photo(path), boxes), boxes))
-            except BrokenImageError as error:
-                failed[key] = error.reason
-            if key in failed:
-                failures.append((path, failed[key]))
-            if progress is not None:
-                progress(1)
-        no_rows = np.zeros((0, extractor.dim), np.float32)
-        writer.add_shard(
-            [key for key, _, _ in found],
-            np.concatenate([no_rows, *(part for _, part, _ in found)]),
-            boxes=np.concatenate([np.zeros((0, 4)), *(b for *_, b in found)]),
-            counts=[len(boxes) for *_, boxes in found],
-            failed=failed,
-        )
-    return failures
 
 
 def _describe(cnn, layer):

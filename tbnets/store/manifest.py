@@ -5,7 +5,7 @@
     STORE/manifest.json
           00000.npy  00000.ids.txt                       a shard of images
           00000.boxes.npy  00000.counts.npy              and for regions
-          00000.scores.npy                               and for proposals
+          00000.scores.npy  00000.sizes.npy              if they are known
 
 Keys are sorted and nothing tells the time, so the same extraction gives the
 same bytes. docs/data_formats.md shows an example.
@@ -95,7 +95,7 @@ def without_retired(made_by):
 
 
 def shard_files(kind, dim, name):
-    """Returns the files of a shard: part -> file name.
+    """Returns the files that each shard has: part -> file name.
 
     Parts are `ids`, `features` unless `dim` is 0, and for regions `boxes`
     and `counts`, with `scores` where there are boxes alone.
@@ -109,6 +109,27 @@ def shard_files(kind, dim, name):
         if not dim:
             parts["scores"] = f"{name}.scores.npy"
     return parts
+
+
+def optional_files(kind, dim, name):
+    """Returns the files that a shard may have besides: part -> file name.
+
+    For regions these are `sizes`, of the photos, and `scores`, of boxes that
+    come with features.
+    """
+    if kind != "regions":
+        return {}
+    parts = {"scores": f"{name}.scores.npy"} if dim else {}
+    return {**parts, "sizes": f"{name}.sizes.npy"}
+
+
+def files_of(manifest, shard):
+    """Returns all files of a shard: part -> file name."""
+    more = optional_files(manifest.kind, manifest.dim, shard.name)
+    return {
+        **shard_files(manifest.kind, manifest.dim, shard.name),
+        **{part: name for part, name in more.items() if name in shard.sha256},
+    }
 
 
 def write_manifest(folder, manifest):
@@ -243,7 +264,9 @@ def _read_shards(file, value):
                 f"found {shown(shard.name)}.",
             )
         expected = shard_files(value["kind"], value["dim"], shard.name)
-        if set(shard.sha256) != set(expected.values()):
+        more = optional_files(value["kind"], value["dim"], shard.name)
+        names = set(shard.sha256) - set(more.values())
+        if names != set(expected.values()):
             file.report(
                 None,
                 f"'{where}.sha256': expected checksums of "

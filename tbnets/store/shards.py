@@ -19,8 +19,8 @@ from tbnets.store.arrays import read_header
 from tbnets.store.arrays import slices
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import file_sha256
+from tbnets.store.manifest import files_of
 from tbnets.store.manifest import read_manifest
-from tbnets.store.manifest import shard_files
 
 MOST_MAPPED = 256
 """Files kept open at once: systems allow a process about 1000."""
@@ -60,9 +60,9 @@ class FeatureStore(Features):
 
     def __init__(self, path, manifest):
         path = os.fspath(path)
-        ids, counts = [], []
+        ids, counts, sizes = [], [], []
         for shard in manifest.shards:
-            names = shard_files(manifest.kind, manifest.dim, shard.name)
+            names = files_of(manifest, shard)
             ids += _read_ids(os.path.join(path, names.pop("ids")), shard)
             for part, name in names.items():
                 _check_array(os.path.join(path, name), part, shard, manifest)
@@ -70,6 +70,8 @@ class FeatureStore(Features):
                 counts.append(
                     _read_counts(os.path.join(path, names["counts"]), shard)
                 )
+            if "sizes" in names:
+                sizes.append(_read_sizes(os.path.join(path, names["sizes"])))
         super().__init__(ids, manifest.dim, path)
         self.manifest = manifest
         self.kind = manifest.kind
@@ -82,17 +84,23 @@ class FeatureStore(Features):
         """`[n]` int64: the regions of each image."""
         if self.kind == "regions":
             self.counts = np.concatenate([np.zeros(0, np.int64), *counts])
+        self.sizes = None
+        """`[n, 2]` int64: width and height of each photo in pixels; None for
+        a store that does not tell."""
+        if self.kind == "regions" and len(sizes) == len(manifest.shards):
+            self.sizes = np.concatenate([np.zeros((0, 2), np.int64), *sizes])
         images = [shard.images for shard in manifest.shards]
         rows = [shard.rows for shard in manifest.shards]
         self._image_starts = np.cumsum([0, *images])
         self._row_starts = np.cumsum([0, *rows])
-        self._image_rows = np.cumsum(np.concatenate([[0], self.counts]))
+        self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
+        """`[n + 1]` int64: row of each image's first region among those of
+        all images, in their order; at the end, how many there are."""
         self._map = functools.lru_cache(MOST_MAPPED)(self._map_file)
 
     def _map_file(self, place, part):
         """Returns one array of a shard, memory-mapped."""
-        name = self.manifest.shards[place].name
-        names = shard_files(self.kind, self.dim, name)
+        names = files_of(self.manifest, self.manifest.shards[place])
         path = os.path.join(self.path, names[part])
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
@@ -142,8 +150,8 @@ class FeatureStore(Features):
         """Returns how messages call a row that `chunks` yields."""
         if self.kind == "images":
             return super().row_name(row)
-        image = int(np.searchsorted(self._image_rows, row, side="right")) - 1
-        region = row - int(self._image_rows[image])
+        image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
+        region = row - int(self.first_regions[image])
         return f"region {region} of id {shown(self.ids[image])}"
 
     def regions(self, row):
@@ -168,29 +176,59 @@ class FeatureStore(Features):
 
         Returns:
             (boxes, scores): float32 `[k, 4]` as `regions` has them, and
-            float32 `[k]`, or None where boxes come with features.
+            float32 `[k]`, or None where the store does not tell.
         """
-        if self.dim:
+        place = self._place(row)
+        if "scores" not in files_of(self.manifest, self.manifest.shards[place]):
             return self._of_image(row, "boxes")[0], None
         boxes, scores = self._of_image(row, "boxes", "scores")
         return boxes, scores
 
+    def take_regions(self, rows) -> np.ndarray:
+        """Returns features of some regions, of whichever images.
+
+        Only these rows of the files are read.
+
+        Args:
+            rows: `[n]` int, rows counted through all images: region j of the
+                image in row i is row `first_regions[i] + j`. One may come
+                several times.
+
+        Returns:
+            `[n, dim]` float32 in memory, in the order asked for.
+
+        Raises:
+            IndexError: a region is not in the store.
+            ValueError: the store holds no features of regions.
+        """
+        self._check_regions()
+        return self._read(check_rows(rows, int(self.first_regions[-1])))
+
     def _of_image(self, row, *parts):
         """Returns the rows of an image in some arrays of its shard."""
-        if self.kind != "regions" or ("features" in parts and not self.dim):
+        if self.kind != "regions" or "features" in parts:
+            self._check_regions()
+        place, row = self._place(row), int(row)
+        start = self.first_regions[row] - self._row_starts[place]
+        rows = slice(int(start), int(start + self.counts[row]))
+        return [
+            np.array(self._map(place, part)[rows], np.float32) for part in parts
+        ]
+
+    def _place(self, row):
+        """Returns the place of the shard that an image is in."""
+        row = int(check_rows(row, len(self)))
+        return int(np.searchsorted(self._image_starts, row, "right")) - 1
+
+    def _check_regions(self):
+        """Raises ValueError unless there are features of regions."""
+        if self.kind != "regions" or not self.dim:
             holds = "boxes alone" if self.kind == "regions" else "whole images"
             raise ValueError(
                 "`path` must be a feature store of regions. Received: "
                 f"path={self.path}, which holds {holds}. Extract features of "
                 "regions."
             )
-        row = int(check_rows(row, len(self)))
-        place = int(np.searchsorted(self._image_starts, row, "right")) - 1
-        start = self._image_rows[row] - self._row_starts[place]
-        rows = slice(int(start), int(start + self.counts[row]))
-        return [
-            np.array(self._map(place, part)[rows], np.float32) for part in parts
-        ]
 
     @property
     def files(self) -> list:
@@ -262,6 +300,7 @@ def _check_array(path, part, shard, manifest):
         "boxes": ((shard.rows, 4), "float32"),
         "counts": ((shard.images,), "int64"),
         "scores": ((shard.rows,), "float32"),
+        "sizes": ((shard.images, 2), "int64"),
     }[part]
     dtype = np.dtype(dtype).newbyteorder("<")
     expected = f"{path}: expected shape {shape} and dtype {dtype}"
@@ -293,3 +332,14 @@ def _read_counts(path, shard):
             "the store again.",
         )
     return counts
+
+
+def _read_sizes(path):
+    sizes = np.load(path, allow_pickle=False).astype(np.int64)
+    if sizes.min(initial=1) < 1:
+        CheckedFile(path).report(
+            None,
+            "expected widths and heights from 1; found a smallest of "
+            f"{sizes.min()}. Copy the store again.",
+        )
+    return sizes

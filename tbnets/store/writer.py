@@ -23,12 +23,14 @@ from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import Manifest
 from tbnets.store.manifest import Shard
 from tbnets.store.manifest import extraction_differences
+from tbnets.store.manifest import files_of
+from tbnets.store.manifest import optional_files
 from tbnets.store.manifest import shard_files
 from tbnets.store.manifest import write_manifest
 from tbnets.store.shards import open_store
 
 _OURS = re.compile(
-    r"(\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores)?\.npy)"
+    r"(\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
     r"|manifest\.json)(\.partial)?"
 )
 
@@ -82,8 +84,21 @@ class FeatureWriter:
         """Id -> reason, for images whose features could not be made."""
         return dict(self._manifest.failed)
 
+    @property
+    def dtype(self) -> str:
+        """The type of number that features are stored as."""
+        return self._manifest.dtype
+
     def add_shard(
-        self, ids, features, boxes=None, counts=None, scores=None, failed=()
+        self,
+        ids,
+        features,
+        boxes=None,
+        counts=None,
+        scores=None,
+        *,
+        sizes=None,
+        failed=(),
     ):
         """Stores some images, and notes which ones failed.
 
@@ -98,7 +113,10 @@ class FeatureWriter:
                 pixels of the photo.
             counts: for regions, `[n]` int: how many of the rows belong to
                 each image, in order; their sum is `rows`.
-            scores: where `dim` is 0, `[rows]`: what the boxes score.
+            scores: for regions, `[rows]`: what the boxes score; required
+                where `dim` is 0.
+            sizes: for regions, `[n, 2]` int: width and height of each photo
+                in pixels. As `scores`, in all shards or in none.
             failed: pairs of id and reason, or a dict.
 
         Raises:
@@ -117,6 +135,7 @@ class FeatureWriter:
                 "boxes": boxes,
                 "counts": counts,
                 "scores": scores,
+                "sizes": sizes,
             }
             arrays = _check_arrays(manifest, ids, given)
             shard = self._write_shard(ids, arrays)
@@ -185,7 +204,10 @@ class FeatureWriter:
         self._check_alone()
         manifest = self._manifest
         name = f"{len(manifest.shards):05d}"
-        parts = shard_files(manifest.kind, manifest.dim, name)
+        parts = {
+            **shard_files(manifest.kind, manifest.dim, name),
+            **optional_files(manifest.kind, manifest.dim, name),
+        }
         text = "".join(f"{key}\n" for key in ids).encode()
         checksums = {parts["ids"]: self._write_file(parts["ids"], text)}
         for part, array in arrays.items():
@@ -273,17 +295,10 @@ def _check_arrays(manifest, ids, given):
         ids: of the images.
         given: part -> array or None.
     """
-    parts = shard_files(manifest.kind, manifest.dim, "")
-    for part, array in given.items():
-        if (array is not None) != (part in parts):
-            state = "given" if part in parts else "None"
-            raise ValueError(
-                f"`{part}` must be {state} for a store of {manifest.kind} "
-                f"with dim {manifest.dim}. Received: {part}={shown(array)}. "
-                "Change the kind of the store, or what is added."
-            )
+    given = {part: x for part, x in given.items() if x is not None}
+    _check_parts(manifest, given)
     counts = np.ones(len(ids), np.int64)
-    if "counts" in parts:
+    if "counts" in given:
         counts = _check_counts(given["counts"], len(ids))
     owners = np.repeat(np.arange(len(ids)), counts)
     shapes = {
@@ -293,7 +308,7 @@ def _check_arrays(manifest, ids, given):
     }
     arrays = {}
     for part, shape in shapes.items():
-        if part in parts:
+        if part in given:
             array = np.asarray(given[part])
             if array.shape != shape:
                 raise ValueError(
@@ -303,9 +318,43 @@ def _check_arrays(manifest, ids, given):
                 )
             dtype = manifest.dtype if part == "features" else "float32"
             arrays[part] = _convert(part, array, dtype, ids, owners)
-    if "counts" in parts:
+    if "sizes" in given:
+        arrays["sizes"] = _check_sizes(given["sizes"], len(ids))
+    if "counts" in given:
         arrays["counts"] = counts.astype("<i8")
     return arrays
+
+
+def _check_parts(manifest, given):
+    """Raises ValueError unless the arrays of a shard are those it has."""
+    required = set(shard_files(manifest.kind, manifest.dim, "")) - {"ids"}
+    allowed = required | set(optional_files(manifest.kind, manifest.dim, ""))
+    if manifest.shards:  # Then as in the shards before.
+        required = set(files_of(manifest, manifest.shards[-1])) - {"ids"}
+        allowed = required
+    for part in sorted((required - set(given)) | (set(given) - allowed)):
+        state = "given" if part in required else "None"
+        raise ValueError(
+            f"`{part}` must be {state} for a store of {manifest.kind} "
+            f"with dim {manifest.dim}. Received: {part}="
+            f"{shown(given.get(part))}. Add what the shards before have, or "
+            "use another kind of store."
+        )
+
+
+def _check_sizes(sizes, images):
+    sizes = np.asarray(sizes)
+    if (
+        sizes.shape != (images, 2)
+        or sizes.dtype.kind not in "iu"
+        or sizes.min(initial=1) < 1
+    ):
+        raise ValueError(
+            f"`sizes` must be {images} pairs of integers from 1, one for each "
+            f"id. Received: sizes={shown(sizes)}. Give width and height of "
+            "each photo in pixels."
+        )
+    return sizes.astype("<i8")
 
 
 def _check_counts(counts, images):

@@ -148,6 +148,13 @@ def test_read_boxes_by_id_or_file_name_has_each_box_once(write):
             entities.read_boxes(path.parent, key)
 
 
+def test_boxes_are_scaled_to_the_photo(write):
+    path = write(annotation("<name>1</name>" + box(3, 5, 4, 9), size=(20, 30)))
+    # From 20 x 30 pixels to 10 x 90: a half and three times.
+    found = entities.read_boxes(path.parent, "7", (10, 90))
+    assert found.tolist() == [[1, 12, 2, 27]]
+
+
 def test_annotations_of_scenes_are_the_boxes_drawn(tmp_path):
     folder = tmp_path / "scenes"
     ensure_scenes(folder, SceneSettings(4, 0, 0))

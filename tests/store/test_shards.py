@@ -154,6 +154,78 @@ def test_proposals_have_scores_and_no_features(tmp_path):
     store.verify()
 
 
+def write_scored(path):
+    """Images of 2, 0 and 3 regions; the last ones in a shard of their own."""
+    writer = FeatureWriter(path, EXTRACTION, 2, "float16", "regions")
+    boxes = np.arange(5).reshape(5, 1) + np.array([0, 0, 1, 1])
+    rows = np.arange(10).reshape(5, 2)
+    writer.add_shard(
+        ["a", "b"],
+        rows[:2],
+        boxes[:2],
+        [2, 0],
+        [0.5, 0.25],
+        sizes=[[40, 30], [20, 10]],
+    )
+    writer.add_shard(
+        ["c"], rows[2:], boxes[2:], [3], [4, 3, 2], sizes=[[50, 60]]
+    )
+    writer.finish()
+    return path
+
+
+def test_regions_tell_scores_and_sizes_of_photos(tmp_path):
+    store = open_store(write_scored(tmp_path / "s"))
+    assert store.sizes.tolist() == [[40, 30], [20, 10], [50, 60]]
+    boxes, scores = store.boxes(2)
+    assert scores.tolist() == [4, 3, 2] and boxes.shape == (3, 4)
+    assert store.boxes(1)[1].shape == (0,)
+    store.verify()
+    assert open_store(write_images(tmp_path / "images")).sizes is None
+
+
+def test_some_regions_are_taken_in_the_order_asked_for(tmp_path):
+    store = open_store(write_scored(tmp_path / "s"))
+    assert store.first_regions.tolist() == [0, 2, 2, 5]
+    # Row i holds 2 i and 2 i + 1; rows 2 to 4 are those of c.
+    found = store.take_regions([4, 1, 2, 4])
+    assert found.tolist() == [[8, 9], [2, 3], [4, 5], [8, 9]]
+    assert found.dtype == np.float32
+    assert store.take_regions([]).shape == (0, 2)
+    for row in range(3):
+        first, end = store.first_regions[row : row + 2]
+        features, _ = store.regions(row)
+        assert (features == store.take_regions(np.arange(first, end))).all()
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_regions_that_are_not_there_are_refused(tmp_path, row):
+    store = open_store(write_scored(tmp_path / "s"))
+    with pytest.raises(IndexError, match=r"`rows` must lie in \[0, 5\)"):
+        store.take_regions([0, row])
+
+
+def test_images_and_boxes_alone_have_no_regions_to_take(tmp_path):
+    images = open_store(write_images(tmp_path / "images"))
+    with pytest.raises(ValueError, match="holds whole images"):
+        images.take_regions([0])
+    writer = FeatureWriter(tmp_path / "boxes", EXTRACTION, 0, kind="regions")
+    writer.add_shard(["a"], None, [[0, 0, 1, 1]], [1], [1])
+    writer.finish()
+    with pytest.raises(ValueError, match="holds boxes alone"):
+        open_store(tmp_path / "boxes").take_regions([0])
+
+
+def test_sizes_that_can_not_be_are_refused(tmp_path):
+    path = write_scored(tmp_path / "s")
+    np.save(path / "00001.sizes.npy", np.array([[50, 0]]))
+    with pytest.raises(ValueError, match="00001.sizes.npy.*smallest of 0"):
+        open_store(path)
+    np.save(path / "00001.sizes.npy", np.array([[50, 0, 1]]))
+    with pytest.raises(ValueError, match=r"expected shape \(1, 2\)"):
+        open_store(path)
+
+
 def test_images_have_no_regions(tmp_path):
     store = open_store(write_images(tmp_path / "s"))
     with pytest.raises(ValueError, match="holds whole images"):

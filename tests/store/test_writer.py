@@ -296,7 +296,10 @@ BOXES = np.ones((2, 4))
         ({"boxes": None}, "`boxes` must be given for a store of regions"),
         ({"boxes": BOXES[:1]}, r"`boxes` must have the shape \(2, 4\)"),
         ({"boxes": BOXES * np.nan}, "`boxes` must be finite.*nan.*image 'a'"),
-        ({"scores": [1, 1]}, "`scores` must be None for a store of regions"),
+        ({"scores": [1]}, r"`scores` must have the shape \(2,\)"),
+        ({"sizes": [[4, 3]]}, "`sizes` must be 2 pairs of integers from 1"),
+        ({"sizes": [[4, 3], [4, 0]]}, "`sizes` must be 2 pairs"),
+        ({"sizes": [[4.0, 3], [4, 3]]}, "`sizes` must be 2 pairs"),
         ({"features": NAN}, "nan for the image 'a'"),
         ({"features": NAN, "counts": [0, 2]}, "nan for the image 'b'"),
     ],
@@ -321,6 +324,24 @@ def test_boxes_alone_need_scores_and_no_features(tmp_path):
     writer.finish()
     boxes, scores = open_features(tmp_path / "s").boxes(0)
     assert boxes.tolist() == BOXES.tolist() and scores.tolist() == [1, 0.5]
+
+
+def test_shards_of_regions_have_the_same_parts(tmp_path):
+    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
+    given = {"features": ROWS, "boxes": BOXES, "counts": [2]}
+    writer.add_shard(["a"], **given, sizes=[[4, 3]])
+    with pytest.raises(ValueError, match="`sizes` must be given"):
+        writer.add_shard(["b"], **given)
+    again = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
+    with pytest.raises(ValueError, match="`scores` must be None"):
+        again.add_shard(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
+    assert again.done == {"a"}
+
+
+def test_images_have_no_sizes(tmp_path):
+    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
+    with pytest.raises(ValueError, match="`sizes` must be None"):
+        writer.add_shard(["a"], ROWS[:1], sizes=[[4, 3]])
 
 
 def test_full_disk_leaves_the_earlier_shards(tmp_path, monkeypatch):

@@ -60,3 +60,20 @@ def test_benchmark_prints_its_table(name, tmp_path):
         numbers = rf" *{re.escape(row)} +\d+\.\d+( s)? +\d+\.\d+"
         found = [line for line in lines if re.match(numbers, line)]
         assert len(found) == 1, ended.stdout
+
+
+def test_benchmark_of_regions(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(photo(1))
+    ended = fresh.run(
+        "tools/benchmark.py",
+        "--benchmark=extraction",
+        f"--images={tmp_path}",
+        "--cnn=SqueezeNet",
+        "--image_size=64",
+        "--num_boxes=3",
+        "--num_photos=1",
+        "--repeats=1",
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("3 boxes, SqueezeNet last at 64, 1 photos")
+    assert "forward passes alone" in ended.stdout

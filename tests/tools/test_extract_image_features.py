@@ -94,8 +94,10 @@ def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
         assert (folder / "store" / name).read_bytes() == straight
 
 
-@pytest.mark.parametrize("kind", ["warp", "roi_pool"])
-def test_features_of_regions(folder, kind):
+@pytest.mark.parametrize(
+    "kind, dim", [("warp", 512), ("roi_pool", 512), ("roi_average", 517)]
+)
+def test_features_of_regions(folder, kind, dim):
     writer = FeatureWriter(
         folder / "boxes", {"method": "by hand"}, 0, kind="regions"
     )
@@ -110,11 +112,13 @@ def test_features_of_regions(folder, kind):
     flags = (f"--regions={folder / 'boxes'}", f"--region_features={kind}")
     code, text = run(folder, *flags)
     assert code == 0, text
-    assert "512 features a region" in text
+    assert f"{dim} features a region" in text
     store = open_store(folder / "store")
     assert store.counts.tolist() == [2, 0, 1]
     features, boxes = store.regions(0)
-    assert features.shape == (2, 512) and np.isfinite(features).all()
+    assert features.shape == (2, dim) and np.isfinite(features).all()
+    assert store.boxes(0)[1].tolist() == [2, 1]
+    assert store.sizes.tolist() == [[30, 40]] * 3
     assert boxes.tolist() == [[0, 0, 20, 20], [5, 5, 30, 40]]
     assert store.extraction["proposals"]["method"] == "by hand"
 

@@ -52,11 +52,13 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     assert "3 photos in" in output and "3 in the store" in output
     assert "selective_search, at most 60 boxes a photo" in output
     lines = [line.split() for line in output.splitlines() if "first" in line]
-    (_, first, _, low, _), (_, second, _, high, _) = lines
+    (_, first, _, low, *_), (_, second, _, high, *_) = lines
     assert (first, second) == ("1", "50")
     assert 0 <= float(low) < float(high) <= 100
+    assert 0 <= float(lines[0][-1]) < float(lines[1][-1])
     store = open_features(tmp_path / "store")
     assert len(store) == 3 and store.extraction["limit"] == 60
+    assert store.sizes.tolist() == [[96, 96]] * 3
     with PIL.Image.open(picture) as image:
         assert image.size == (3 * 224, 224)
 

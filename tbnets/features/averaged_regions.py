@@ -1,0 +1,174 @@
+"""Regions of a photo averaged from maps of one forward pass, with geometry.
+
+The photo is squeezed to the network's input, whatever its size, and the
+network runs once. Each box is then averaged from one map or several of
+different depths (`cutting.roi_average`), and where it lies is added. One
+object serves the extraction and the exported graph, so that what was trained
+on is what is served.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets.boxes import check_boxes
+from tbnets.features.cnn import LAST
+from tbnets.features.cnn import in_float32
+from tbnets.features.cnn import layer_outputs
+from tbnets.features.cutting import roi_average
+from tbnets.features.folding import fold_batch_normalization
+from tbnets.images import decode_photo
+
+GEOMETRY_DIM = 5
+
+
+def box_geometry(boxes, sides):
+    """Tells where in its photo a box lies, and how much of it it covers.
+
+    Args:
+        boxes: float32 `[k, 4]` in pixels.
+        sides: float32 `[2]`, width and height of the photo in pixels.
+
+    Returns:
+        float32 `[k, 5]`: x_min, y_min, x_max, y_max and the area, as
+        fractions of the photo's width, height and area.
+
+    Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous
+    Object Descriptions", which adds these five to features of regions.
+    """
+    corners = boxes / tf.tile(sides, [2])
+    extents = corners[:, 2:] - corners[:, :2]
+    area = tf.reduce_prod(extents, axis=1, keepdims=True)
+    return tf.concat([corners, area], axis=1)
+
+
+class AveragedFeatures:
+    """Turns regions into features with one pass of the network a photo.
+
+    Args:
+        cnn: a `cnn.Cnn`, built for the size to which photos are squeezed.
+        layers: names of layers of maps, or `last`, the maps that a
+            classifier averages; a single name is a list of one. Features
+            of several stand side by side in this order.
+        geometry: whether `box_geometry` follows them.
+
+    Raises:
+        ValueError: a layer is unknown or gives no map.
+
+    Example:
+        >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
+        >>> extract = AveragedFeatures(cnn, ["last", "block14_add"])
+        >>> extract(read_photo("36979.jpg"), boxes).shape  # (k, 1405)
+    """
+
+    @in_float32()
+    def __init__(self, cnn, layers=(LAST,), geometry=True):
+        self.cnn = cnn
+        self.layers = [layers] if isinstance(layers, str) else list(layers)
+        self.geometry = geometry
+        outputs = layer_outputs(cnn, self.layers)
+        maps = [_map(cnn, name, output) for name, output in outputs]
+        self.network = fold_batch_normalization(
+            keras.Model(cnn.network.inputs[0], maps)
+        )
+        self.dim = sum(int(x.shape[-1]) for x in maps)
+        self.dim += GEOMETRY_DIM * geometry
+        self._forward = tf.function(
+            self.forward,
+            input_signature=[
+                tf.TensorSpec([None, None, 3], tf.uint8),
+                tf.TensorSpec([None, 4], tf.float32),
+            ],
+        )
+
+    def description(self) -> dict:
+        """Returns what makes the features, as the store's manifest keeps it."""
+        return {
+            "cnn": self.cnn.name,
+            "weights_sha256": self.cnn.weights_hash(),
+            "layers": self.layers,
+            "image_size": self.cnn.image_size,
+            "top": self.cnn.top,
+            "resize": "squeezed, bilinear, antialiased, upright",
+            "regions": "roi_average",
+            "geometry": self.geometry,
+        }
+
+    def forward(self, pixels, boxes):
+        """Computes the features of boxes of a photo, in the graph.
+
+        Args:
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright, of any
+                number type; height and width may be unknown.
+            boxes: float32 `[k, 4]` in pixels of this photo; k may be 0.
+                What lies beyond the photo is cut off.
+
+        Returns:
+            float32 `[k, dim]`.
+        """
+        size = self.cnn.image_size
+        sides = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
+        boxes = tf.clip_by_value(boxes, 0, tf.tile(sides, [2]))
+        photo = tf.image.resize(pixels, [size] * 2, "bilinear", antialias=True)
+        maps = self.network(self.cnn.preprocess(photo[None]), training=False)
+        parts = [
+            roi_average(tf.cast(x[0], tf.float32), boxes * _cells(x, sides))
+            for x in tf.nest.flatten(maps)
+        ]
+        if self.geometry:
+            parts.append(box_geometry(boxes, sides))
+        return tf.concat(parts, axis=1)
+
+    def of_bytes(self, image_bytes, boxes):
+        """Computes the features of boxes of an encoded photo, in the graph.
+
+        Args:
+            image_bytes: string `[]`, the content of a JPEG or PNG file.
+            boxes: float32 `[k, 4]` in pixels of the upright photo.
+
+        Returns:
+            float32 `[k, dim]`, those that `extract_regions` stores.
+
+        Raises:
+            tf.errors.InvalidArgumentError: see `images.decode_photo`.
+        """
+        return self.forward(decode_photo(image_bytes), boxes)
+
+    def __call__(self, pixels, boxes) -> np.ndarray:
+        """Computes the features of any number of boxes of a photo.
+
+        Args:
+            pixels: uint8 `[height, width, 3]`, RGB, upright.
+            boxes: `[k, 4]`; k may be 0.
+
+        Returns:
+            float32 `[k, dim]`.
+
+        Raises:
+            ValueError: `boxes` are none, see `boxes.check_boxes`.
+        """
+        boxes = tf.constant(check_boxes(boxes), tf.float32)
+        return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
+
+
+def _cells(feature_map, sides):
+    """Returns `[4]`: cells of a map a pixel of the photo, for each edge."""
+    cells = tf.cast(tf.shape(feature_map)[2:0:-1], tf.float32)
+    return tf.tile(cells / sides, [2])
+
+
+def _map(cnn, name, output):
+    """Returns the map that a layer gives, or that it averages."""
+    if len(output.shape) == 2:
+        for layer in cnn.network.layers:
+            averages = isinstance(layer, keras.layers.GlobalAveragePooling2D)
+            if averages and layer.output is output:
+                return layer.input
+    if len(output.shape) != 4:
+        raise ValueError(
+            "`layers` must give maps [n, height, width, channels], or the "
+            f"average of one. Received: {name} of {cnn.name}, of shape "
+            f"{tuple(output.shape)}. Choose a layer before the map is "
+            "flattened, or another of --region_features."
+        )
+    return output

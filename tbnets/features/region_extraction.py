@@ -1,0 +1,115 @@
+"""Photos and proposals -> a feature store of regions.
+
+As in `extraction`, photos are decoded in parallel with the network, cut into
+shards in the order of the list, and each photo is computed by itself: killed
+and continued, an extraction writes the same bytes.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets import images
+from tbnets.features.extraction import SHARD_IMAGES
+from tbnets.features.extraction import failed_photos
+from tbnets.features.extraction import remaining
+
+
+def extract_regions(
+    photos,
+    proposals,
+    extractor,
+    writer,
+    *,
+    shard_images=SHARD_IMAGES,
+    progress=None,
+):
+    """Extracts the features of the proposed regions of photos into a store.
+
+    Args:
+        photos: list of (id, path); those the writer has are left out.
+        proposals: a `FeatureStore` of kind "regions" that has their boxes.
+        extractor: what `regions.make_region_extractor` returned.
+        writer: a `FeatureWriter` of kind "regions".
+        shard_images: photos a shard.
+        progress: called with the number of photos done since the last call.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+
+    Raises:
+        ValueError: photos without proposals, or a photo of another size than
+            the one that they were made for; it is named.
+    """
+    todo = remaining(photos, writer)
+    rows = proposals.rows([key for key, _ in todo])
+    failures = []
+    for start in range(0, len(todo), shard_images):
+        shard = todo[start : start + shard_images]
+        found = {}
+        for position, pixels in decoded_photos(shard):
+            row = int(rows[start + position])
+            found[position] = _regions(
+                extractor, pixels, proposals, row, writer.dtype
+            )
+            if progress is not None:
+                progress(1)
+        failed = failed_photos(shard, found)
+        _store(shard, found, failed, extractor.dim, writer)
+        failures += [(path, reason) for _, path, reason in failed]
+        if progress is not None:
+            progress(len(failed))
+    return failures
+
+
+def decoded_photos(photos):
+    """Yields (position in the list, uint8 pixels) of what are photos.
+
+    Args:
+        photos: list of (id, path); they are decoded ahead, in parallel.
+    """
+    paths = np.array([os.fsencode(path) for _, path in photos], object)
+    dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
+    dataset = dataset.map(
+        lambda i, path: (i, images.decode_photo(tf.io.read_file(path))),
+        tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    for position, pixels in dataset.ignore_errors().prefetch(2):
+        yield int(position), pixels.numpy()
+
+
+def _regions(extractor, pixels, proposals, row, dtype):
+    """Returns features, boxes, scores and the size of one photo."""
+    size = pixels.shape[1::-1]
+    boxes, scores = proposals.boxes(row)
+    if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
+        expected = " x ".join(map(str, proposals.sizes[row]))
+        raise ValueError(
+            "`proposals` must be those of these photos. Received: "
+            f"{proposals.path}, where {proposals.ids[row]!r} has {expected} "
+            f"pixels, and a photo of {size[0]} x {size[1]}. Propose regions "
+            "for these photos, or name the folder of the others."
+        )
+    with np.errstate(over="ignore"):  # The writer refuses what is infinite.
+        features = extractor(pixels, boxes).astype(dtype)
+    return features, boxes, scores, size
+
+
+def _store(shard, found, failed, dim, writer):
+    """Writes a shard."""
+    features, boxes, scores, sizes = zip(*found.values()) if found else [()] * 4
+    regions = {
+        "boxes": np.concatenate([np.zeros((0, 4)), *boxes]),
+        "counts": [len(some) for some in boxes],
+        "sizes": np.array(sizes, np.int64).reshape(-1, 2),
+    }
+    if not any(some is None for some in scores):
+        regions["scores"] = np.concatenate([np.zeros(0), *scores])
+    writer.add_shard(
+        [shard[position][0] for position in found],
+        np.concatenate([np.zeros((0, dim), writer.dtype), *features]),
+        failed={key: reason for key, _, reason in failed},
+        **regions,
+    )

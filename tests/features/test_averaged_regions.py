@@ -1,0 +1,208 @@
+"""Tests of averaging boxes from maps and of features made of that."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.features import averaged_regions
+from tbnets.features.averaged_regions import AveragedFeatures
+from tbnets.features.cnn import Cnn
+from tbnets.features.cutting import roi_average
+from tbnets.features.regions import make_region_extractor
+from tbnets.images import decode_photo
+from tests import reference
+from tests.features.test_photo_features import photo as encoded_photo
+from tests.features.test_regions import plain_forward
+from tests.features.test_regions import random_photo
+from tests.features.test_regions import vgg_like
+
+SIDE = 16
+
+
+def two_depths():
+    """Maps of 8 x 8 cells of 4 channels and, averaged, 4 x 4 of 6."""
+    layers = keras.layers
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((SIDE, SIDE, 3))
+    outputs = layers.Conv2D(4, 3, 2, "same", use_bias=False)(inputs)
+    outputs = layers.BatchNormalization()(outputs)
+    outputs = layers.ReLU(6.0, name="early")(outputs)
+    outputs = layers.Conv2D(6, 3, 2, "same", name="late")(outputs)
+    outputs = layers.GlobalAveragePooling2D(name="average")(outputs)
+    outputs = layers.Dense(3, name="predictions")(outputs)
+    network = keras.Model(inputs, outputs, name="tiny")
+    return Cnn("tiny", network, lambda pixels: pixels / 64 - 1, SIDE, True)
+
+
+# Averages of boxes.
+
+
+@pytest.fixture(params=["eager", "graph", "XLA"])
+def compiled_average(request):
+    if request.param == "eager":
+        return roi_average
+    return tf.function(roi_average, jit_compile=request.param == "XLA")
+
+
+def test_roi_average_is_the_loop(compiled_average):
+    random = np.random.default_rng(0)
+    for height, width in ((5, 7), (1, 6), (1, 1)):
+        feature_map = random.normal(size=(height, width, 2))
+        corners = random.uniform(0, 1, (6, 2, 2)) * [width, height]
+        corners.sort(axis=1)
+        boxes = corners.reshape(6, 4)
+        found = compiled_average(
+            tf.constant(feature_map, tf.float32), tf.constant(boxes, tf.float32)
+        )
+        expected = [reference.roi_average(feature_map, box) for box in boxes]
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_roi_average_of_known_cells():
+    feature_map = np.array([[[0.0], [8.0]], [[0.0], [8.0]]], np.float32)
+    boxes = [
+        [0, 0, 1, 1],
+        [0.5, 0, 1.5, 2],
+        [0.75, 1, 1, 1.5],
+        [0, 1, 0.5, 1.25],
+    ]
+    # Over x the map is 0 up to 0.5, then rises by 8 a cell to 8 at 1.5.
+    # Column 0 to 1: 0 on one half, 0 to 4 on the other: 1. From 0.5 to 1.5:
+    # 4. From 0.75 to 1: from 2 to 4: 3. Up to 0.5: 0.
+    found = roi_average(feature_map, boxes)
+    np.testing.assert_allclose(found[:, 0], [1, 4, 3, 0], atol=1e-5)
+
+
+def test_roi_average_of_the_whole_map_is_its_mean():
+    feature_map = np.random.default_rng(1).normal(size=(7, 5, 3)).astype("f")
+    found = roi_average(feature_map, [[0, 0, 5, 7], [-3, -2, 50, 70]])
+    expected = [feature_map.mean(axis=(0, 1))] * 2
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_roi_average_of_a_point_is_the_interpolated_map():
+    feature_map = np.random.default_rng(2).normal(size=(4, 4, 2))
+    points = [(1.5, 2.5), (2, 2), (0, 0), (4, 4), (3.2, 0.1), (0.7, 3.9)]
+    boxes = np.array([[x, y, x, y] for x, y in points])
+    found = roi_average(feature_map.astype("f"), boxes)
+    # A point counts as 1/16 of a cell, which rounds the corners of the map.
+    expected = [reference.interpolated(feature_map, *p) for p in points]
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    np.testing.assert_allclose(found[1:2], expected[1:2], atol=1e-5)
+
+
+def test_roi_average_of_boxes_beyond_the_map_is_that_of_its_border():
+    feature_map = np.random.default_rng(3).normal(size=(3, 3, 2)).astype("f")
+    found = roi_average(feature_map, [[-9, 1, -5, 2], [0, 1, 0, 2]])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    cut = roi_average(feature_map, [[-9, 1, 2, 2], [0, 1, 2, 2]])
+    np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)
+
+
+def test_roi_average_of_no_boxes():
+    assert roi_average(np.zeros((3, 4, 2), "f"), np.zeros((0, 4))).shape == (
+        0,
+        2,
+    )
+
+
+# Features.
+
+
+def test_features_are_averages_of_each_map_and_geometry():
+    cnn = two_depths()
+    extract = AveragedFeatures(cnn, ["last", "early"])
+    photo = random_photo(20, 40)
+    boxes = np.array([[0, 0, 40, 20], [3, 1, 12, 19], [38, 0, 40, 1]])
+    found = extract(photo, boxes)
+    assert found.shape == (3, 6 + 4 + 5) and extract.dim == 15
+    squeezed = tf.image.resize(photo, [SIDE, SIDE], antialias=True)[None]
+    for layer, cells, columns in (
+        ("late", 4, slice(0, 6)),
+        ("early", 8, slice(6, 10)),
+    ):
+        [feature_map] = plain_forward(cnn, layer, squeezed)
+        scaled = boxes * ([cells / 40, cells / 20] * 2)
+        expected = [reference.roi_average(feature_map, box) for box in scaled]
+        np.testing.assert_allclose(found[:, columns], expected, atol=2e-3)
+    expected = [reference.box_geometry(box, 40, 20) for box in boxes]
+    np.testing.assert_allclose(found[:, 10:], expected, rtol=1e-6)
+
+
+def test_geometry_of_known_boxes():
+    found = averaged_regions.box_geometry(
+        tf.constant([[0.0, 0, 40, 20], [10, 5, 30, 10]]),
+        tf.constant([40.0, 20]),
+    )
+    # 20 of 40 wide and 5 of 20 high: 1/2 * 1/4.
+    expected = [[0, 0, 1, 1, 1], [0.25, 0.25, 0.75, 0.5, 0.125]]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_whole_photo_is_the_plain_forward_pass():
+    cnn = two_depths()
+    extract = AveragedFeatures(cnn, "last", geometry=False)
+    photo = random_photo(SIDE, SIDE)
+    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
+    expected = plain_forward(cnn, "average", photo[None].astype("f"))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert extract.dim == 6 and found.dtype == np.float32
+
+
+def test_each_box_is_by_itself_and_none_is_fine():
+    extract = make_region_extractor(two_depths(), "roi_average", ["early"])
+    photo = random_photo(9, 30)
+    boxes = [[0, 0, 9, 9], [3, 4, 20, 9], [1, 1, 30, 8]]
+    at_once = extract(photo, boxes)
+    alone = np.concatenate([extract(photo, [box]) for box in boxes])
+    np.testing.assert_allclose(alone, at_once, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(at_once[0], at_once[1], rtol=1e-2)
+    assert extract(photo, np.zeros((0, 4))).shape == (0, 9)
+
+
+def test_what_lies_beyond_the_photo_is_cut_off():
+    extract = AveragedFeatures(two_depths(), ["early"])
+    found = extract(random_photo(20, 30), [[-5, 3, 40, 60], [0, 3, 30, 20]])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_exported_features_are_those_of_the_extraction(tmp_path):
+    extract = AveragedFeatures(two_depths(), ["last", "early"])
+    content = encoded_photo(3)
+    boxes = np.array([[2, 1, 20, 25], [0, 0, 5, 5]], np.float32)
+    module = tf.Module()
+    module.network = extract.network
+    module.features = tf.function(
+        extract.of_bytes,
+        input_signature=[
+            tf.TensorSpec([], tf.string),
+            tf.TensorSpec([None, 4], tf.float32),
+        ],
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    served = loaded.features(content, boxes)
+    offline = extract(decode_photo(content), boxes)
+    assert offline.shape == (2, 15)
+    np.testing.assert_allclose(served, offline, rtol=1e-5, atol=1e-6)
+
+
+def test_description_tells_what_matters():
+    cnn = two_depths()
+    described = AveragedFeatures(cnn, ["last", "early"]).description()
+    assert described["regions"] == "roi_average"
+    assert described["layers"] == ["last", "early"]
+    assert described["geometry"] is True and described["image_size"] == SIDE
+    assert described["weights_sha256"] == cnn.weights_hash()
+    plain = AveragedFeatures(cnn, geometry=False).description()
+    assert plain["geometry"] is False and plain["layers"] == ["last"]
+
+
+def test_what_gives_no_map_is_refused():
+    with pytest.raises(ValueError, match="must give maps.*fc2 of tiny"):
+        AveragedFeatures(vgg_like(), ["fc2"])
+    with pytest.raises(ValueError, match="Its layers are.*conv2"):
+        AveragedFeatures(vgg_like(), ["nowhere"])
+    with pytest.raises(ValueError, match="x_min <= x_max"):
+        AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])
