@@ -318,3 +318,38 @@ def box_geometry(box, width, height):
         y_max / height,
         area / (width * height),
     ]
+
+
+def algorithm_1(regions, phrases, chains, candidates, is_negative, limits):
+    """Triplets of Wang 2018, Algorithm 1, 3 (a) and (b), as two dicts.
+
+    `chains` are those of the regions and of the phrases; `limits` are the
+    margin and K. The first dict maps (x, y, y') to its loss, the second (y,
+    x, x'), where x' is a row of `candidates`.
+    """
+    margin, most = limits
+    by_region, by_phrase = {}, {}
+    for x, region in enumerate(regions):
+        for y, phrase in enumerate(phrases):
+            if chains[0][x] != chains[1][y]:
+                continue
+            near = margin + distance(region, phrase)
+            losses = {
+                (x, y, other): near - distance(region, phrases[other])
+                for other in range(len(phrases))
+                if chains[0][x] != chains[1][other]
+            }
+            by_region |= highest(losses, most)
+            losses = {
+                (y, x, other): near - distance(phrase, candidates[other])
+                for other in range(len(candidates))
+                if is_negative[y][other]
+            }
+            by_phrase |= highest(losses, most)
+    return by_region, by_phrase
+
+
+def highest(losses, most):
+    """At most so many triplets with the highest nonnegative loss."""
+    kept = sorted(losses, key=lambda key: -losses[key])[:most]
+    return {key: losses[key] for key in kept if losses[key] >= 0}

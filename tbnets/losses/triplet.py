@@ -198,6 +198,40 @@ class TripletLoss:
         Raises:
             ValueError: If `hardness` is missing, or given without use.
         """
+        views = hinges.views(
+            [term for term in TERMS if self.term_weights[term]],
+            tf.cast(image_embeddings, tf.float32),
+            tf.cast(text_embeddings, tf.float32),
+            masks,
+        )
+        return self._of_views(views, self.max_positives, hardness)
+
+    def of_views(self, views, hardness=None):
+        """Computes the loss where each term has candidates of its own.
+
+        Args:
+            views: Dict of `hinges.View`s by term, float32; a term without a
+                weight is left out.
+            hardness: As above.
+
+        Returns:
+            A `LossOutput`; `max_positives` is not made use of.
+
+        Raises:
+            ValueError: If `hardness` is missing, or given without use.
+        """
+        views = {
+            term: v for term, v in views.items() if self.term_weights[term]
+        }
+        return self._of_views(views, None, hardness)
+
+    @property
+    def kept_negatives(self):
+        """Negatives that any anchor keeps at most; None for all."""
+        by_choice = {"hardest": 1, "all": None, "all_to_hardest": None}
+        return by_choice.get(self.negatives, self.num_negatives)
+
+    def _of_views(self, views, max_positives, hardness):
         blended = self.negatives == "all_to_hardest"
         if blended != (hardness is not None):
             raise ValueError(
@@ -205,17 +239,12 @@ class TripletLoss:
                 f"'all_to_hardest'. Received: hardness={hardness}, "
                 f"negatives={self.negatives!r}. Set the one or drop the other."
             )
-        batch = (
-            tf.cast(image_embeddings, tf.float32),
-            tf.cast(text_embeddings, tf.float32),
-            masks,
-        )
         if not blended:
-            values = self._values(*batch, self.negatives)
+            values = self._values(views, max_positives, self.kept_negatives)
         else:
             hardness = tf.cast(hardness, tf.float32)
-            soft = self._values(*batch, "all")
-            hard = self._values(*batch, "hardest")
+            soft = self._values(views, max_positives, None)
+            hard = self._values(views, max_positives, 1)
             values = {
                 term: [
                     (1.0 - hardness) * before + hardness * after
@@ -232,19 +261,12 @@ class TripletLoss:
             {term: fraction for term, (_, fraction) in values.items()},
         )
 
-    def _values(self, image_embeddings, text_embeddings, masks, negatives):
-        """Returns `(loss, active fraction)` for every term with a weight."""
-        views = hinges.views(
-            [term for term in TERMS if self.term_weights[term]],
-            image_embeddings,
-            text_embeddings,
-            masks,
-        )
-        count = {"hardest": 1, "all": None}.get(negatives, self.num_negatives)
+    def _values(self, views, max_positives, num_negatives):
+        """Returns `(loss, active fraction)` for every view."""
         sums = hinges.sums(
             views,
-            count,
-            self.max_positives,
+            num_negatives,
+            max_positives,
             self.margin,
             distances.DISTANCES[self.distance],
         )

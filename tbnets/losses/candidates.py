@@ -1,0 +1,101 @@
+"""Mining among candidates that only some anchors may take as negatives.
+
+A phrase ranks the regions of its own photo: of thousands of regions in a
+batch, each phrase may take a few hundred as negatives, and a few of these
+matter. So all of them are embedded once without a gradient, the hardest are
+found, and only the union of these is embedded again, with a gradient::
+
+    columns, valid = hardest_candidates(similarities, is_negative, 30)
+    used, places = used_columns(columns, valid, num_candidates)
+    view = candidate_view(phrases, regions, embed(used), matches, places, valid)
+"""
+
+import tensorflow as tf
+
+from tbnets.losses import miners
+from tbnets.losses.hinges import View
+
+
+def hardest_candidates(similarities, is_negative, num_negatives):
+    """Finds the most similar negatives of every anchor.
+
+    Args:
+        similarities: float32 `[anchors, candidates]`; larger is closer.
+        is_negative: bool `[anchors, candidates]`, which candidates each
+            anchor may take as a negative.
+        num_negatives: negatives K kept for an anchor, at least 1; None for
+            all. Wang 2018, phrase localization: 30.
+
+    Returns:
+        A pair `(columns, valid)` of shape `[anchors, min(K, candidates)]` as
+        of `miners.hardest_negatives`. It carries no gradient.
+
+    Source: Wang et al. 2018, Algorithm 1, 3 (b); departures: the hardest are
+    the closest, for any positive of the anchor; those without a loss fall
+    out where hinges are taken.
+    """
+    if num_negatives is None:
+        num_negatives = tf.shape(is_negative)[1]
+    return miners.hardest_negatives(
+        similarities, tf.logical_not(is_negative), num_negatives
+    )
+
+
+def used_columns(columns, valid, num_candidates):
+    """Lists each candidate that somebody picked, once.
+
+    The list has as many entries as there are, so its length is only known
+    when it runs: this does not compile under XLA.
+
+    Args:
+        columns: int32 `[anchors, k]`, what a miner returned.
+        valid: bool `[anchors, k]`, which of them count.
+        num_candidates: int32 scalar, how many candidates there are.
+
+    Returns:
+        (used, places): int32 `[n]`, the candidates in ascending order, and
+        int32 `[anchors, k]`, where in `used` each pick stands; 0 where it
+        does not count.
+    """
+    spare = tf.where(valid, columns, num_candidates)
+    marks = tf.math.unsorted_segment_max(
+        tf.ones_like(columns), spare, num_candidates + 1
+    )
+    is_used = marks[:num_candidates] > 0
+    place = tf.cumsum(tf.cast(is_used, tf.int32), exclusive=True)
+    used = tf.cast(tf.where(is_used)[:, 0], tf.int32)
+    # A column more, so that there is one where there are no candidates.
+    places = tf.gather(tf.pad(place, [[0, 1]]), columns)
+    return used, tf.where(valid, places, 0)
+
+
+def candidate_view(anchors, images, candidates, matches, places, valid):
+    """Builds the view of anchors that rank their matches and their picks.
+
+    Args:
+        anchors: float32 `[anchors, embedding_dim]`.
+        images: float32 `[images, embedding_dim]`, among which the matches
+            are.
+        candidates: float32 `[n, embedding_dim]`, those of `used_columns`.
+        matches: bool `[anchors, images]`.
+        places: int32 `[anchors, k]`, of `used_columns`.
+        valid: bool `[anchors, k]`.
+
+    Returns:
+        A `hinges.View`: an image that does not match is no negative; only a
+        pick is.
+    """
+    num_anchors, num_used = tf.shape(anchors)[0], tf.shape(candidates)[0]
+    rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))
+    # What does not count goes to a column that is cut off.
+    pairs = tf.stack([rows, tf.where(valid, places, num_used)], axis=-1)
+    picked = tf.scatter_nd(
+        pairs, tf.ones_like(places), tf.stack([num_anchors, num_used + 1])
+    )
+    is_picked = picked[:, :num_used] > 0
+    return View(
+        anchors,
+        tf.concat([images, candidates], axis=0),
+        tf.concat([matches, tf.zeros_like(is_picked)], axis=1),
+        tf.concat([tf.ones_like(matches), tf.logical_not(is_picked)], axis=1),
+    )
