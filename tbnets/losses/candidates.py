@@ -34,8 +34,10 @@ def hardest_candidates(similarities, is_negative, num_negatives):
     the closest, for any positive of the anchor; those without a loss fall
     out where hinges are taken.
     """
+    is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
-        num_negatives = tf.shape(is_negative)[1]
+        known = is_negative.shape[1]
+        num_negatives = tf.shape(is_negative)[1] if known is None else known
     return miners.hardest_negatives(
         similarities, tf.logical_not(is_negative), num_negatives
     )

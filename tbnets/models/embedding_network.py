@@ -3,7 +3,12 @@
 import keras
 import tensorflow as tf
 
+from tbnets.losses import candidates as mining
+from tbnets.losses import hinges
+from tbnets.losses.distances import similarities
+from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import TERMS
+from tbnets.models import own_candidates
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.models.two_branch import checked_dict
 
@@ -26,7 +31,8 @@ class EmbeddingNetwork(TwoBranchModel):
     integers `image_ids` `[n]` and `caption_image_ids` `[m]` that say which
     belong together (optionally `text_ids` `[m]`, equal for equal texts). `n`
     and `m` need not have a fixed ratio, and any of these may vary from batch
-    to batch.
+    to batch. A batch that brings candidates of each caption
+    (`models.own_candidates`) has its texts ranked against these.
 
     Args:
         image_branch: `Branch` of the images.
@@ -118,6 +124,8 @@ class EmbeddingNetwork(TwoBranchModel):
     def batch_loss(self, batch, training=False):
         """Returns the `LossOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
+        if own_candidates.has_candidates(batch):
+            return self._loss_among_candidates(batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         return self.triplet_loss(
             outputs["image_embeddings"],
@@ -127,6 +135,38 @@ class EmbeddingNetwork(TwoBranchModel):
             batch.get("text_ids"),
             self._hardness(),
         )
+
+    def _loss_among_candidates(self, batch, training):
+        """Returns the `LossOutput` of captions with candidates of their own.
+
+        Source: Wang et al. 2018, Algorithm 1. Departures: whatever matches
+        in a batch is a positive, not the pairs that were drawn alone.
+        """
+        is_negative = batch["is_negative"]
+        texts = self.embed_text(batch["captions"], training=training)
+        as_served = self.embed_text(batch["captions"], training=False)
+        candidates = own_candidates.embed_as_served(self, batch["candidates"])
+        columns, valid = mining.hardest_candidates(
+            similarities(as_served, candidates),
+            is_negative,
+            self.triplet_loss.kept_negatives,
+        )
+        picked = own_candidates.embed_picked(
+            self, batch, columns, valid, training
+        )
+        masks = positive_masks(
+            *(batch[name] for name in IDS), batch.get("text_ids")
+        )
+        views = hinges.views(TERMS, picked.images, texts, masks)
+        views["text_to_image"] = mining.candidate_view(
+            texts,
+            picked.images,
+            picked.candidates,
+            tf.transpose(masks.image_to_text),
+            picked.places,
+            valid,
+        )
+        return self.triplet_loss.of_views(views, self._hardness())
 
     def _hardness(self):
         """Returns how far "all_to_hardest" is, None for other negatives."""

@@ -5,7 +5,9 @@ import tensorflow as tf
 
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.logistic import logistic_loss
+from tbnets.losses.pairs import random_columns
 from tbnets.losses.pairs import sample_pairs
+from tbnets.models import own_candidates
 from tbnets.models.embedding_network import IDS
 from tbnets.models.embedding_network import INPUTS
 from tbnets.models.two_branch import PARTS
@@ -24,7 +26,8 @@ class SimilarityNetwork(TwoBranchModel):
         x * y  -> head -> logit of "they match"
 
     Inner products of its embeddings mean nothing: only the head compares. A
-    batch is that of the `EmbeddingNetwork`.
+    batch is that of the `EmbeddingNetwork`; one that brings candidates of each
+    caption (`models.own_candidates`) has the negatives drawn among these.
 
     Args:
         image_branch: `Branch` of the images.
@@ -141,14 +144,15 @@ class SimilarityNetwork(TwoBranchModel):
     def batch_loss(self, batch, training=False):
         """Returns the `LogisticOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
+        if own_candidates.has_candidates(batch):
+            return self._loss_among_candidates(batch, training)
         images = self.embed_images(batch["images"], training=training)
         texts = self.embed_text(batch["captions"], training=training)
-        step = tf.convert_to_tensor(self.optimizer.iterations)
         pairs = sample_pairs(
             batch["image_ids"],
             batch["caption_image_ids"],
             batch.get("text_ids"),
-            seed=tf.stack([self.sampling_seed, tf.cast(step, tf.int32)]),
+            seed=self._draw_seed(),
             num_candidates=self.num_candidates,
         )
         image_rows = tf.gather(images, pairs.images)
@@ -160,6 +164,60 @@ class SimilarityNetwork(TwoBranchModel):
         )
         is_match = tf.repeat([True, False], tf.shape(texts)[0])
         return logistic_loss(logits, is_match, tf.tile(pairs.valid, [2]))
+
+    def _draw_seed(self):
+        """Returns what decides the draws of a step, int32 `[2]`."""
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
+
+    def _loss_among_candidates(self, batch, training):
+        """Returns the `LogisticOutput` of images with captions' candidates.
+
+        For each pair of an image and the caption that it was drawn for,
+        candidates of that caption are drawn as its negatives.
+
+        Source: Wang et al. 2018, Algorithm 1, pair sampling.
+        """
+        owners = batch["drawn_for"]
+        count = tf.stack([tf.shape(owners)[0], self.num_candidates])
+        draws = tf.random.stateless_uniform(
+            count, self._draw_seed(), alg="philox"
+        )
+        columns, valid = random_columns(batch["is_negative"], owners, draws)
+        if self.num_candidates > 1:
+            columns = self._hardest_candidates(batch, columns)
+        picked = own_candidates.embed_picked(
+            self, batch, columns, valid[:, None], training
+        )
+        texts = self.embed_text(batch["captions"], training=training)
+        text_rows = tf.gather(texts, owners)
+        others = tf.pad(picked.candidates, [[0, 1], [0, 0]])
+        others = tf.gather(others, picked.places[:, 0])
+        logits = self.judge(
+            tf.concat([picked.images, others], 0),
+            tf.concat([text_rows, text_rows], 0),
+            training=training,
+        )
+        is_match = tf.repeat([True, False], tf.shape(owners)[0])
+        return logistic_loss(logits, is_match, tf.tile(valid, [2]))
+
+    def _hardest_candidates(self, batch, columns):
+        """Returns of each row of candidates the most convincing: `[n, 1]`."""
+        used, places = own_candidates.mining.used_columns(
+            columns,
+            tf.ones_like(columns, tf.bool),
+            tf.shape(batch["candidates"])[0],
+        )
+        rows = tf.gather(batch["candidates"], used)
+        embeddings = own_candidates.embed_as_served(self, rows)
+        texts = self.embed_text(batch["captions"], training=False)
+        owners = tf.repeat(batch["drawn_for"], self.num_candidates)
+        logits = self.judge(
+            tf.gather(embeddings, tf.reshape(places, [-1])),
+            tf.gather(tf.stop_gradient(texts), owners),
+        )
+        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
+        return tf.gather(columns, best, batch_dims=1)[:, None]
 
     def _hardest(self, image_rows, texts, candidates):
         """Returns of each pair's candidates the most convincing: `[p]`."""

@@ -1,0 +1,324 @@
+"""Mini-batches of phrase localization: phrases, their regions, the others.
+
+A batch begins with pairs of a phrase and a region that it names, at random or
+a few of one photo together; then come other phrases of the same things, and
+from the phrases' photos the regions that may be negatives. What a batch holds
+is a function of (seed, epoch) alone, as in `data.batches`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.data.phrases import PhraseRegions
+from tbnets.data.proposal_roles import NEGATIVE
+from tbnets.data.proposal_roles import ProposalRoles
+from tbnets.data.proposal_roles import proposal_roles
+
+
+class Sampling(NamedTuple):
+    """How batches are made; the defaults are Algorithm 1 without options.
+
+    Attributes:
+        pairs_per_batch: phrases drawn a batch. Wang 2018: 100.
+        phrases_per_image: phrases of one photo that are drawn together; more
+            of them share the photo's regions, which makes a step cheaper.
+            Wang 2018: 1.
+        regions_per_phrase: positives drawn of each phrase, 0 for all. Wang
+            2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
+            the similarity network.
+        phrases_per_region: different phrases that a thing is to have in the
+            batch, where there are so many. Wang 2018: 1; 2 with neighbourhood
+            sampling, step 3 (c) i.
+        candidates_per_image: regions drawn of a photo to be its phrases'
+            negatives, 0 for all. Wang 2018: all.
+    """
+
+    pairs_per_batch: int = 100
+    phrases_per_image: int = 1
+    regions_per_phrase: int = 1
+    phrases_per_region: int = 1
+    candidates_per_image: int = 0
+
+
+class BatchRows(NamedTuple):
+    """What stands in a batch, as rows.
+
+    Attributes:
+        phrases: int64 `[p]`, those drawn, then those added.
+        regions: int64 `[d]`, rows of the regions drawn as positives.
+        drawn_for: int64 `[d]`, place in `phrases` of each one's phrase.
+        candidates: int64 `[c]`, rows of the regions that may be negatives.
+        is_negative: bool `[p, c]`, of which phrase they are.
+    """
+
+    phrases: np.ndarray
+    regions: np.ndarray
+    drawn_for: np.ndarray
+    candidates: np.ndarray
+    is_negative: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+class PhraseExamples:
+    """One split of phrase localization with all that a network needs of it.
+
+    Args:
+        phrases: `PhraseRegions` in pixels of the photos.
+        texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
+        features: a `store.shards.FeatureStore` of regions.
+        image_rows: int `[num_images]`, row of each photo in the store.
+        text_ids: int64 `[num_phrases]`, equal for equal phrases; None where
+            equal phrases of different things do not match.
+        role_options: keyword arguments of `proposal_roles`.
+    """
+
+    phrases: PhraseRegions
+    texts: object
+    features: object
+    image_rows: np.ndarray
+    text_ids: np.ndarray | None = None
+    role_options: Mapping = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def proposals(self) -> list:
+        """The boxes of each photo, `[k, 4]` in pixels."""
+        return [self.features.boxes(row)[0] for row in self.image_rows]
+
+    @functools.cached_property
+    def first_regions(self) -> np.ndarray:
+        """Row of each photo's first region in the store, `[num_images]`."""
+        return self.features.first_regions[self.image_rows]
+
+    @functools.cached_property
+    def roles(self) -> ProposalRoles:
+        """What each region of its photo is to a phrase."""
+        found = proposal_roles(
+            self.phrases.boxes,
+            self.phrases.phrase_to_image,
+            self.proposals,
+            **self.role_options,
+        )
+        owners = self.phrases.phrase_to_image
+        return found._replace(first_rows=self.first_regions[owners])
+
+
+class PhraseSampler:
+    """Draws the batches of any epoch.
+
+    Args:
+        examples: `PhraseExamples`.
+        sampling: `Sampling`.
+        seed: integer of the run.
+
+    Raises:
+        ValueError: a number is too small, or no phrase has a positive.
+
+    Source: Wang et al. 2018, Algorithm 1. Departures: a phrase that is added
+        for a thing has other words than those that are there; where a thing
+        has no others, it stays alone.
+    """
+
+    def __init__(self, examples, sampling, seed):
+        _check_sampling(sampling)
+        phrases = examples.phrases
+        self.sampling = sampling
+        self.seed = seed
+        self._roles = examples.roles.roles
+        self._starts, self._positives = examples.roles.positives()
+        self._drawable = np.flatnonzero(np.diff(self._starts))
+        self._images = phrases.phrase_to_image
+        self._chains = phrases.phrase_to_chain
+        self._texts = phrases.phrase_to_text
+        self._counts = examples.features.counts[examples.image_rows]
+        self._first_regions = examples.first_regions
+        self._of_chain = _rows_by(self._chains)
+        if not self._drawable.size:
+            raise ValueError(
+                "`--regions` must hold regions that phrases name. Received: "
+                f"{phrases.num_phrases} phrases of {phrases.images.path}, of "
+                "which none has a proposal that overlaps its box enough. "
+                "Propose more regions, or lower --positive_iou."
+            )
+
+    @property
+    def num_drawable(self):
+        """The number of phrases that have a positive."""
+        return len(self._drawable)
+
+    @property
+    def num_batches(self):
+        """The number of batches of every epoch."""
+        return -(-self.num_drawable // self.sampling.pairs_per_batch)
+
+    def epoch(self, epoch):
+        """Yields the `BatchRows` of an epoch.
+
+        Args:
+            epoch: integer from 0.
+        """
+        generator = np.random.default_rng([self.seed, epoch])
+        order = self._order(generator)
+        for start in range(0, len(order), self.sampling.pairs_per_batch):
+            rows = order[start : start + self.sampling.pairs_per_batch]
+            yield self._batch(rows, generator)
+
+    def _order(self, generator):
+        """Returns the phrases in the order of an epoch."""
+        order = generator.permutation(self._drawable)
+        if self.sampling.phrases_per_image == 1:
+            return order
+        images = self._images[order]
+        group = _place_among_equals(images) // self.sampling.phrases_per_image
+        groups, of_group = np.unique(
+            np.stack([images, group]), axis=1, return_inverse=True
+        )
+        shuffled = generator.permutation(groups.shape[1])
+        return order[np.argsort(shuffled[of_group.ravel()], kind="stable")]
+
+    def _batch(self, rows, generator):
+        """Returns the `BatchRows` that begin with some phrases."""
+        drawn = [self._draw_positives(row, generator) for row in rows]
+        phrases = np.concatenate([rows, self._others(rows, generator)])
+        images = np.unique(self._images[phrases])
+        columns = [self._draw_columns(image, generator) for image in images]
+        owners = np.repeat(images, [len(one) for one in columns])
+        columns = np.concatenate(columns)
+        is_negative = self._roles[phrases][:, columns] == NEGATIVE
+        is_negative &= self._images[phrases][:, None] == owners
+        return BatchRows(
+            phrases,
+            np.concatenate(drawn),
+            np.repeat(np.arange(len(rows)), [len(one) for one in drawn]),
+            self._first_regions[owners] + columns,
+            is_negative,
+        )
+
+    def _draw_positives(self, row, generator):
+        """Returns rows of regions that a phrase names."""
+        found = self._positives[self._starts[row] : self._starts[row + 1]]
+        limit = self.sampling.regions_per_phrase or None
+        return generator.permutation(found)[:limit]
+
+    def _others(self, rows, generator):
+        """Returns other phrases of the things that some phrases name."""
+        if self.sampling.phrases_per_region == 1:
+            return rows[:0]
+        added = []
+        chains, first = np.unique(self._chains[rows], return_index=True)
+        for chain in chains[np.argsort(first)]:
+            said = set(self._texts[rows[self._chains[rows] == chain]].tolist())
+            for row in generator.permutation(self._of_chain[chain]):
+                if len(said) >= self.sampling.phrases_per_region:
+                    break
+                if self._texts[row] not in said:
+                    said.add(int(self._texts[row]))
+                    added.append(row)
+        return np.array(added, np.int64)
+
+    def _draw_columns(self, image, generator):
+        """Returns which regions of a photo may be negatives, ascending."""
+        count = int(self._counts[image])
+        limit = self.sampling.candidates_per_image
+        if not limit or count <= limit:
+            return np.arange(count)
+        return np.sort(generator.permutation(count)[:limit])
+
+
+class PhraseBatches:
+    """The batches of one epoch after the other, as `data.EpochBatches`.
+
+    Args:
+        examples: `PhraseExamples`.
+        sampler: its `PhraseSampler`.
+
+    Attributes:
+        epoch: integer from 0; set it, then go through `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`: `images` are the
+            regions that were drawn, `captions` the phrases, ids those of the
+            things that they name (`phrase_to_chain`); beside them stands what
+            `models.own_candidates` describes.
+    """
+
+    def __init__(self, examples, sampler):
+        self.epoch = 0
+        self._examples = examples
+        self._sampler = sampler
+        self.dataset = tf.data.Dataset.from_generator(
+            self._generate, output_signature=_signature(examples)
+        ).prefetch(2)
+
+    def _generate(self):
+        for rows in self._sampler.epoch(self.epoch):
+            yield self._read(rows)
+
+    def _read(self, rows):
+        """Returns what stands in some rows; features are read at once."""
+        examples, drawn = self._examples, len(rows.regions)
+        regions = np.concatenate([rows.regions, rows.candidates])
+        features = examples.features.take_regions(regions)
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        batch = {
+            "images": features[:drawn],
+            "captions": examples.texts.batch(rows.phrases),
+            "image_ids": chains[rows.drawn_for],
+            "caption_image_ids": chains,
+            "drawn_for": rows.drawn_for.astype(np.int32),
+            "candidates": features[drawn:],
+            "is_negative": rows.is_negative,
+        }
+        if examples.text_ids is not None:
+            batch["text_ids"] = examples.text_ids[rows.phrases]
+        return batch
+
+
+def _signature(examples):
+    """Returns the `tf.TensorSpec`s of a batch."""
+    dim = examples.features.dim
+    texts = examples.texts
+    signature = {
+        "images": tf.TensorSpec((None, dim), tf.float32),
+        "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
+        "image_ids": tf.TensorSpec((None,), tf.int64),
+        "caption_image_ids": tf.TensorSpec((None,), tf.int64),
+        "drawn_for": tf.TensorSpec((None,), tf.int32),
+        "candidates": tf.TensorSpec((None, dim), tf.float32),
+        "is_negative": tf.TensorSpec((None, None), tf.bool),
+    }
+    if examples.text_ids is not None:
+        signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
+    return signature
+
+
+def _rows_by(values):
+    """Returns for each value from 0 the rows that have it, ascending."""
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(np.bincount(values))
+    return np.split(order, ends[:-1]) if len(ends) else []
+
+
+def _place_among_equals(values):
+    """Returns for each entry how many equal ones stand before it."""
+    order = np.argsort(values, kind="stable")
+    sorted_values = values[order]
+    starts = np.searchsorted(sorted_values, sorted_values)
+    places = np.empty(len(values), np.int64)
+    places[order] = np.arange(len(values)) - starts
+    return places
+
+
+def _check_sampling(sampling):
+    """Refuses numbers that make no batch."""
+    for name, value in sampling._asdict().items():
+        least = (
+            0 if name in ("regions_per_phrase", "candidates_per_image") else 1
+        )
+        if value < least:
+            raise ValueError(
+                f"`{name}` must be at least {least}. Received: {name}={value}. "
+                f"Change --{name}."
+            )

@@ -1,0 +1,179 @@
+"""What batches of phrases and regions hold, and when."""
+
+import numpy as np
+import pytest
+
+from tbnets import boxes
+from tbnets.data.captions import read_captions
+from tbnets.data.examples import TokenRows
+from tbnets.data.phrase_batches import PhraseBatches
+from tbnets.data.phrase_batches import PhraseExamples
+from tbnets.data.phrase_batches import PhraseSampler
+from tbnets.data.phrase_batches import Sampling
+from tbnets.data.phrases import read_phrases
+from tbnets.store.shards import open_store
+from tests import tiny_phrases
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    folder = tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
+    images = read_captions("karpathy", folder / "captions.json", "train")
+    store = open_store(folder / "regions")
+    rows = store.rows(images.image_ids)
+    phrases = read_phrases(folder / "phrases.jsonl", images)
+    phrases = phrases.in_photos(store.sizes[rows])
+    count = phrases.num_phrases
+    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
+    return PhraseExamples(phrases, texts, store, rows)
+
+
+def drawn(examples, seed=0, epoch=0, **sampling):
+    sampler = PhraseSampler(examples, Sampling(**sampling), seed)
+    return list(sampler.epoch(epoch))
+
+
+def place_of(examples, region):
+    """Photo and box of a row of the store."""
+    store = examples.features
+    row = np.searchsorted(store.first_regions, region, "right") - 1
+    box = store.boxes(row)[0][region - store.first_regions[row]]
+    return list(examples.image_rows).index(row), box
+
+
+def overlap(examples, phrase, region):
+    """Overlap of a phrase's box with a region, None in another photo."""
+    image, box = place_of(examples, region)
+    if image != examples.phrases.phrase_to_image[phrase]:
+        return None
+    return boxes.iou([examples.phrases.boxes[phrase]], [box])[0, 0]
+
+
+@pytest.mark.parametrize("phrases_per_image", [1, 4, 100])
+def test_every_phrase_is_drawn_once_with_its_regions(
+    examples, phrases_per_image
+):
+    batches = drawn(
+        examples, pairs_per_batch=13, phrases_per_image=phrases_per_image
+    )
+    # 10 photos of 3 things that are said twice: 60 phrases.
+    assert [len(one.phrases) for one in batches] == [13, 13, 13, 13, 8]
+    phrases = np.concatenate([one.phrases for one in batches])
+    assert sorted(phrases) == list(range(60))
+    for batch in batches:
+        assert batch.drawn_for.tolist() == list(range(len(batch.phrases)))
+        for phrase, region in zip(batch.phrases, batch.regions):
+            assert overlap(examples, phrase, region) > 0.7
+
+
+def test_candidates_are_all_regions_of_the_photos_with_their_roles(examples):
+    for batch in drawn(examples, pairs_per_batch=7):
+        images = set(examples.phrases.phrase_to_image[batch.phrases].tolist())
+        # 3 things with 3 regions each, and 6 others.
+        assert len(set(batch.candidates.tolist())) == 15 * len(images)
+        for place, phrase in enumerate(batch.phrases):
+            overlaps = [overlap(examples, phrase, c) for c in batch.candidates]
+            expected = [x is not None and x < 0.3 for x in overlaps]
+            assert batch.is_negative[place].tolist() == expected
+
+
+def test_batch_is_a_function_of_seed_and_epoch(examples):
+    def flat(**options):
+        found = drawn(examples, phrases_per_image=3, **options)
+        return np.concatenate([part.ravel() for one in found for part in one])
+
+    np.testing.assert_array_equal(flat(epoch=2), flat(epoch=2))
+    assert flat(epoch=2).tolist() != flat(epoch=3).tolist()
+    assert flat(epoch=2).tolist() != flat(epoch=2, seed=1).tolist()
+
+
+def test_photos_are_shared_by_phrases_drawn_together(examples):
+    for batch in drawn(examples, pairs_per_batch=12, phrases_per_image=6):
+        images = examples.phrases.phrase_to_image[batch.phrases]
+        assert len(set(images.tolist())) == 2
+    batches = drawn(examples, pairs_per_batch=12, phrases_per_image=3)
+    for batch in batches:
+        images = examples.phrases.phrase_to_image[batch.phrases]
+        assert set(images.reshape(4, 3).std(axis=1)) == {0}
+
+
+@pytest.mark.parametrize("count, expected", [(1, 1), (2, 2), (9, 3), (0, 3)])
+def test_regions_of_a_phrase_are_different_ones(examples, count, expected):
+    for batch in drawn(examples, pairs_per_batch=10, regions_per_phrase=count):
+        counts = np.bincount(batch.drawn_for, minlength=10)
+        assert counts.max() <= expected and counts.min() >= 1
+        assert counts.mean() > expected - 0.5
+        pairs = set(zip(batch.drawn_for.tolist(), batch.regions.tolist()))
+        assert len(pairs) == len(batch.regions)
+
+
+def test_other_phrases_of_a_thing_are_added_once(examples):
+    chains, texts = (
+        examples.phrases.phrase_to_chain,
+        examples.phrases.phrase_to_text,
+    )
+    for batch in drawn(examples, pairs_per_batch=8, phrases_per_region=2):
+        of_thing = {}
+        for row in batch.phrases:
+            of_thing.setdefault(int(chains[row]), []).append(int(texts[row]))
+        # Each thing is said in two ways: both are there, once each.
+        assert all(
+            len(said) == len(set(said)) == 2 for said in of_thing.values()
+        )
+        # What was added ranks regions too, but none were drawn for it.
+        assert max(batch.drawn_for) <= 7 < len(batch.phrases)
+        added = batch.is_negative[8:]
+        assert added.any(axis=1).all()
+
+
+def test_few_candidates_are_drawn_of_each_photo(examples):
+    batches = drawn(examples, pairs_per_batch=20, candidates_per_image=4)
+    for batch in batches:
+        images = [place_of(examples, c)[0] for c in batch.candidates]
+        assert set(np.unique(images, return_counts=True)[1]) == {4}
+        assert len(set(batch.candidates.tolist())) == len(batch.candidates)
+
+
+def test_batches_hold_what_stands_in_their_rows(examples):
+    sampling = Sampling(pairs_per_batch=25, phrases_per_region=2)
+    sampler = PhraseSampler(examples, sampling, 3)
+    batches = PhraseBatches(examples, sampler)
+    batches.epoch = 1
+    found = list(batches.dataset.as_numpy_iterator())
+    assert len(found) == sampler.num_batches == 3
+    for batch, rows in zip(found, sampler.epoch(1)):
+        take = examples.features.take_regions
+        np.testing.assert_array_equal(batch["images"], take(rows.regions))
+        np.testing.assert_array_equal(
+            batch["candidates"], take(rows.candidates)
+        )
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        np.testing.assert_array_equal(batch["caption_image_ids"], chains)
+        np.testing.assert_array_equal(
+            batch["image_ids"], chains[rows.drawn_for]
+        )
+        np.testing.assert_array_equal(
+            batch["captions"][:, 0],
+            examples.phrases.phrase_to_text[rows.phrases] + 1,
+        )
+        np.testing.assert_array_equal(batch["is_negative"], rows.is_negative)
+        assert batch["drawn_for"].dtype == np.int32
+
+
+def test_phrases_without_regions_are_refused(examples):
+    options = {"positive_iou": 1.0, "best_iou": 1.0}
+    none = PhraseExamples(
+        examples.phrases,
+        examples.texts,
+        examples.features,
+        examples.image_rows,
+        role_options=options,
+    )
+    with pytest.raises(ValueError, match="60 phrases .* none has a proposal"):
+        PhraseSampler(none, Sampling(), 0)
+
+
+@pytest.mark.parametrize("name", Sampling._fields)
+def test_numbers_that_make_no_batch_are_refused(examples, name):
+    with pytest.raises(ValueError, match=f"`{name}` must be at least"):
+        PhraseSampler(examples, Sampling(**{name: -1}), 0)

@@ -1,0 +1,120 @@
+"""Phrases, proposals and region features so small that a run takes seconds."""
+
+import json
+
+import numpy as np
+
+from tbnets import boxes
+from tbnets.store.writer import FeatureWriter
+from tests import tiny
+
+SPLITS = {"train": 10, "dev": 4, "test": 4}
+NOUNS = ("dog", "cat", "ball", "tree", "car")
+PER_THING = 3
+NUM_OTHERS = 6
+SIDE = 100.0
+
+
+def write_phrases(folder, seed=0):
+    """Writes captions, a table of phrases and a store of regions.
+
+    A photo has 3 things, each said in two ways (`a dog`, `the old dog`). Each
+    has three proposals, which overlap its box by more than 0.7; six others
+    hold almost the whole photo. Features tell how much of which thing a region
+    shows.
+    """
+    generator = np.random.default_rng(seed)
+    images, rows, stored = [], [], {}
+    for split, count in SPLITS.items():
+        for i in range(count):
+            name = f"{split}{i}.jpg"
+            kinds = generator.choice(len(NOUNS), 3, replace=False)
+            things = _boxes(generator, 3)
+            for chain, (kind, box) in enumerate(zip(kinds, things)):
+                noun = NOUNS[kind]
+                for phrase in (f"a {noun}", f"the old {noun}"):
+                    rows.append(_row(name, phrase, box, chain, kind))
+            said = [{"raw": row["phrase"]} for row in rows[-6:]]
+            images.append({"filename": name, "split": split, "sentences": said})
+            stored[name] = _regions(generator, kinds, things)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "captions.json").write_text(json.dumps({"images": images}))
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (folder / "phrases.jsonl").write_text("".join(lines))
+    writer = FeatureWriter(
+        folder / "regions", {"made": "up"}, len(NOUNS) + 4, "float16", "regions"
+    )
+    # In another order than the captions have.
+    names = sorted(stored, reverse=True)
+    features, proposals = zip(*(stored[name] for name in names))
+    writer.add_shard(
+        names,
+        np.concatenate(features),
+        np.concatenate(proposals),
+        [len(one) for one in proposals],
+        sizes=np.full((len(names), 2), int(SIDE)),
+    )
+    writer.finish()
+    return folder
+
+
+def _row(name, phrase, box, chain, kind):
+    return {
+        "image": name,
+        "phrase": phrase,
+        "box": box.tolist(),
+        "chain": chain,
+        "type": ["animals", "other"][int(kind > 1)],
+        "caption": phrase,
+    }
+
+
+def _boxes(generator, count):
+    """Boxes side by side, so that things do not overlap."""
+    low = generator.uniform(0, 8, (count, 2)) + [
+        [33 * i, 0] for i in range(count)
+    ]
+    sides = generator.uniform([20, 30], [24, 80], (count, 2))
+    return np.concatenate([low, low + sides], axis=1)
+
+
+def _regions(generator, kinds, things):
+    """Returns features and boxes of the proposals of a photo."""
+    near = np.repeat(things, PER_THING, axis=0)
+    near = np.clip(near + generator.uniform(-1, 1, near.shape), 0, SIDE)
+    others = generator.uniform(0, 10, (NUM_OTHERS, 4)) + [0, 0, 85, 85]
+    proposals = np.concatenate([near, others])
+    proposals = proposals[generator.permutation(len(proposals))]
+    features = np.zeros((len(proposals), len(NOUNS) + 4))
+    features[:, kinds] = boxes.iou(proposals, things)
+    features[:, -4:] = proposals / SIDE
+    return features, proposals
+
+
+def arguments(folder, run_dir, **changes):
+    """Returns the flags of a run on `write_phrases`' folder."""
+    values = {
+        "task": "localization",
+        "data_root": folder,
+        "captions": "captions.json",
+        "phrases": "phrases.jsonl",
+        "regions": "regions",
+        "run_dir": run_dir,
+        "text_encoder": "mean",
+        "word_dim": 6,
+        "image_units": "16,8",
+        "text_units": "16,8",
+        "batch_normalization": "none",
+        "pairs_per_batch": 12,
+        "epochs": 4,
+        "learning_rate": 0.01,
+        "export": False,
+        **changes,
+    }
+    return {name: str(value) for name, value in values.items()}
+
+
+def settings(folder, run_dir, **changes):
+    """Returns the same flags parsed, as the tools do."""
+    line = arguments(folder, run_dir, **changes).items()
+    return tiny.parse(*[f"--{name}={value}" for name, value in line])
