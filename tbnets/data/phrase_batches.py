@@ -85,6 +85,11 @@ class PhraseExamples:
     role_options: Mapping = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
+    def records(self):
+        """The phrases as `CaptionedImages`, for what reads captions."""
+        return self.phrases.as_captions()
+
+    @functools.cached_property
     def proposals(self) -> list:
         """The boxes of each photo, `[k, 4]` in pixels."""
         return [self.features.boxes(row)[0] for row in self.image_rows]
@@ -136,7 +141,7 @@ class PhraseSampler:
         self._texts = phrases.phrase_to_text
         self._counts = examples.features.counts[examples.image_rows]
         self._first_regions = examples.first_regions
-        self._of_chain = _rows_by(self._chains)
+        self._of_chain = rows_by(self._chains)
         if not self._drawable.size:
             raise ValueError(
                 "`--regions` must hold regions that phrases name. Received: "
@@ -149,6 +154,11 @@ class PhraseSampler:
     def num_drawable(self):
         """The number of phrases that have a positive."""
         return len(self._drawable)
+
+    @property
+    def num_positives(self):
+        """The number of positives of all phrases."""
+        return len(self._positives)
 
     @property
     def num_batches(self):
@@ -294,11 +304,16 @@ def _signature(examples):
     return signature
 
 
-def _rows_by(values):
-    """Returns for each value from 0 the rows that have it, ascending."""
+def rows_by(values, count=0):
+    """Returns for each value from 0 the rows that have it, ascending.
+
+    Args:
+        values: int `[n]` from 0.
+        count: how many lists there are at least.
+    """
+    sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
-    ends = np.cumsum(np.bincount(values))
-    return np.split(order, ends[:-1]) if len(ends) else []
+    return np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
 
 
 def _place_among_equals(values):

@@ -204,6 +204,18 @@ class PhraseRegions:
             left_out={key: n[rows] for key, n in self.left_out.items()},
         )
 
+    def as_captions(self) -> CaptionedImages:
+        """Returns the phrases as if they were the captions of their images.
+
+        What reads captions (a vocabulary, a store of text features) reads
+        phrases so.
+        """
+        return dataclasses.replace(
+            self.images,
+            captions=self.phrases,
+            caption_to_image=self.phrase_to_image,
+        )
+
     def _by_phrase(self, sizes):
         """Returns width, height, width, height for each phrase's box."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)

@@ -165,15 +165,12 @@ def build_named_cnn(name, weights, image_size=None, top=True):
     return build_cnn(name, weights, image_size, top)
 
 
-def open_photo_features(description, weights):
-    """Builds the `PhotoFeatures` that a store was extracted with.
+def build_described_cnn(description, weights):
+    """Builds the network that features were extracted with.
 
     Args:
-        description: what `PhotoFeatures.description` returned.
+        description: what the manifest of a store tells of them.
         weights: as in `build_named_cnn`, those of the extraction.
-
-    Returns:
-        The `PhotoFeatures`.
 
     Raises:
         ValueError: the weights are others than those of the description.
@@ -191,4 +188,21 @@ def open_photo_features(description, weights):
             f"sha256 {description['weights_sha256']}. Received: "
             f"weights={weights} of sha256 {found}. Change --cnn_weights."
         )
+    return cnn
+
+
+def open_photo_features(description, weights):
+    """Builds the `PhotoFeatures` that a store was extracted with.
+
+    Args:
+        description: what `PhotoFeatures.description` returned.
+        weights: as in `build_named_cnn`, those of the extraction.
+
+    Returns:
+        The `PhotoFeatures`.
+
+    Raises:
+        ValueError: the weights are others than those of the description.
+    """
+    cnn = build_described_cnn(description, weights)
     return PhotoFeatures(cnn, description["layers"], description["crops"])

@@ -18,6 +18,7 @@ from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.cutting import roi_pool
 from tbnets.features.cutting import warped_crops
+from tbnets.features.photo_features import build_described_cnn
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
@@ -306,3 +307,18 @@ def _any_size(network, output):
     )
     free.set_weights(fixed.get_weights())
     return free
+
+
+def open_averaged_features(description, weights):
+    """Builds the `AveragedFeatures` that a store was extracted with.
+
+    Args:
+        description: what `AveragedFeatures.description` returned.
+        weights: as in `photo_features.build_named_cnn`, those of the
+            extraction.
+
+    Raises:
+        ValueError: the weights are others than those of the description.
+    """
+    cnn = build_described_cnn(description, weights)
+    return AveragedFeatures(cnn, description["layers"], description["geometry"])

@@ -4,6 +4,7 @@ from tbnets.data.captions import READERS
 from tbnets.flags.flag import Flag
 from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
+from tbnets.flags.phrase_flags import PHRASE_FLAGS
 from tbnets.layers.word_table import TRAININGS
 from tbnets.text.word_vectors import MISSING
 
@@ -191,11 +192,13 @@ DATA_GROUPS = {
             when=_FEATURES,
             is_place=True,
         ),
+    ),
+    "features": (
         Flag(
             "image_transform",
             "list",
             (),
-            "Rescaling of precomputed image features, inside the model, in "
+            "Rescaling of features of images or regions, inside the model, in "
             "this order: signed_sqrt, l2, then center, standardize or ternary "
             "(Vilalta 2017) by the training split.",
             when=_FEATURES,
@@ -213,6 +216,7 @@ DATA_GROUPS = {
             free=True,
         ),
     ),
+    "phrases": PHRASE_FLAGS,
     "texts": (
         Flag(
             "text_encoder",
@@ -367,6 +371,13 @@ DATA_GROUPS = {
             False,
             "Append the mean of a caption's word vectors to its states.",
             when=_RECURRENT,
+        ),
+        Flag(
+            "equal_texts_match",
+            "bool",
+            False,
+            "A text that stands on two images matches both; a phrase, things "
+            "of other photos that are called the same.",
         ),
     ),
 }

@@ -147,9 +147,9 @@ LEARNING_GROUPS = {
             "num_candidates",
             "integer",
             1,
-            "Wrong captions drawn at random for each matching pair; the one "
-            "that the network takes for the best match becomes the negative. "
-            "Wang 2018: 1.",
+            "Wrong captions (of phrases: wrong regions) drawn at random for "
+            "each matching pair; the one that the network takes for the best "
+            "match becomes the negative. Wang 2018: 1.",
             limits=_COUNT,
         ),
     ),
@@ -192,12 +192,6 @@ LEARNING_GROUPS = {
             2,
             "Captions of each. Wang: 2.",
             limits=_COUNT,
-        ),
-        Flag(
-            "equal_texts_match",
-            "bool",
-            False,
-            "A caption text that stands on two images matches both.",
         ),
     ),
     "training": (

@@ -14,6 +14,8 @@ TITLES = {
     "run": "The run",
     "captions": "Captions and splits",
     "images": "Images, from pixels or from features",
+    "features": "Features of images or regions",
+    "phrases": "Phrases, and the regions that they name",
     "texts": "Texts, and what reads them",
     "batches": "Batches",
     "branches": "Branches into the shared space",

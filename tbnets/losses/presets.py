@@ -41,6 +41,21 @@ PRESETS = {
             "text_to_text": 0.05,
         },
     },
+    # Wang 2018, Sec. 4.2 and Algorithm 1, phrase localization: an "image" is a
+    # region. The margin is that of image-sentence matching, none is told.
+    "wang2018_phrases": {
+        "margin": 0.05,
+        "num_negatives": 30,
+        "distance": "euclidean",
+        "reduction": "mean_active",
+        "negatives": "top_k",
+        "term_weights": {
+            "image_to_text": 1.0,
+            "text_to_image": 4.0,
+            "text_to_text": 0.1,
+            "image_to_image": 0.1,
+        },
+    },
     # Faghri 2018 (VSE++): the one hardest negative, summed.
     "vse++": {
         "margin": 0.2,

@@ -4,10 +4,11 @@
 what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
+from tbnets.tasks.localization import LocalizationTask
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.parts import BUILDERS
 
-TASKS = {"matching": MatchingTask}
+TASKS = {"matching": MatchingTask, "localization": LocalizationTask}
 ALWAYS_READ = ("run",)
 
 

@@ -38,7 +38,7 @@ class MatchingTask(Task):
     """
 
     best_metric = "recall_sum"
-    flag_groups = ("captions", "images", "texts", "batches")
+    flag_groups = ("captions", "images", "features", "texts", "batches")
     measure_options = ("protocol", "text_to_text")
     answers_queries = True
 

@@ -1,0 +1,93 @@
+"""Flags of phrase localization: what is read, and what batches hold."""
+
+from tbnets.data.proposal_roles import NEGATIVE_IOU
+from tbnets.data.proposal_roles import POSITIVE_IOU
+from tbnets.data.proposal_roles import POSITIVES
+from tbnets.flags.flag import Flag
+from tbnets.flags.flag import Limits
+
+_COUNT = Limits(at_least=1)
+_NOT_NEGATIVE = Limits(at_least=0)
+_OVERLAP = Limits(at_least=0, at_most=1)
+
+PHRASE_FLAGS = (
+    Flag(
+        "phrases",
+        "string",
+        "",
+        "Phrases with their boxes: a folder with the Sentences and "
+        "Annotations of Flickr30K Entities, or a .jsonl; empty with --scenes: "
+        "theirs. docs/localization.md describes both.",
+        is_place=True,
+    ),
+    Flag(
+        "regions",
+        "string",
+        "",
+        "Features of the regions of all photos: a store of "
+        "tools/extract_image_features.py --regions.",
+        is_place=True,
+    ),
+    Flag(
+        "positives",
+        "string",
+        "augmented",
+        "Regions that a phrase names. augmented: those that overlap its box "
+        "enough, single: the best one.",
+        POSITIVES,
+    ),
+    Flag(
+        "positive_iou",
+        "float",
+        POSITIVE_IOU,
+        "Overlap (IoU) above which a region is a positive. Wang 2018: 0.7.",
+        limits=_OVERLAP,
+    ),
+    Flag(
+        "negative_iou",
+        "float",
+        NEGATIVE_IOU,
+        "Overlap below which a region is a negative. Wang 2018: 0.3.",
+        limits=_OVERLAP,
+    ),
+    Flag(
+        "pairs_per_batch",
+        "integer",
+        100,
+        "Phrases drawn a batch. Wang 2018: 100.",
+        limits=_COUNT,
+    ),
+    Flag(
+        "phrases_per_image",
+        "integer",
+        1,
+        "Phrases of one photo that are drawn together; more of them share "
+        "its regions, and a step costs less. Wang 2018: 1.",
+        limits=_COUNT,
+    ),
+    Flag(
+        "regions_per_phrase",
+        "integer",
+        1,
+        "Positives drawn of each phrase, 0: all. Wang 2018: 1; 2 with "
+        "neighbourhood sampling; all for the similarity network.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "phrases_per_region",
+        "integer",
+        1,
+        "Different phrases of a thing in a batch, where it has so many: those "
+        "that are missing are added. Wang 2018: 1; 2 with neighbourhood "
+        "sampling.",
+        limits=_COUNT,
+    ),
+    Flag(
+        "candidates_per_image",
+        "integer",
+        0,
+        "Regions of a photo that are drawn to be its phrases' negatives, 0: "
+        "all. Wang 2018: all.",
+        limits=_NOT_NEGATIVE,
+    ),
+)

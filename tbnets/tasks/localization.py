@@ -1,0 +1,275 @@
+"""Phrase localization: which region of a photo does a phrase name?"""
+
+import numpy as np
+
+from tbnets.data.phrase_batches import PhraseBatches
+from tbnets.data.phrase_batches import PhraseSampler
+from tbnets.data.splits import NoSuchSplit
+from tbnets.evaluation.localization import DIRECTION
+from tbnets.evaluation.localization import evaluate_localization
+from tbnets.evaluation.tables import format_localization
+from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.tasks import inputs
+from tbnets.tasks import phrase_inputs
+from tbnets.tasks import text_inputs
+from tbnets.tasks.region_scores import RegionScorer
+from tbnets.tasks.task import Task
+from tbnets.text.vocabulary import Vocabulary
+from tbnets.training import health
+
+ADAPT_PHOTOS = 1000
+"""Photos whose regions tell the statistics of features."""
+
+
+class LocalizationTask(Task):
+    """Ranks the regions of a photo for each phrase that is said of it.
+
+    Its examples are `data.phrase_batches.PhraseExamples`: what the networks
+    call images are regions, what they call captions are phrases.
+
+    Source: Wang et al. 2018, Sec. 4.
+    """
+
+    best_metric = f"{DIRECTION}/recall_at_1"
+    flag_groups = ("captions", "features", "phrases", "texts")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self._records = {}
+        self._phrases = {}
+        self._sampler = None
+        self._scorer = None
+
+    def records(self, split):
+        """Returns the `CaptionedImages` of a split; reads each once."""
+        if split not in self._records:
+            found = inputs.load_records(self.settings, split)
+            self._records[split] = found
+        return self._records[split]
+
+    def phrases(self, split):
+        """Returns the `PhraseRegions` of a split; reads each once."""
+        if split not in self._phrases:
+            store, rows = self._regions(split, checked=False)
+            self._phrases[split] = phrase_inputs.load_phrases(
+                self.settings, self.records(split), store.sizes[rows]
+            )
+        return self._phrases[split]
+
+    def _regions(self, split, checked=True):
+        """Returns the store of regions, and the rows of a split's photos."""
+        records = self.records(split)
+        return phrase_inputs.open_regions(self.settings, records, checked)
+
+    def has_split(self, split):
+        """Tells whether the captions have a split with images."""
+        try:
+            return self.records(split).num_images > 0
+        except NoSuchSplit:
+            return False
+
+    def check_plan(self, queries=()):
+        """Refuses a run whose splits, phrases or regions are not there."""
+        super().check_plan(queries)
+        settings = self.settings
+        if getattr(settings, "jit_compile", False):
+            raise ValueError(
+                "`--jit_compile` must be off with --task=localization. "
+                "Received: --jit_compile. Each batch has another number of "
+                "regions, and XLA would compile each of them: leave it out."
+            )
+        splits = [settings.train_split, settings.dev_split]
+        if self.has_split(settings.test_split):
+            splits.append(settings.test_split)
+        for split in splits:
+            self._check_split(split)
+        if settings.cnn_weights and settings.export:
+            store, _ = self._regions(settings.train_split, checked=False)
+            phrase_inputs.build_region_reader(
+                settings, {"image_features_made_by": store.made_by}
+            )
+
+    def _check_split(self, split):
+        """Refuses a split without phrases, or with others than the rest."""
+        settings = self.settings
+        try:
+            phrases = self.phrases(split)
+        except NoSuchSplit as error:
+            names = ", ".join(map(repr, error.names))
+            raise ValueError(
+                f"`--captions` must have the split {split!r}. Received: "
+                f"{error.path}, which has {names or 'none'}. Set "
+                "--train_split, --dev_split or --test_split."
+            ) from error
+        if not phrases.num_phrases:
+            raise ValueError(
+                "`--phrases` must hold phrases of every split. Received: "
+                f"--phrases={settings.phrases}, without any of split {split} "
+                "that has a box. Name other phrases, or other splits."
+            )
+        store, _ = self._regions(split, checked=False)
+        first, _ = self._regions(settings.train_split, checked=False)
+        if store.dim != first.dim:
+            raise ValueError(
+                "`--regions` must be as wide in every split. Received: "
+                f"{first.dim} numbers a region in {settings.train_split}, "
+                f"{store.dim} in {split}. Extract them alike."
+            )
+        if settings.text_encoder == "features":
+            inputs.load_text_features(settings, phrases.as_captions())
+
+    def fit_data(self):
+        """Returns the words of the training phrases, and feature sizes.
+
+        Returns:
+            dict as that of `MatchingTask.fit_data`; images are regions.
+        """
+        settings = self.settings
+        spoken = self.phrases(settings.train_split).as_captions()
+        store, _ = self._regions(settings.train_split)
+        fitted = {
+            "words": [],
+            "image_dim": store.dim,
+            "text_dim": None,
+            "image_features_made_by": store.made_by,
+            "text_features_made_by": {},
+        }
+        if settings.text_encoder == "features":
+            rows = inputs.load_text_features(settings, spoken)
+            fitted["text_dim"] = rows.shape[0]
+            fitted["text_features_made_by"] = rows.features.made_by
+            return fitted
+        vocabulary = inputs.build_vocabulary(settings, spoken)
+        fitted["words"] = list(vocabulary.words)
+        return fitted | text_inputs.load_word_vectors(
+            settings, vocabulary, spoken.captions
+        )
+
+    def check_data(self, fitted, splits, where):
+        """Refuses features that were made otherwise than before."""
+        for flag, made in (("regions", "image"), ("text_features", "text")):
+            made_by = fitted.get(f"{made}_features_made_by")
+            if made_by:
+                inputs.check_image_features(
+                    self.settings, splits, made_by, where, flag
+                )
+
+    def load(self, split, fitted):
+        """Returns the `PhraseExamples` of a split."""
+        words = fitted["words"]
+        return phrase_inputs.load_examples(
+            self.settings,
+            self.phrases(split),
+            *self._regions(split),
+            Vocabulary(words) if words else None,
+        )
+
+    def counts(self, examples):
+        """Returns the numbers of photos, regions, things and phrases."""
+        chains = examples.phrases.phrase_to_chain
+        return {
+            "photos": examples.phrases.images.num_images,
+            "regions": int(examples.features.counts[examples.image_rows].sum()),
+            "things": len(np.unique(chains)),
+            "phrases": examples.phrases.num_phrases,
+        }
+
+    def notes(self):
+        """Returns how many phrases are learned from."""
+        if self._sampler is None:
+            return {}
+        found = self._sampler
+        total = self.phrases(self.settings.train_split).num_phrases
+        return {
+            "positives": f"{found.num_positives / found.num_drawable:.1f} "
+            f"regions a phrase; {total - found.num_drawable} phrases have none"
+        }
+
+    def describe(self, network):
+        """Returns what reads phrases, and the embeddings' size."""
+        dim = network.input_shapes["images"][-1]
+        encoder = self.settings.text_encoder
+        return f"regions of {dim} + {encoder} -> {network.embedding_dim}"
+
+    def adapt(self, network, train):
+        """Measures regions of the training split where the network asks."""
+        if not getattr(network.image_encoder, "needs_statistics", False):
+            return
+        count = len(train.image_rows)
+        some = np.linspace(0, count - 1, min(count, ADAPT_PHOTOS)).astype(int)
+        network.image_encoder.adapt(
+            train.features.regions(train.image_rows[row])[0]
+            for row in np.unique(some)
+        )
+
+    def sampler(self, train):
+        """Returns the `PhraseSampler` of the training split."""
+        if self._sampler is None:
+            sampling = phrase_inputs.build_sampling(self.settings)
+            seed = self.settings.seed
+            self._sampler = PhraseSampler(train, sampling, seed)
+        return self._sampler
+
+    def steps_per_epoch(self, train):
+        """Returns how many batches an epoch has."""
+        return self.sampler(train).num_batches
+
+    def batches(self, train):
+        """Returns the `PhraseBatches` of the training split."""
+        return PhraseBatches(train, self.sampler(train))
+
+    def scores(self, network, examples):
+        """Scores the regions of each phrase's photo; see `RegionScorer`."""
+        if self._scorer is None or self._scorer.network is not network:
+            self._scorer = RegionScorer(network)
+        return self._scorer.scores(examples)
+
+    def measure(self, scores):
+        """Returns the metrics of `evaluation.localization`."""
+        return evaluate_localization(
+            scores["similarities"],
+            scores["proposals"],
+            scores["truth"],
+            scores["phrase_to_image"],
+            types=scores["types"],
+            texts=scores["texts"],
+        )
+
+    def health(self, scores):
+        """Returns `embedding_health` of both sides."""
+        return {
+            f"{side}s/{key}": value
+            for side in ("region", "phrase")
+            for key, value in health.embedding_health(
+                scores[f"{side}_embeddings"]
+            ).items()
+        }
+
+    def headline(self, row):
+        """Returns an epoch's recalls and what they could be at most."""
+        names = [f"recall_at_{k}" for k in (1, 5, 10)] + ["upper_bound"]
+        values = [100 * row[f"dev/{DIRECTION}/{name}"] for name in names]
+        recalls = " ".join(f"{value:5.1f}" for value in values[:3])
+        return f"dev R@1 R@5 R@10 {recalls} of {values[3]:.1f}"
+
+    def diagnose(self, row):
+        """Returns a warning when the embeddings have collapsed, or None."""
+        settings = self.settings
+        return health.diagnose(row, settings.margin, settings.reduction)
+
+    def table(self, metrics, title=""):
+        """Returns recalls, of all phrases and of each type, as a table."""
+        return format_localization(metrics, title)
+
+    def endpoints(self, network, fitted):
+        """Returns `embed_phrases`, `embed_regions`, `score` and so on."""
+        reader = text_inputs.build_text_reader(self.settings, fitted)
+        return region_endpoints(
+            network,
+            reader,
+            region_dim=fitted["image_dim"],
+            text_dim=None if reader else fitted["text_dim"],
+            read_regions=phrase_inputs.build_region_reader(
+                self.settings, fitted
+            ),
+        )

@@ -1,0 +1,93 @@
+"""Scores the regions of each photo for its phrases, with a network."""
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.data.phrase_batches import rows_by
+from tbnets.tasks.embedder import Embedder
+
+REGIONS_AT_ONCE = 8192
+
+
+class RegionScorer:
+    """Scores splits; traces its graphs once.
+
+    Args:
+        network: a built two-branch model on features of regions.
+    """
+
+    def __init__(self, network):
+        self.network = network
+        self._embedder = Embedder(network)
+        features = tf.TensorSpec(network.input_shapes["images"], tf.float32)
+        self._embed = tf.function(
+            lambda rows: network.embed_images(rows, training=False),
+            input_signature=[features],
+        )
+        embeddings = tf.TensorSpec((None, network.embedding_dim), tf.float32)
+        self._compare = tf.function(
+            network.similarities, input_signature=[embeddings, embeddings]
+        )
+
+    def scores(self, examples):
+        """Scores a split.
+
+        Args:
+            examples: `PhraseExamples`.
+
+        Returns:
+            dict of `similarities` float32 `[num_phrases, width]`, whose rows
+            begin with the regions of the phrase's photo (the rest is 0),
+            `phrase_embeddings` and, of some photos, `region_embeddings`; and
+            what `measure` compares with: `proposals`, `truth`,
+            `phrase_to_image`, `types`, `texts`.
+        """
+        phrases = examples.phrases
+        embeddings = self._embedder.texts(examples)
+        counts = examples.features.counts[examples.image_rows]
+        width = int(counts.max(initial=0))
+        table = np.zeros((phrases.num_phrases, width), np.float32)
+        owned = rows_by(phrases.phrase_to_image, len(counts))
+        some = None
+        for images in _chunks(counts, REGIONS_AT_ONCE):
+            regions, starts = self._regions(examples, images, counts)
+            some = regions if some is None else some
+            for image, start in zip(images, starts):
+                end, rows = start + counts[image], owned[image]
+                if not len(rows) or start == end:
+                    continue
+                found = self._compare(regions[start:end], embeddings[rows])
+                table[rows, : counts[image]] = found.numpy().T
+        if some is None:
+            some = np.zeros((0, self.network.embedding_dim), np.float32)
+        return {
+            "similarities": table,
+            "phrase_embeddings": embeddings,
+            "region_embeddings": some,
+            "proposals": examples.proposals,
+            "truth": phrases.boxes,
+            "phrase_to_image": phrases.phrase_to_image,
+            "types": phrases.type_masks(),
+            "texts": phrases.phrase_to_text,
+        }
+
+    def _regions(self, examples, images, counts):
+        """Returns embeddings of the regions of photos, and their starts."""
+        firsts = examples.first_regions[images]
+        rows = [
+            np.arange(first, first + counts[image])
+            for first, image in zip(firsts, images)
+        ]
+        features = examples.features.take_regions(np.concatenate(rows))
+        ends = np.cumsum(counts[images])
+        return self._embed(features).numpy(), ends - counts[images]
+
+
+def _chunks(counts, most):
+    """Yields rows of photos that have so many regions together, or one."""
+    start = 0
+    while start < len(counts):
+        total = np.cumsum(counts[start:])
+        stop = start + max(1, int(np.searchsorted(total, most, "right")))
+        yield np.arange(start, stop)
+        start = stop

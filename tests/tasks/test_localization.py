@@ -1,0 +1,152 @@
+"""Phrase localization as a tenant: trained, resumed, measured, exported."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.flags import command_line
+from tbnets.training import loop
+from tests import tiny_phrases
+
+MODELS = {
+    "embedding": {
+        "loss": "wang2018_phrases",
+        "num_negatives": 5,
+        "regions_per_phrase": 2,
+        "phrases_per_region": 2,
+        "phrases_per_image": 3,
+        "dropout": 0.1,
+    },
+    "similarity": {
+        "model": "similarity",
+        "head_units": "16",
+        "dropout": 0,
+        "pairs_per_batch": 6,
+        "learning_rate": 0.02,
+        "regions_per_phrase": 0,
+        "candidates_per_image": 8,
+        "num_candidates": 2,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
+
+
+def train(found, resume=False):
+    session, examples = runs.prepare(found, runs.start(found, resume))
+    print(runs.describe(session, examples))
+    loop.fit(session, examples)
+    return session
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def session(model, folder, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    changes = MODELS[model]
+    found = tiny_phrases.settings(folder, run_dir, **changes, epochs=6)
+    session = train(found)
+    runs.finish(session)
+    return session
+
+
+def test_it_learns_and_reports(session):
+    history = session.state.history
+    key = "dev/phrase_to_region/recall_at_1"
+    # 9 of 15 regions lie at one of three things: by chance 20 %.
+    assert max(row[key] for row in history) > 0.6
+    assert history[-1]["train/total_loss"] < history[0]["train/total_loss"]
+    report = json.loads((session.run_dir / "metrics.json").read_text())
+    assert report["test"]["phrase_to_region/num_queries"] == 24
+    assert report["test"]["phrase_to_region/upper_bound"] == 1
+    assert report["test"]["phrase_to_region/animals/num_queries"] > 0
+    assert report["test_split"]["phrases"] == 24
+    assert "R@1" in session.task.table(report["test"], "test")
+
+
+def test_resumed_run_is_bit_for_bit_the_same(session, model, folder, tmp_path):
+    changes = MODELS[model]
+    at = tmp_path / "run"
+    train(tiny_phrases.settings(folder, at, **changes, epochs=2))
+    again = train(
+        tiny_phrases.settings(folder, at, **changes, epochs=6), resume=True
+    )
+    straight = runs.open_run(session.run_dir, "last").network
+    for one, other in zip(straight.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_opened_run_measures_the_same_and_exports_it(session):
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    scores = opened.task.scores(opened.network, test)
+    report = json.loads((session.run_dir / "metrics.json").read_text())
+    assert opened.task.measure(scores) == report["test"]
+
+    served = tf.saved_model.load(str(runs.export(opened)))
+    [rows] = np.nonzero(test.phrases.phrase_to_image == 2)
+    phrases = [test.phrases.phrases[row] for row in rows]
+    features, _ = test.features.regions(test.image_rows[2])
+    found = served.score(tf.constant(phrases), tf.constant(features))
+    expected = scores["similarities"][rows, : len(features)]
+    np.testing.assert_allclose(found["similarities"], expected, 1e-5, 1e-5)
+    by_embeddings = served.compare(
+        served.embed_phrases(tf.constant(phrases))["embeddings"],
+        served.embed_regions(tf.constant(features))["embeddings"],
+    )["similarities"]
+    np.testing.assert_allclose(by_embeddings, expected, 1e-5, 1e-5)
+
+
+def test_statistics_of_features_are_those_of_the_training_regions(
+    folder, tmp_path
+):
+    found = tiny_phrases.settings(
+        folder, tmp_path / "run", image_transform="standardize"
+    )
+    session, train_examples = runs.prepare(found, runs.start(found, False))
+    rows = train_examples.image_rows
+    regions = [train_examples.features.regions(row)[0] for row in rows]
+    expected = np.concatenate(regions).astype("float64").mean(axis=0)
+    mean = session.network.image_encoder.mean.numpy()
+    np.testing.assert_allclose(mean, expected, 1e-4, 1e-5)
+
+
+def test_flags_of_matching_are_refused(folder, tmp_path, monkeypatch):
+    found = tiny_phrases.settings(folder, tmp_path, images_per_batch=5)
+    monkeypatch.setattr("sys.argv", ["train.py", "--images_per_batch=5"])
+    with pytest.raises(ValueError, match="read with --task=matching"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"phrases": ""}, "`--phrases` must name phrases"),
+        ({"regions": ""}, "`--regions` must name features"),
+        ({"phrases": "nothing.jsonl"}, "`--phrases` must name what is there"),
+        ({"regions": "nothing"}, "`--regions` must name what is there"),
+        ({"dev_split": "x"}, "`--captions` must have the split 'x'"),
+        ({"jit_compile": True}, "`--jit_compile` must be off"),
+        ({"cnn_weights": "random", "export": True}, "`--cnn_weights` must"),
+    ],
+)
+def test_what_is_not_there_is_named_before_anything(
+    folder, tmp_path, changes, message
+):
+    found = tiny_phrases.settings(folder, tmp_path / "run", **changes)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        runs.prepare(found, runs.start(found, False))
+    assert not (tmp_path / "run").exists()
