@@ -1,0 +1,189 @@
+"""Batches with candidates: what is mined, embedded and learned from."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.branch import Branch
+from tbnets.layers.pair_head import PairHead
+from tbnets.losses.triplet import TripletLoss
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.similarity_network import SimilarityNetwork
+from tests import reference
+
+DIMS = (7, 5)
+MARGIN = 0.3
+SHAPES = {"images": (None, DIMS[0]), "captions": (None, DIMS[1])}
+
+
+def branches(**arguments):
+    keras.utils.set_random_seed(1)
+    return [
+        Branch((6, 4), "none", dropout=0.0, seed=seed, **arguments)
+        for seed in (1, 2)
+    ]
+
+
+def batch(num_candidates=12, share=0.5, seed=0):
+    generator = np.random.default_rng(seed)
+    chains = np.array([3, 3, 8, 5])
+    drawn_for = np.array([0, 1, 1, 2, 3], np.int32)
+    return {
+        "images": generator.normal(size=(5, DIMS[0])).astype("f4"),
+        "captions": generator.normal(size=(4, DIMS[1])).astype("f4"),
+        "image_ids": chains[drawn_for],
+        "caption_image_ids": chains,
+        "drawn_for": drawn_for,
+        "candidates": generator.normal(size=(num_candidates, DIMS[0])).astype(
+            "f4"
+        ),
+        "is_negative": generator.random((4, num_candidates)) < share,
+    }
+
+
+def tensors(values):
+    return {key: tf.constant(value) for key, value in values.items()}
+
+
+def embedding_network(weights, **loss):
+    network = EmbeddingNetwork(*branches())
+    network.build(SHAPES)
+    loss = TripletLoss(
+        margin=MARGIN, reduction="sum", term_weights=weights, **loss
+    )
+    network.compile("sgd", loss)
+    return network
+
+
+def gradients_of(network, values):
+    with tf.GradientTape() as tape:
+        output = network.batch_loss(tensors(values), training=True)
+    return output, tape.gradient(output.total, network.trainable_variables)
+
+
+def all_at_once(network, values, most):
+    """The loss of Algorithm 1 with all candidates under the tape."""
+    with tf.GradientTape() as tape:
+        regions, found = (
+            network.embed_images(values[key])
+            for key in ("images", "candidates")
+        )
+        phrases = network.embed_text(values["captions"])
+        by_region, by_phrase = reference.algorithm_1(
+            regions.numpy(),
+            phrases.numpy(),
+            (values["image_ids"], values["caption_image_ids"]),
+            found.numpy(),
+            values["is_negative"],
+            (MARGIN, most),
+        )
+        total = tf.zeros([])
+        for x, y, other in by_region:
+            near = tf.norm(regions[x] - phrases[y])
+            total += MARGIN + near - tf.norm(regions[x] - phrases[other])
+        for y, x, other in by_phrase:
+            near = tf.norm(regions[x] - phrases[y])
+            total += 4 * (MARGIN + near - tf.norm(found[other] - phrases[y]))
+    return total, tape.gradient(total, network.trainable_variables)
+
+
+@pytest.mark.parametrize("most", [2, 50])
+def test_loss_and_gradient_are_those_of_all_candidates(most):
+    network = embedding_network(
+        {"image_to_text": 1, "text_to_image": 4}, num_negatives=most
+    )
+    output, gradients = gradients_of(network, batch())
+    total, expected = all_at_once(network, batch(), most)
+    np.testing.assert_allclose(output.total, total, rtol=1e-4)
+    for one, other in zip(gradients, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"share": 0.0}, {"num_candidates": 1, "share": 1.0}]
+)
+def test_batches_without_much_to_mine_are_finite(changes):
+    network = embedding_network({"text_to_image": 1, "image_to_image": 0.1})
+    output, gradients = gradients_of(network, batch(**changes))
+    assert np.isfinite(output.total)
+    if not changes["share"]:
+        assert output.terms["text_to_image"] == 0
+    for gradient in gradients:
+        assert gradient is None or np.isfinite(gradient).all()
+
+
+def test_only_picked_candidates_are_embedded_with_a_gradient():
+    network = embedding_network({"text_to_image": 1}, num_negatives=1)
+    seen = []
+    embed = network.embed_images
+
+    def counted(images, training=False):
+        seen.append((len(images), training))
+        return embed(images, training=training)
+
+    network.embed_images = counted
+    network.batch_loss(tensors(batch()), training=True)
+    # All 12 as served; then 5 images and at most one pick of 4 captions.
+    assert seen[0] == (12, False)
+    assert seen[1][1] is True and 5 < seen[1][0] <= 9
+    assert len(seen) == 2
+
+
+def test_half_of_a_batch_with_candidates_is_refused():
+    network = embedding_network({"text_to_image": 1})
+    values = batch()
+    del values["is_negative"]
+    with pytest.raises(ValueError, match="`batch` .*without is_negative"):
+        network.batch_loss(tensors(values))
+
+
+def similarity_network(num_candidates):
+    network = SimilarityNetwork(*branches(), head=PairHead((3,), seed=3))
+    network.build(SHAPES)
+    network.compile("sgd", num_candidates=num_candidates, sampling_seed=4)
+    return network
+
+
+@pytest.mark.parametrize("num_candidates", [1, 3])
+def test_pairs_have_a_negative_of_their_own_phrase(num_candidates):
+    network = similarity_network(num_candidates)
+    # One candidate a phrase may be wrong: what is drawn is known.
+    values = batch(num_candidates=4)
+    values["is_negative"] = np.eye(4, dtype=bool)
+    values["is_negative"][3, 3] = False
+    output = network.batch_loss(tensors(values))
+    texts = network.embed_text(values["captions"]).numpy()[values["drawn_for"]]
+    regions = network.embed_images(values["images"]).numpy()
+    others = network.embed_images(values["candidates"]).numpy()
+    others = others[values["drawn_for"]]
+    # The last pair, of phrase 3, has no negative and does not count.
+    good, bad = (
+        network.judge(rows[:4], texts[:4]).numpy() for rows in (regions, others)
+    )
+    np.testing.assert_allclose(
+        output.positive, np.log1p(np.exp(-good)).mean(), rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        output.negative, np.log1p(np.exp(bad)).mean(), rtol=1e-4
+    )
+
+
+def test_hardest_of_the_drawn_candidates_is_the_negative():
+    network = similarity_network(200)
+    values = batch(num_candidates=4, share=1.0)
+    output = network.batch_loss(tensors(values))
+    texts = network.embed_text(values["captions"])
+    others = network.embed_images(values["candidates"])
+    # 200 draws out of 4 meet each of them.
+    worst = network.similarities(others, texts).numpy().max(axis=0)
+    worst = worst[values["drawn_for"]]
+    np.testing.assert_allclose(
+        output.negative, np.log1p(np.exp(worst)).mean(), rtol=1e-4
+    )
+
+
+def test_without_negatives_the_similarity_network_has_no_loss():
+    network = similarity_network(1)
+    output = network.batch_loss(tensors(batch(share=0.0)), training=True)
+    assert output.total == 0
