@@ -99,6 +99,14 @@ LEARNING_GROUPS = {
             when=({"negatives": ("all_to_hardest",)},),
             limits=_NOT_NEGATIVE,
         ),
+        Flag(
+            "structure_epochs",
+            "float",
+            0.0,
+            "Epochs before the terms within a view count. Wang 2018: 0; of "
+            "phrases 8, and 2 with them.",
+            limits=_NOT_NEGATIVE,
+        ),
         Flag("distance", "string", None, "Wang: euclidean.", tuple(DISTANCES)),
         Flag(
             "reduction",

@@ -228,6 +228,7 @@ def compile_embedding_network(network, settings, steps_per_epoch):
         build_triplet_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
         hardness_steps=max(1.0, settings.hardness_epochs * steps_per_epoch),
+        structure_steps=settings.structure_epochs * steps_per_epoch,
         jit_compile=settings.jit_compile,
     )
 

@@ -130,6 +130,22 @@ def test_only_picked_candidates_are_embedded_with_a_gradient():
     assert len(seen) == 2
 
 
+def test_terms_within_a_view_count_after_their_steps():
+    weights = {"text_to_image": 1, "image_to_image": 0.5}
+    network = embedding_network(weights)
+    both, gradients = gradients_of(network, batch())
+    network.structure_steps = 1
+    one, early = gradients_of(network, batch())
+    assert one.terms["image_to_image"] > 0
+    np.testing.assert_allclose(one.total, one.terms["text_to_image"], 1e-6)
+    alone = embedding_network({"text_to_image": 1})
+    for found, expected in zip(early, gradients_of(alone, batch())[1]):
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    network.optimizer.iterations.assign(1)
+    assert network.batch_loss(tensors(batch()), True).total == both.total
+    assert len(gradients) == len(early)
+
+
 def test_half_of_a_batch_with_candidates_is_refused():
     network = embedding_network({"text_to_image": 1})
     values = batch()
