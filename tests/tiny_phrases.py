@@ -10,13 +10,14 @@ from tests import tiny
 
 SPLITS = {"train": 10, "dev": 4, "test": 4}
 NOUNS = ("dog", "cat", "ball", "tree", "car")
+WORDS = (*NOUNS, "old")
 PER_THING = 3
 NUM_OTHERS = 6
 SIDE = 100.0
 
 
 def write_phrases(folder, seed=0):
-    """Writes captions, a table of phrases and a store of regions.
+    """Writes captions, phrases, a store of regions and counts of words.
 
     A photo has 3 things, each said in two ways (`a dog`, `the old dog`). Each
     has three proposals, which overlap its box by more than 0.7; six others
@@ -39,6 +40,10 @@ def write_phrases(folder, seed=0):
             stored[name] = _regions(generator, kinds, things)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "captions.json").write_text(json.dumps({"images": images}))
+    for split in SPLITS:
+        said = [row["phrase"] for row in rows if row["image"].startswith(split)]
+        counts = [[text.split().count(word) for word in WORDS] for text in said]
+        np.save(folder / f"{split}_txt.npy", np.array(counts, "float32"))
     lines = [json.dumps(row) + "\n" for row in rows]
     (folder / "phrases.jsonl").write_text("".join(lines))
     writer = FeatureWriter(

@@ -108,6 +108,26 @@ def test_opened_run_measures_the_same_and_exports_it(session):
     np.testing.assert_allclose(by_embeddings, expected, 1e-5, 1e-5)
 
 
+def test_cca_finds_regions_by_text_features(folder, tmp_path):
+    found = tiny_phrases.settings(
+        folder,
+        tmp_path / "run",
+        model="cca",
+        cca_dim=5,
+        text_encoder="features",
+        text_features="{split}_txt.npy",
+        candidates_per_image=1,
+    )
+    tasks.open_task(found)
+    session = train(found)
+    report = runs.finish(session)
+    assert session.state.epoch == 1
+    assert report["test"]["phrase_to_region/recall_at_1"] > 0.6
+    served = tf.saved_model.load(str(runs.export(session)))
+    texts, regions = tf.ones([2, 6]), tf.ones([3, 9])
+    assert served.score(texts, regions)["similarities"].shape == (2, 3)
+
+
 def test_statistics_of_features_are_those_of_the_training_regions(
     folder, tmp_path
 ):
