@@ -11,6 +11,8 @@ For instance:
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
       --num_boxes=200 --num_photos=128
   python tools/benchmark.py --benchmark=fisher_vectors
+  python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
+      --hidden_dim=512 --embedding_dim=256
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
 the ratio to a floor: the matrix products alone, or writing the output. The
@@ -30,14 +32,15 @@ _BENCHMARK = flags.DEFINE_enum(
     "loss",
     [
         *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
-        "fisher_vectors",
+        *("fisher_vectors", "region_step"),
     ],
     "loss: miner and loss against the distance matmuls. train_step: a whole "
     "step of the embedding network against its matmuls, in float32 and "
     "mixed_bfloat16. evaluation: retrieval of 25,000 captions. pair_scores: "
     "the evaluation of a similarity network. extraction: "
     "image features from files to store against the forward passes. "
-    "fisher_vectors: encoding captions against writing them down.",
+    "fisher_vectors: encoding captions against writing them down. "
+    "region_step: a step of phrase localization against its matmuls.",
 )
 _NUM_IMAGES = flags.DEFINE_list(
     "num_images",
@@ -116,6 +119,13 @@ def _run_extraction(repeats):
     )
 
 
+def _run_region_step(repeats):
+    from benchmarks import region_step
+
+    for count in _NUM_IMAGES.value or (8, 100):
+        region_step.run(int(count), _HIDDEN.value, _DIM.value, repeats)
+
+
 def main(_):
     """Runs the benchmark that was asked for."""
     if _BENCHMARK.value != "evaluation":
@@ -137,6 +147,8 @@ def main(_):
         _run_extraction(repeats)
     elif _BENCHMARK.value == "pair_scores":
         _run_pair_scores()
+    elif _BENCHMARK.value == "region_step":
+        _run_region_step(repeats)
     elif _BENCHMARK.value == "fisher_vectors":
         _run_fisher_vectors(repeats)
     else:

@@ -24,6 +24,7 @@ TITLES = {
     "pair_scores": "2 images x 4 captions, 4-512-256-1",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
     "extraction": "EfficientNetLite0 last, 2 photos of ",
+    "region_step": "100 phrases, 2 photos, 400 regions of which ",
 }
 ROWS = {
     "loss": ["matmuls forward", "matmuls forward + backward", "miner + loss"],
@@ -35,6 +36,11 @@ ROWS = {
     "evaluation": ["trained", "untrained"],
     "pair_scores": ["matmuls alone", "tiles, ranked"],
     "extraction": ["forward passes alone", "extraction"],
+    "region_step": [
+        "matmuls alone",
+        "matmuls, all regions learned from",
+        "train step",
+    ],
     "fisher_vectors": [
         "written to a store",
         "copied in memory",

@@ -1,0 +1,138 @@
+"""Times a train step of phrase localization against its matmuls alone.
+
+A batch has 100 phrases, of a few photos or of 100, and 200 regions of each
+photo that may be negatives. The floor holds the float32 products of a step:
+all regions forward, the picked ones and the positives forward and backward,
+and the phrases. Beside it stand the products of a step that would have all
+regions under the tape.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import loss
+from benchmarks import timing
+from tbnets.layers.branch import Branch
+from tbnets.losses import presets
+from tbnets.losses import triplet
+from tbnets.models import own_candidates
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.training.fused_optimizers import FusedAdam
+
+PHRASES, REGIONS = 100, 200
+REGION_DIM, PHRASE_DIM = 1405, 200
+NEGATIVE_SHARE = 0.7
+"""Of the regions of a photo, for a phrase of it."""
+
+
+def run(num_images, hidden_dim, embedding_dim, repeats):
+    """Prints the table.
+
+    Args:
+        num_images: photos in a batch.
+        hidden_dim: hidden units of each branch.
+        embedding_dim: size of the embeddings.
+        repeats: times each row is run; the median is printed.
+    """
+    batch, units = _batch(num_images), (hidden_dim, embedding_dim)
+    network = EmbeddingNetwork(
+        Branch(units, "none", seed=1), Branch(units, "none", seed=2)
+    )
+    network.build(
+        {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
+    )
+    network.compile(
+        FusedAdam(1e-6),
+        triplet.TripletLoss(**presets.PRESETS["wang2018_phrases"]),
+    )
+    picked = _num_picked(network, batch)
+    everything, some = batch["candidates"], batch["candidates"][:picked]
+    learned = tf.concat([batch["images"], some], axis=0)
+    whole = tf.concat([batch["images"], everything], axis=0)
+    products = tf.function(_matmuls(units))
+    floor = "matmuls alone"
+    rows = {
+        floor: loss.waiting(products, (everything, learned, batch["captions"])),
+        "matmuls, all regions learned from": loss.waiting(
+            products, (everything[:0], whole, batch["captions"])
+        ),
+        "train step": loss.waiting(tf.function(network.train_step), (batch,)),
+    }
+    timing.print_table(
+        f"{PHRASES} phrases, {num_images} photos, {len(everything)} regions "
+        f"of which {picked} picked, {REGION_DIM}/{PHRASE_DIM} -> {hidden_dim} "
+        f"-> {embedding_dim}, Adam",
+        timing.interleaved(rows, repeats),
+        floor,
+    )
+
+
+def _batch(num_images):
+    """Returns a batch of random numbers."""
+    generator = np.random.default_rng(0)
+
+    def normal(*shape):
+        return tf.constant(generator.normal(size=shape), tf.float32)
+
+    owners = np.arange(PHRASES) * num_images // PHRASES
+    of_region = np.repeat(np.arange(num_images), REGIONS)
+    is_negative = generator.random((PHRASES, len(of_region))) < NEGATIVE_SHARE
+    return {
+        "images": normal(PHRASES, REGION_DIM),
+        "captions": normal(PHRASES, PHRASE_DIM),
+        "image_ids": tf.range(PHRASES),
+        "caption_image_ids": tf.range(PHRASES),
+        "drawn_for": tf.range(PHRASES),
+        "candidates": normal(len(of_region), REGION_DIM),
+        "is_negative": tf.constant(
+            is_negative & (owners[:, None] == of_region)
+        ),
+    }
+
+
+def _num_picked(network, batch):
+    """Returns how many candidates the network picks of a batch."""
+    seen, embed = [], own_candidates.embed_picked
+
+    def counted(*arguments):
+        found = embed(*arguments)
+        seen.append(len(found.candidates))
+        return found
+
+    own_candidates.embed_picked = counted
+    try:
+        network.batch_loss(batch)
+    finally:
+        own_candidates.embed_picked = embed
+    return seen[0]
+
+
+def _matmuls(units):
+    """Returns the products of a step; values stand in for gradients."""
+    weights = {
+        dim: (
+            tf.random.stateless_normal([dim, units[0]], (1, dim)),
+            tf.random.stateless_normal(units, (2, dim)),
+        )
+        for dim in (REGION_DIM, PHRASE_DIM)
+    }
+
+    def forward(rows):
+        first, second = weights[rows.shape[1]]
+        hidden = tf.matmul(rows, first)
+        return hidden, tf.matmul(hidden, second)
+
+    def backward(rows):
+        hidden, output = forward(rows)
+        _, second = weights[rows.shape[1]]
+        return [
+            tf.matmul(hidden, output, transpose_a=True),
+            tf.matmul(output, second, transpose_b=True),
+            tf.matmul(rows, hidden, transpose_a=True),
+        ]
+
+    def products(mined, learned, phrases):
+        found = [forward(mined)[1], *forward(phrases)]
+        return found + backward(learned) + backward(phrases)
+
+    return products
