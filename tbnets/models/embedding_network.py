@@ -176,19 +176,19 @@ class EmbeddingNetwork(TwoBranchModel):
             is_negative,
             self.triplet_loss.kept_negatives,
         )
-        picked = own_candidates.embed_picked(
+        images, picked, places = own_candidates.embed_picked(
             self, batch, columns, valid, training
         )
         masks = positive_masks(
             *(batch[name] for name in IDS), batch.get("text_ids")
         )
-        views = hinges.views(TERMS, picked.images, texts, masks)
+        views = hinges.views(TERMS, images, texts, masks)
         views["text_to_image"] = mining.candidate_view(
             texts,
-            picked.images,
-            picked.candidates,
+            images,
+            picked,
             tf.transpose(masks.image_to_text),
-            picked.places,
+            places,
             valid,
         )
         return self.triplet_loss.of_views(views, self._hardness())

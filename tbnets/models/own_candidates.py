@@ -12,28 +12,12 @@ with the images, as in training. With batch normalisation, its statistics in
 training are those of images and picked candidates.
 """
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from tbnets.losses import candidates as mining
 from tbnets.models.two_branch import checked_dict
 
 KEYS = ("drawn_for", "candidates", "is_negative")
-
-
-class Picked(NamedTuple):
-    """Images and the candidates that a miner picked, embedded together.
-
-    Attributes:
-        images: float32 `[n, embedding_dim]`.
-        candidates: float32 `[u, embedding_dim]`, each that was picked, once.
-        places: int32, shaped like the picks: rows of `candidates`.
-    """
-
-    images: tf.Tensor
-    candidates: tf.Tensor
-    places: tf.Tensor
 
 
 def has_candidates(batch):
@@ -64,11 +48,13 @@ def embed_picked(network, batch, columns, valid, training):
         training: whether dropout is on.
 
     Returns:
-        `Picked`.
+        (images, candidates, places): float32 `[n, embedding_dim]`; float32
+        `[u, embedding_dim]`, each candidate that was picked, once; and int32
+        `[m, k]`, where among these each pick stands.
     """
     images, candidates = batch["images"], batch["candidates"]
     used, places = mining.used_columns(columns, valid, tf.shape(candidates)[0])
     num_images = tf.shape(images)[0]
     rows = tf.concat([images, tf.gather(candidates, used)], axis=0)
     embeddings = network.embed_images(rows, training=training)
-    return Picked(embeddings[:num_images], embeddings[num_images:], places)
+    return embeddings[:num_images], embeddings[num_images:], places

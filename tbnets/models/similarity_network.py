@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.layers.pair_head import PairHead
+from tbnets.losses.candidates import used_columns
 from tbnets.losses.logistic import logistic_loss
 from tbnets.losses.pairs import random_columns
 from tbnets.losses.pairs import sample_pairs
@@ -186,15 +187,16 @@ class SimilarityNetwork(TwoBranchModel):
         columns, valid = random_columns(batch["is_negative"], owners, draws)
         if self.num_candidates > 1:
             columns = self._hardest_candidates(batch, columns)
-        picked = own_candidates.embed_picked(
+        images, picked, places = own_candidates.embed_picked(
             self, batch, columns, valid[:, None], training
         )
         texts = self.embed_text(batch["captions"], training=training)
         text_rows = tf.gather(texts, owners)
-        others = tf.pad(picked.candidates, [[0, 1], [0, 0]])
-        others = tf.gather(others, picked.places[:, 0])
+        # A row more, so that there is one where nothing was picked.
+        others = tf.pad(picked, [[0, 1], [0, 0]])
+        others = tf.gather(others, places[:, 0])
         logits = self.judge(
-            tf.concat([picked.images, others], 0),
+            tf.concat([images, others], 0),
             tf.concat([text_rows, text_rows], 0),
             training=training,
         )
@@ -203,7 +205,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _hardest_candidates(self, batch, columns):
         """Returns of each row of candidates the most convincing: `[n, 1]`."""
-        used, places = own_candidates.mining.used_columns(
+        used, places = used_columns(
             columns,
             tf.ones_like(columns, tf.bool),
             tf.shape(batch["candidates"])[0],

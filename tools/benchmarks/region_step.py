@@ -96,7 +96,7 @@ def _num_picked(network, batch):
 
     def counted(*arguments):
         found = embed(*arguments)
-        seen.append(len(found.candidates))
+        seen.append(len(found[1]))
         return found
 
     own_candidates.embed_picked = counted
