@@ -123,7 +123,9 @@ def evaluate_run():
     if _SAVE.value:
         save_arrays(scores, pathlib.Path(_SAVE.value))
     metrics = session.task.measure(scores, **measure_options(session.task))
-    title += f", {_SPLIT.value}, protocol: {_PROTOCOL.value}"
+    title += f", {_SPLIT.value}"
+    if _PROTOCOL.name in session.task.measure_options:
+        title += f", protocol: {_PROTOCOL.value}"
     return metrics, session.task.table(metrics, title)
 
 

@@ -11,8 +11,8 @@ from tbnets.evaluation.tables import format_localization
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
+from tbnets.tasks import region_scores
 from tbnets.tasks import text_inputs
-from tbnets.tasks.region_scores import RegionScorer
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -221,7 +221,7 @@ class LocalizationTask(Task):
     def scores(self, network, examples):
         """Scores the regions of each phrase's photo; see `RegionScorer`."""
         if self._scorer is None or self._scorer.network is not network:
-            self._scorer = RegionScorer(network)
+            self._scorer = region_scores.RegionScorer(network)
         return self._scorer.scores(examples)
 
     def measure(self, scores):
@@ -234,6 +234,12 @@ class LocalizationTask(Task):
             types=scores["types"],
             texts=scores["texts"],
         )
+
+    def combine(self, scores, other, others, split, weight):
+        """Returns what `region_scores.combine` makes of two runs."""
+        if not isinstance(other, LocalizationTask):
+            super().combine(scores, other, others, split, weight)
+        return region_scores.combine(scores, others, weight)
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""

@@ -38,6 +38,7 @@ class RegionScorer:
         Returns:
             dict of `similarities` float32 `[num_phrases, width]`, whose rows
             begin with the regions of the phrase's photo (the rest is 0),
+            whether these are learned, `learned_similarity`;
             `phrase_embeddings` and, of some photos, `region_embeddings`; and
             what `measure` compares with: `proposals`, `truth`,
             `phrase_to_image`, `types`, `texts`.
@@ -62,6 +63,7 @@ class RegionScorer:
             some = np.zeros((0, self.network.embedding_dim), np.float32)
         return {
             "similarities": table,
+            "learned_similarity": self.network.learned_similarity,
             "phrase_embeddings": embeddings,
             "region_embeddings": some,
             "proposals": examples.proposals,
@@ -81,6 +83,53 @@ class RegionScorer:
         features = examples.features.take_regions(np.concatenate(rows))
         ends = np.cumsum(counts[images])
         return self._embed(features).numpy(), ends - counts[images]
+
+
+def combine(first, second, weight):
+    """Returns the scores of two networks taken together.
+
+    Args:
+        first: scores of a split, as above.
+        second: those of another network, of the same phrases and proposals.
+        weight: of the second, in [0, 1].
+
+    Returns:
+        Such scores; similarities are minus the weighted sum of distances,
+        which `matching_scores.combine` describes.
+
+    Raises:
+        ValueError: phrases or proposals differ.
+
+    Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of whole
+        images and sentences.
+    """
+    same = np.array_equal(first["truth"], second["truth"]) and all(
+        map(np.array_equal, first["proposals"], second["proposals"])
+    )
+    if not same:
+        raise ValueError(
+            "`--combine_with` must be a run on the same phrases and proposals. "
+            f"Received: {len(first['truth'])} and {len(second['truth'])} "
+            "phrases, with other boxes. Evaluate both on one --phrases, "
+            "--captions and proposals."
+        )
+    counts = np.array([len(one) for one in first["proposals"]], np.int64)
+    width = first["similarities"].shape[1]
+    is_region = np.arange(width) < counts[first["phrase_to_image"]][:, None]
+    both = [_as_distances(one) for one in (first, second)]
+    if first["learned_similarity"] or second["learned_similarity"]:
+        spreads = [float(one[is_region].std()) or 1.0 for one in both]
+        both = [one / spread for one, spread in zip(both, spreads)]
+    total = (1 - weight) * both[0] + weight * both[1]
+    return {**first, "similarities": -total, "learned_similarity": True}
+
+
+def _as_distances(scores):
+    """Returns a table that shrinks with a better match."""
+    table = scores["similarities"]
+    if scores["learned_similarity"]:
+        return -table
+    return np.sqrt(np.maximum(2 - 2 * table, 0))
 
 
 def _chunks(counts, most):

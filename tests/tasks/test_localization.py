@@ -9,6 +9,7 @@ import tensorflow as tf
 from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
+from tbnets.tasks import region_scores
 from tbnets.training import loop
 from tests import tiny_phrases
 
@@ -106,6 +107,45 @@ def test_opened_run_measures_the_same_and_exports_it(session):
         served.embed_regions(tf.constant(features))["embeddings"],
     )["similarities"]
     np.testing.assert_allclose(by_embeddings, expected, 1e-5, 1e-5)
+
+
+def made_up_scores(similarities, learned=False):
+    # One photo with two proposals and one with three, a phrase each.
+    boxes = [[0, 0, 1, 1], [0, 0, 2, 2], [0, 0, 3, 3]]
+    return {
+        "similarities": np.array(similarities, "float32"),
+        "learned_similarity": learned,
+        "proposals": [np.array(boxes[:2]), np.array(boxes)],
+        "truth": np.array(boxes[:2]),
+        "phrase_to_image": np.array([0, 1]),
+    }
+
+
+def test_two_networks_are_combined_by_distances():
+    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
+    second = made_up_scores([[-1.0, 1.0, 0], [1.0, 1.0, 1.0]])
+    found = region_scores.combine(first, second, 0.25)["similarities"]
+    # Distances sqrt(2 - 2 s): 0, 1, 2 for 1, 0.5, -1.
+    np.testing.assert_allclose(found[0, :2], [-0.5, -0.75], atol=1e-6)
+    np.testing.assert_allclose(found[1], [-0.75, 0, -1.5], atol=1e-6)
+
+
+def test_learned_scores_are_combined_by_their_spread():
+    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
+    logits = [[4.0, -4.0, 99], [4.0, -4.0, 0.0]]
+    second = made_up_scores(logits, learned=True)
+    found = region_scores.combine(first, second, 1.0)["similarities"]
+    # Of 4, -4, 4, -4, 0: the variance is 64 / 5.
+    expected = np.array(logits) / np.sqrt(64 / 5)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-6)
+    np.testing.assert_allclose(found[0, :2], expected[0, :2], atol=1e-6)
+
+
+def test_other_phrases_are_not_combined():
+    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
+    second = {**first, "truth": first["truth"] + 1}
+    with pytest.raises(ValueError, match="`--combine_with` must be a run on"):
+        region_scores.combine(first, second, 0.5)
 
 
 def test_cca_finds_regions_by_text_features(folder, tmp_path):
