@@ -40,7 +40,7 @@ from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.word_vectors import coverage_line
+from tbnets.text.word_tables import coverage_line
 from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session

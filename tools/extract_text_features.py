@@ -22,7 +22,6 @@ docs/text_features.md tells more.
 """
 
 import hashlib
-import os
 import time
 
 import tqdm
@@ -40,10 +39,10 @@ from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import DTYPES
 from tbnets.store.manifest import file_sha256
+from tbnets.tasks.text_inputs import read_showing_progress
 from tbnets.text.vocabulary import count_words
-from tbnets.text.word_vectors import coverage
-from tbnets.text.word_vectors import coverage_line
-from tbnets.text.word_vectors import read_word_vectors
+from tbnets.text.word_tables import coverage
+from tbnets.text.word_tables import coverage_line
 
 _FEATURES = flags.DEFINE_enum(
     "features",
@@ -153,16 +152,7 @@ def read_vectors(captions):
     """
     counts = {split: count_words(texts)[0] for split, texts in captions.items()}
     words = dict.fromkeys(word for known in counts.values() for word in known)
-    with tqdm.tqdm(
-        total=os.path.getsize(_VECTORS.value),
-        desc="reading word vectors",
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        delay=1,
-        disable=None,
-    ) as bar:
-        vectors = read_word_vectors(_VECTORS.value, words, bar.update)
+    vectors = read_showing_progress(_VECTORS.value, words)
     for split, found in counts.items():
         print(f"{split:<9} {coverage_line(coverage(vectors, found))}")
     return vectors

@@ -2,7 +2,7 @@
 
 A `CaptionEncoder` is fitted on training captions and then gives each caption
 a vector. It knows a fixed list of words and reads captions by `split_words`,
-as the layers of `layers.caption_vectors` do inside a SavedModel.
+as the layers of `layers.fisher_vectors` do inside a SavedModel.
 
 The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.

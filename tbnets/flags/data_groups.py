@@ -6,7 +6,7 @@ from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
 from tbnets.flags.phrase_flags import PHRASE_FLAGS
 from tbnets.layers.word_table import TRAININGS
-from tbnets.text.word_vectors import MISSING
+from tbnets.text.word_tables import MISSING
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 

@@ -42,7 +42,7 @@ def names():
     """Returns the names of the models that `load` takes, sorted.
 
     Example:
-        tbnets.zoo.names()  # ["flickr8k_photos"]
+        tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding"]
     """
     return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
 

@@ -139,7 +139,7 @@ def load_images(settings, records):
             )
         paths = _existing_features(settings, "image_features", records.split)
         features, rows = load_features(paths, records.image_ids)
-        check_image_features(
+        check_features(
             settings, [settings.train_split], features.made_by, features.path
         )
         return FeatureRows(features, rows)
@@ -213,9 +213,7 @@ def _existing_features(settings, flag, split):
     return paths
 
 
-def check_image_features(
-    settings, splits, made_by, where, flag="image_features"
-):
+def check_features(settings, splits, made_by, where, flag="image_features"):
     """Refuses features that were made otherwise than others.
 
     Args:
@@ -285,7 +283,7 @@ def load_text_features(settings, records):
         keys = [caption_key(caption) for caption in records.captions]
         _check_every_caption(records, keys, open_features(*paths))
         features, rows = load_features(paths, keys)
-        check_image_features(
+        check_features(
             settings,
             [settings.train_split],
             features.made_by,

@@ -180,7 +180,7 @@ class MatchingTask(Task):
             if flag == "image_features" and self.own_photos:
                 continue  # The cache has one store for each way of making.
             if made_by:
-                inputs.check_image_features(
+                inputs.check_features(
                     self.settings, splits, made_by, where, flag
                 )
 

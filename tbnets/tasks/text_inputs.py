@@ -8,11 +8,25 @@ from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.tasks import inputs
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
-from tbnets.text.word_vectors import centred
-from tbnets.text.word_vectors import coverage
-from tbnets.text.word_vectors import embedding_table
+from tbnets.text.word_tables import centred
+from tbnets.text.word_tables import coverage
+from tbnets.text.word_tables import embedding_table
+from tbnets.text.word_tables import with_new_dims
 from tbnets.text.word_vectors import read_word_vectors
-from tbnets.text.word_vectors import with_new_dims
+
+
+def read_showing_progress(path, words):
+    """Returns `read_word_vectors(path, words)`, with a progress bar."""
+    with tqdm.tqdm(
+        total=os.path.getsize(path),
+        desc="reading word vectors",
+        unit="B",
+        unit_scale=True,
+        leave=False,
+        delay=1,
+        disable=None,
+    ) as bar:
+        return read_word_vectors(path, words, bar.update)
 
 
 def load_word_vectors(settings, vocabulary, captions):
@@ -25,7 +39,7 @@ def load_word_vectors(settings, vocabulary, captions):
 
     Returns:
         dict of `word_vectors`, float32 `[vocabulary.size, dim]`, and
-        `word_vectors_coverage`, see `text.word_vectors.coverage`; {} where
+        `word_vectors_coverage`, see `text.word_tables.coverage`; {} where
         the flag is not set.
 
     Raises:
@@ -37,16 +51,7 @@ def load_word_vectors(settings, vocabulary, captions):
     path = inputs.resolve(settings, settings.word_vectors)
     if not path.exists():
         raise inputs.nowhere(settings, "word_vectors", path)
-    with tqdm.tqdm(
-        total=os.path.getsize(path),
-        desc="reading word vectors",
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        delay=1,
-        disable=None,
-    ) as bar:
-        vectors = read_word_vectors(path, vocabulary.words, bar.update)
+    vectors = read_showing_progress(path, vocabulary.words)
     if settings.word_vectors_scale:
         vectors = centred(vectors, settings.word_vectors_scale)
     table = embedding_table(

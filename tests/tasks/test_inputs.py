@@ -60,17 +60,15 @@ def test_features_of_splits_are_compared_with_a_description(here):
     made_by = {"layers": "conv1", "store": store}
     # There are no features of test.
     for splits in (["train"], ["train", "test"], []):
-        inputs.check_image_features(settings(), splits, made_by, "last.npz")
+        inputs.check_features(settings(), splits, made_by, "last.npz")
     with pytest.raises(ValueError) as error:
-        inputs.check_image_features(
-            settings(), ["train", "dev"], made_by, "last.npz"
-        )
+        inputs.check_features(settings(), ["train", "dev"], made_by, "last.npz")
     assert (
         "--image_features=features/dev, which differ from those of last.npz: "
         "layers: conv1 in last.npz, fc7 in features/dev. Extract"
     ) in str(error.value)
     # As earlier versions wrote it.
     old = {**made_by, "store": {**store, "statistics_sha256": None}}
-    inputs.check_image_features(settings(), ["train"], old, "last.npz")
+    inputs.check_features(settings(), ["train"], old, "last.npz")
     shutil.rmtree(train)
-    inputs.check_image_features(settings(), ["train"], {"x": 1}, "last.npz")
+    inputs.check_features(settings(), ["train"], {"x": 1}, "last.npz")

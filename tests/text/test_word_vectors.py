@@ -3,12 +3,8 @@ import struct
 import numpy as np
 import pytest
 
-from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
-from tbnets.text.word_vectors import WordVectors
-from tbnets.text.word_vectors import coverage
-from tbnets.text.word_vectors import coverage_line
-from tbnets.text.word_vectors import embedding_table
+from tbnets.text.word_tables import coverage
 from tbnets.text.word_vectors import read_word_vectors
 
 WORDS = {"dog": (1.0, 2.0, 3.0), "cat": (4.0, 5.0, 6.0), "A": (7.0, 8.0, 9.0)}
@@ -133,60 +129,6 @@ def test_progress_adds_up_to_the_file(file):
         read_word_vectors(file(content), [], read.append)
         header = content.index(b"\n") + 1 if content is not text() else 0
         assert sum(read) in (len(content), len(content) - header)
-
-
-def test_coverage_counts_words_and_occurrences():
-    vectors = WordVectors(("dog",), np.ones((1, 2), np.float32))
-    counts, _ = count_words(["a dog and a dog", "a cat"])
-    report = coverage(vectors, counts)
-    # dog twice, of a a a and cat dog dog: 2 of 7.
-    assert report == {
-        "words": 4,
-        "known_words": 1,
-        "token_share": 2 / 7,
-        "most_frequent_missing": ["a", "and", "cat"],
-    }
-    assert coverage_line(report) == (
-        "1 of 4 words have vectors, 28.6 % of all their occurrences; "
-        "without: a, and, cat"
-    )
-    assert coverage(vectors, {})["token_share"] == 0
-
-
-def test_embedding_table_by_hand():
-    vectors = WordVectors(
-        ("cat", "dog"), np.array([[1, 2], [3, 6]], np.float32)
-    )
-    vocabulary = Vocabulary(("", "[UNK]", "dog", "bird"))
-    mean = embedding_table(vectors, vocabulary, "mean")
-    # The only known word of the vocabulary is dog.
-    np.testing.assert_array_equal(mean, [[0, 0], [3, 6], [3, 6], [3, 6]])
-    zero = embedding_table(vectors, vocabulary, "zero")
-    np.testing.assert_array_equal(zero, [[0, 0], [0, 0], [3, 6], [0, 0]])
-
-
-def test_random_vectors_have_the_spread_of_the_known_ones():
-    generator = np.random.default_rng(0)
-    known = generator.normal((5, -5), (0.1, 2), (400, 2)).astype("float32")
-    vectors = WordVectors(tuple(f"w{i}" for i in range(400)), known)
-    others = [f"x{i}" for i in range(400)]
-    vocabulary = Vocabulary(("", "[UNK]", *vectors.words, *others))
-    table = embedding_table(vectors, vocabulary, "random", seed=3)
-    np.testing.assert_array_equal(table[2:402], known)
-    np.testing.assert_allclose(table[402:].mean(axis=0), (5, -5), atol=0.4)
-    np.testing.assert_allclose(table[402:].std(axis=0), (0.1, 2), rtol=0.2)
-    again = embedding_table(vectors, vocabulary, "random", seed=3)
-    np.testing.assert_array_equal(table, again)
-    np.testing.assert_array_equal(table[0], 0)
-
-
-def test_embedding_table_refuses():
-    vectors = WordVectors(("chat",), np.ones((1, 2), np.float32))
-    vocabulary = Vocabulary(("", "[UNK]", "dog"))
-    with pytest.raises(ValueError, match="random, mean, zero"):
-        embedding_table(vectors, vocabulary, "none")
-    with pytest.raises(ValueError, match="at least one word"):
-        embedding_table(vectors, vocabulary)
 
 
 @pytest.mark.real_data

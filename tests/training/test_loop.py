@@ -63,15 +63,15 @@ def assert_same_run(one, two):
 
 
 @pytest.mark.parametrize(
-    "optimizer, text_encoder, weight, mode",
+    "optimizer, text_encoder, weight, average, mode",
     [
-        ("adam", "gru", 0.1, "graph"),
-        ("sgd", "mean", 0, "eagerly"),
-        ("adamw", "mean", 0, "eagerly"),
+        ("adam", "gru", 0.1, 0, "graph"),
+        ("sgd", "mean", 0, 0, "eagerly"),
+        ("adamw", "mean", 0, 0.5, "eagerly"),
     ],
 )
 def test_resumed_run_equals_the_straight_one(
-    folder, tmp_path, request, optimizer, text_encoder, weight, mode
+    folder, tmp_path, request, optimizer, text_encoder, weight, average, mode
 ):
     if mode == "eagerly":
         request.getfixturevalue("eagerly")
@@ -83,6 +83,7 @@ def test_resumed_run_equals_the_straight_one(
         "decay_epochs": 1,
         "decay_rate": 0.5,
         "weight_decay": 0.01,
+        "weight_average": average,
         "input_dropout": 0.1,
         "word_dropout": 0.1,
     }
@@ -90,6 +91,45 @@ def test_resumed_run_equals_the_straight_one(
     train(tiny.settings(folder, tmp_path / "two", epochs=2, **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
+
+
+class _Weights(keras.callbacks.Callback):
+    """Keeps the weights after each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Adds those that are trained."""
+        self.seen.append([w.numpy() for w in self.model.trainable_variables])
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["keras", "fused"])
+def test_weights_become_their_average_when_an_epoch_ends(
+    folder, tmp_path, eagerly, fused
+):
+    changes = {"fused_optimizer": fused, "weight_average": 0.5, "epochs": 1}
+    settings = tiny.settings(folder, tmp_path / "run", **changes)
+    session, examples = runs.prepare(settings, runs.start(settings, False))
+    network, weights = session.network, _Weights()
+    start = [w.numpy() for w in network.trainable_variables]
+    network.fit(
+        session.task.batches(examples).dataset,
+        steps_per_epoch=session.task.steps_per_epoch(examples),
+        verbose=0,
+        shuffle=False,
+        callbacks=[weights],
+    )
+    # Keras 2 begins with the first weights, Keras 3 with those of step 1.
+    begins = weights.seen[0] if keras.__version__ >= "3" else start
+    averages = begins
+    for step in weights.seen:
+        averages = [0.5 * a + 0.5 * w for a, w in zip(averages, step)]
+    assert len(weights.seen) == 3  # 12 images, 5 a batch.
+    for found, average in zip(network.trainable_variables, averages):
+        np.testing.assert_allclose(found.numpy(), average, atol=1e-6)
+    assert np.abs(averages[0] - weights.seen[-1][0]).max() > 1e-3
 
 
 def test_killed_run_resumes_to_the_straight_one(folder, tmp_path):
