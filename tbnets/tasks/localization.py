@@ -150,7 +150,7 @@ class LocalizationTask(Task):
         for flag, made in (("regions", "image"), ("text_features", "text")):
             made_by = fitted.get(f"{made}_features_made_by")
             if made_by:
-                inputs.check_image_features(
+                inputs.check_features(
                     self.settings, splits, made_by, where, flag
                 )
 
