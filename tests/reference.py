@@ -124,6 +124,29 @@ def triplet_loss(
     return total, terms, fractions, image_gradient, text_gradient
 
 
+def contrastive_loss(regions, phrases, region_of, is_contrast, weights, margin):
+    """Eq. 9-10 of Niu 2017: loss, gradients of regions and phrases."""
+    by_regions, by_phrases = np.zeros(regions.shape), np.zeros(phrases.shape)
+    total = 0.0
+    for k, weight in enumerate(weights):
+        v, h = regions[region_of[k]], phrases[k]
+        for j in range(len(phrases)):
+            hinge = margin - v @ h + v @ phrases[j]
+            if is_contrast[region_of[k], j] and hinge > 0:
+                total += weight * hinge
+                by_regions[region_of[k]] += weight * (phrases[j] - h)
+                by_phrases[j] += weight * v
+                by_phrases[k] -= weight * v
+        for j in range(len(regions)):
+            hinge = margin - h @ v + h @ regions[j]
+            if is_contrast[j, k] and hinge > 0:
+                total += weight * hinge
+                by_phrases[k] += weight * (regions[j] - v)
+                by_regions[j] += weight * h
+                by_regions[region_of[k]] -= weight * h
+    return total, by_regions, by_phrases
+
+
 def positive_masks(image_ids, caption_image_ids, text_ids=None):
     """Masks image-text, text-text and image-image, pair by pair."""
     n, m = len(image_ids), len(caption_image_ids)

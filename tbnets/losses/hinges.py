@@ -42,12 +42,16 @@ class View(NamedTuple):
             anchor is not its own positive.
         not_negative: bool, the same shape: the positives and the anchor
             itself.
+        weights: float32 `[num_anchors]` that the hinges of each anchor are
+            multiplied by; None for 1. They change the sum of hinges, not how
+            many there are.
     """
 
     anchors: tf.Tensor
     candidates: tf.Tensor
     positive: tf.Tensor
     not_negative: tf.Tensor
+    weights: tf.Tensor | None = None
 
 
 def views(terms, images, texts, masks):
@@ -156,7 +160,8 @@ def _sums_by_survivors(views, num_negatives, max_positives, margin, distance):
     sums = []
     for place, (masks, promise) in enumerate(zip(valid, promises)):
         both = parts[2 * place : 2 * place + 2]
-        sums.append(promise * _hinge_sums(both, masks, margin, distance))
+        found = _hinge_sums(both, masks, margin, distance, views[place].weights)
+        sums.append(promise * found)
     return sums
 
 
@@ -168,7 +173,7 @@ def _pairs(indices, turned):
     return tf.reshape(tf.stack(entry, axis=-1), [-1, 2])
 
 
-def _hinge_sums(picked, valid, margin, distance):
+def _hinge_sums(picked, valid, margin, distance, weights):
     """Sums the hinges of every positive of an anchor with every negative."""
     positive, negative = (
         distance(tf.reshape(values, tf.shape(mask)))
@@ -179,6 +184,8 @@ def _hinge_sums(picked, valid, margin, distance):
     # Asked this way round, a NaN counts as a loss and is seen; the negation
     # of a comparison is rewritten by TensorFlow's graph optimizer.
     idle = tf.logical_or(tf.logical_not(kept), hinges <= 0.0)
+    if weights is not None:
+        hinges *= weights[:, None, None]
     return tf.stack(
         [
             tf.reduce_sum(tf.where(idle, 0.0, hinges)),
@@ -206,6 +213,10 @@ def _sums_by_rank(view, num_negatives, margin, distance):
         view.positive,
         valid,
     )
+    num_active = tf.reduce_sum(by_positive)
+    if view.weights is not None:
+        by_positive *= view.weights[:, None]
+        by_negative *= view.weights[:, None]
     # Linear in the distances, once it is known which triplets are active.
     total = tf.reduce_sum(by_positive * (margin + positive)) - tf.reduce_sum(
         by_negative * negative
@@ -218,7 +229,7 @@ def _sums_by_rank(view, num_negatives, margin, distance):
         [
             total,
             tf.reduce_sum(pairs_of[0] * pairs_of[1]),
-            tf.reduce_sum(by_positive),
+            num_active,
         ]
     )
 

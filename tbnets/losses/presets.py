@@ -68,4 +68,6 @@ PRESETS = {
     "kiros2014": _KIROS_2014,
     # Vilalta 2017, Eq. 1, trains with the loss of Kiros 2014.
     "vilalta2017": _KIROS_2014,
+    # Niu 2017, Eq. 9: the same hinges. The margin is not told.
+    "niu2017": _KIROS_2014,
 }

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses.contrastive import pair_views
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import TripletLoss
+from tests import reference
+
+# How many regions and phrases, and the region of each phrase.
+BATCHES = {
+    "some": (4, [2, 0, 0, 3, 1, 2]),
+    "more_regions": (7, [5, 1]),
+    "one_pair": (1, [0]),
+    "no_pair": (3, []),
+    "nothing": (0, []),
+}
+
+
+def unit_rows(count, seed, dim=5):
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
+
+
+def batch(name, share=0.8):
+    generator = np.random.default_rng(3)
+    num_regions, region_of = BATCHES[name]
+    is_contrast = generator.uniform(size=(num_regions, len(region_of))) < share
+    for phrase, region in enumerate(region_of):
+        is_contrast[region, phrase] = False
+    return (
+        unit_rows(num_regions, 1),
+        unit_rows(len(region_of), 2),
+        np.array(region_of, "int32"),
+        is_contrast,
+        generator.uniform(size=len(region_of)).astype("float32"),
+    )
+
+
+def with_gradients(loss):
+    def run(regions, phrases, *pairs):
+        with tf.GradientTape() as tape:
+            tape.watch([regions, phrases])
+            output = loss.of_views(pair_views(regions, phrases, *pairs))
+        return output, tape.gradient(
+            output.total, [regions, phrases], unconnected_gradients="zero"
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("share", [0.8, 0.0])
+@pytest.mark.parametrize("name", BATCHES)
+def test_values_and_gradients_are_those_of_the_loops(name, share):
+    arrays = batch(name, share)
+    for margin in (0.05, 1.0):
+        loss = TripletLoss(**(PRESETS["niu2017"] | {"margin": margin}))
+        output, gradients = with_gradients(loss)(*map(tf.constant, arrays))
+        total, *wanted = reference.contrastive_loss(*arrays, margin)
+        np.testing.assert_allclose(output.total, total, rtol=1e-5, atol=1e-6)
+        for found, values in zip(gradients, wanted):
+            np.testing.assert_allclose(found, values, rtol=1e-4, atol=1e-5)
+
+
+def test_two_pairs_by_hand():
+    # v_0 h_0 = 1, v_1 h_1 = 0, v_0 h_1 = 0.6, v_1 h_0 = 0; the margin is 0.2.
+    regions = tf.constant([[1.0, 0, 0], [0, 1.0, 0]])
+    phrases = tf.constant([[1.0, 0, 0], [0.6, 0.0, 0.8]])
+    contrast = tf.constant([[False, True], [True, False]])
+    loss = TripletLoss(**PRESETS["niu2017"])
+    of_pairs = pair_views(
+        regions, phrases, tf.constant([0, 1]), contrast, tf.constant([9.0, 0.5])
+    )
+    output = loss.of_views(of_pairs)
+    # Pair 0: 0.2 - 1 + 0.6 and 0.2 - 1 + 0 are below 0. Pair 1: its region
+    # with phrase 0, 0.2 - 0 + 0; its phrase with region 0, 0.2 - 0 + 0.6.
+    np.testing.assert_allclose(output.total, 0.5 * (0.2 + 0.8), rtol=1e-6)
+    assert float(output.active_fraction["image_to_text"]) == 0.5
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_weights_of_the_hardest_and_of_all_are_the_same(distance):
+    # One contrast of each pair: the hardest of them is all of them.
+    arrays = [tf.constant(one) for one in batch("one_pair")]
+    arrays[0], arrays[3] = tf.constant(unit_rows(2, 4)), [[False], [True]]
+    found = [
+        TripletLoss(
+            margin=2.0,
+            term_weights={"text_to_image": 1.0},
+            distance=distance,
+            reduction="mean",
+            negatives=negatives,
+        ).of_views(pair_views(*arrays))
+        for negatives in ("all", "hardest")
+    ]
+    assert float(found[0].total) > 0
+    np.testing.assert_allclose(found[0].total, found[1].total, rtol=1e-6)
+
+
+def test_weights_scale_where_a_few_are_picked():
+    regions, phrases, region_of, contrast, weights = batch("some")
+    loss = TripletLoss(num_negatives=2, reduction="sum", margin=0.5)
+    totals = []
+    for one in (np.ones_like(weights), weights):
+        found = pair_views(regions, phrases, region_of, contrast, one)
+        by_anchor = [
+            loss.of_views(
+                {
+                    term: view._replace(weights=np.eye(6, dtype="f4")[k] * one)
+                    for term, view in found.items()
+                }
+            ).total
+            for k in range(6)
+        ]
+        totals.append((np.array(by_anchor), loss.of_views(found).total))
+    np.testing.assert_allclose(totals[1][0], weights * totals[0][0], rtol=1e-5)
+    np.testing.assert_allclose(totals[1][1], totals[1][0].sum(), rtol=1e-5)
+
+
+def test_graph_has_one_trace_and_xla_agrees():
+    loss = TripletLoss(**PRESETS["niu2017"])
+    run = with_gradients(loss)
+    specs = [
+        tf.TensorSpec((None, *one.shape[1:]), one.dtype)
+        for one in batch("some")
+    ]
+    specs[3] = tf.TensorSpec((None, None), tf.bool)
+    graph = tf.function(run, input_signature=specs)
+    for name in BATCHES:
+        arrays = [tf.constant(one) for one in batch(name)]
+        wanted = run(*arrays)
+        for found in (graph, tf.function(run, jit_compile=True)):
+            output, gradients = found(*arrays)
+            np.testing.assert_allclose(
+                output.total, wanted[0].total, rtol=1e-5, atol=1e-6
+            )
+            for one, other in zip(gradients, wanted[1]):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert graph.experimental_get_tracing_count() == 1
