@@ -48,6 +48,8 @@ class PackedTrees(NamedTuple):
             from 0 in its caption.
         roots: `[num_trees]` row of the root of each tree; -1 of a tree
             without nodes.
+        rows: `[num_nodes]` row of each node when they are counted tree by
+            tree, as the arrays have them.
     """
 
     word_ids: tf.Tensor
@@ -59,6 +61,7 @@ class PackedTrees(NamedTuple):
     is_noun_phrase: tf.Tensor
     spans: tf.Tensor
     roots: tf.Tensor
+    rows: tf.Tensor
 
 
 def tree_array(tree, word_ids) -> np.ndarray:
@@ -223,6 +226,7 @@ def pack_trees(rows, noun_phrases=True) -> PackedTrees:
         is_noun_phrase=nodes[:, NOUN_PHRASE],
         spans=nodes[:, START:],
         roots=tf.where(counts > 0, roots, -1),
+        rows=ranks,
     )
 
 

@@ -76,6 +76,7 @@ def test_packed_trees_by_hand():
     # The noun phrase has other children alone, the sentence has both kinds.
     assert packed.levels.numpy().tolist() == [[4, 5, 5, 0, 2], [5, 5, 6, 2, 3]]
     assert packed.ends.numpy().tolist() == [6, 4]
+    assert packed.rows.numpy().tolist() == [0, 1, 2, 4, 5, 3]
 
 
 def test_padding_changes_nothing():

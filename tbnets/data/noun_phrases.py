@@ -1,0 +1,95 @@
+"""The noun phrases of captions, as nodes of their trees."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tbnets.text.packed_trees import END
+from tbnets.text.packed_trees import LEVEL
+from tbnets.text.packed_trees import NOUN_PHRASE
+from tbnets.text.packed_trees import START
+from tbnets.text.packed_trees import WORD
+
+
+class NounPhrases(NamedTuple):
+    """Noun phrases, in the order of their captions.
+
+    Attributes:
+        captions: int64 `[num_phrases]`, row of the caption, ascending.
+        nodes: int64 `[num_phrases]`, place of the node in its tree's array.
+        spans: int64 `[num_phrases, 2]`, words of the caption, as the tree
+            counts them: the first, and the one after the last.
+        texts: int64 `[num_phrases]` from 0, equal for equal words.
+        starts: int64 `[num_captions + 1]`, the first phrase of each caption.
+    """
+
+    captions: np.ndarray
+    nodes: np.ndarray
+    spans: np.ndarray
+    texts: np.ndarray
+    starts: np.ndarray
+
+    def rows_of(self, captions):
+        """Returns the rows of the phrases of captions, one after the other.
+
+        Args:
+            captions: int `[n]`, rows of captions.
+        """
+        return ranges(self.starts[captions], self.starts[captions + 1])
+
+
+def noun_phrases(trees) -> NounPhrases:
+    """Finds the noun phrases of captions.
+
+    What holds all words of its caption is the sentence and no phrase; of
+    several nodes with the same words the highest is the phrase.
+
+    Args:
+        trees: `text.packed_trees.TreeRows`.
+
+    Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
+        say what a noun phrase at the root is.
+    """
+    nodes, lengths = trees.nodes, trees.lengths
+    first = np.cumsum(lengths) - lengths
+    captions = np.repeat(np.arange(len(lengths)), lengths)
+    spans = nodes[:, [START, END]].astype(np.int64)
+    whole = spans[first + lengths - 1][captions] if len(nodes) else spans
+    is_phrase = nodes[:, NOUN_PHRASE] > 0
+    is_phrase &= (spans != whole).any(axis=1)
+    rows = np.flatnonzero(is_phrase)
+    # The highest of equal spans comes last, and is kept.
+    keys = np.stack([captions[rows], *spans[rows].T, nodes[rows, LEVEL]])
+    order = np.lexsort(keys[::-1])
+    differs = (np.diff(keys[:3, order], axis=1) != 0).any(axis=0)
+    rows = np.sort(rows[order[np.append(differs, True)[: len(rows)]]])
+    found = captions[rows]
+    words = nodes[:, WORD]
+    starts = first[found] + spans[rows, 0]
+    ends = first[found] + spans[rows, 1]
+    return NounPhrases(
+        found,
+        rows - first[found],
+        spans[rows],
+        _equal_texts(words, starts, ends),
+        np.searchsorted(found, np.arange(len(lengths) + 1)),
+    )
+
+
+def _equal_texts(words, starts, ends):
+    """Returns int64 from 0, equal for equal stretches of words."""
+    known = {}
+    return np.array(
+        [
+            known.setdefault(words[start:end].tobytes(), len(known))
+            for start, end in zip(starts, ends)
+        ],
+        np.int64,
+    )
+
+
+def ranges(starts, ends):
+    """Returns the numbers from each start to before its end, in a row."""
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)

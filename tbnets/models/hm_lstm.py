@@ -1,0 +1,271 @@
+"""HM-LSTM: sentences and phrases, photos and regions in one space."""
+
+import keras
+import tensorflow as tf
+
+from tbnets.losses.contrastive import pair_views
+from tbnets.models.embedding_network import IDS
+from tbnets.models.embedding_network import INPUTS
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.two_branch import PARTS
+from tbnets.models.two_branch import checked_dict
+from tbnets.models.two_branch import output_dim
+
+PAIRS = (
+    "regions",
+    "region_images",
+    "phrase_nodes",
+    "region_of",
+    "is_contrast",
+    "weights",
+)
+"""What a training batch holds beside that of an `EmbeddingNetwork`."""
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class HMLSTM(EmbeddingNetwork):
+    """Embeds captions and their noun phrases, photos and their regions.
+
+    ::
+
+        photo    -> [image_encoder ->]  image_branch  -> unit vector
+        regions  -> [region_encoder ->] region_branch -> unit vectors
+        tree -> text_encoder -> state of each node -> text_branch -> the same
+
+    A batch is that of the `EmbeddingNetwork`, whose `captions` are trees
+    (int32 `[m, nodes, 6]`, see `text.packed_trees.TreeRows`). In training it
+    also holds pairs of a noun phrase and a region of its photo, with
+
+    - `regions` `[n, region_dim]` and, for each, `region_images` int32 `[n]`,
+      the row of its photo among `images`;
+    - `phrase_nodes` int32 `[p]`: which nodes are the phrases, counted tree by
+      tree through the batch;
+    - `region_of` int32 `[p]`: the region of each phrase, counted through the
+      regions and then the photos, as a photo may stand for all of itself;
+    - `is_contrast` bool `[n + num_images, p]`: what is contrasted;
+    - `weights` float32 `[p]` of the pairs, 0 as long as none is known.
+
+    Args:
+        image_branch: `Branch` of the photos.
+        text_branch: `Branch` of sentences and phrases, with the same last
+            size.
+        image_encoder: layer that turns pixels into features, or None.
+        text_encoder: `TreeEncoder`.
+        region_branch: `Branch` of the regions, with the same last size; None
+            where they go through encoder and branch of the photos.
+        region_encoder: layer before `region_branch`, or None.
+
+    Example:
+        network = tbnets.HMLSTM(
+            tbnets.Branch((512,)), tbnets.Branch((512,)),
+            text_encoder=tbnets.TreeEncoder(vocabulary.size))
+        network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
+
+    Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
+    features, and then a branch, of another kind than photos. Nothing would
+    train that branch before the first correspondences; so a photo counts as
+    the mean of its regions too (`region_mean_weight`). In training a branch
+    sees sentences and phrases at once, so batch normalisation has the
+    statistics of both, from the first step on.
+    """
+
+    compile_arguments = (
+        *EmbeddingNetwork.compile_arguments,
+        "phrase_weight",
+        "region_mean_weight",
+    )
+    parts = (*PARTS, "region_branch", "region_encoder")
+
+    def __init__(
+        self,
+        image_branch,
+        text_branch,
+        image_encoder=None,
+        text_encoder=None,
+        region_branch=None,
+        region_encoder=None,
+        **kwargs,
+    ):
+        super().__init__(
+            image_branch, text_branch, image_encoder, text_encoder, **kwargs
+        )
+        self.region_branch = region_branch
+        self.region_encoder = region_encoder
+        self.phrase_weight = 1.0
+        self.region_mean_weight = 0.0
+
+    def compile(
+        self,
+        optimizer,
+        triplet_loss,
+        gradient_clip_norm=None,
+        phrase_weight=1.0,
+        region_mean_weight=0.0,
+        **kwargs,
+    ):
+        """Prepares the network for `fit`.
+
+        Args:
+            optimizer: a Keras optimizer or its name.
+            triplet_loss: a `TripletLoss`, of images and sentences, and of
+                regions and phrases too.
+            gradient_clip_norm: largest global norm of a step's gradient;
+                None leaves it alone.
+            phrase_weight: of the loss of regions and phrases, beside the
+                weight of each pair. Paper: 1.
+            region_mean_weight: of the loss that ranks sentences for the mean
+                of a photo's regions, and these for sentences. Paper: 0.
+            **kwargs: as `EmbeddingNetwork.compile`.
+        """
+        super().compile(optimizer, triplet_loss, gradient_clip_norm, **kwargs)
+        self.phrase_weight = phrase_weight
+        self.region_mean_weight = region_mean_weight
+
+    @staticmethod
+    def reported_names():
+        """Returns the names of a loss and an active share for each term."""
+        return EmbeddingNetwork.reported_names() + [
+            f"{term}_{what}"
+            for term in ("region_to_phrase", "phrase_to_region", "region_mean")
+            for what in ("loss", "active")
+        ]
+
+    def build(self, input_shape):
+        """Builds both sides, and the branch of the regions.
+
+        Args:
+            input_shape: as of `TwoBranchModel.build`, with `regions` where
+                these have a branch of their own.
+        """
+        super().build(input_shape)
+        if self.region_branch is None:
+            return
+        shapes = checked_dict("inputs", input_shape, (*INPUTS, "regions"))
+        shape = tuple(shapes["regions"])
+        if self.region_encoder is not None:
+            if not self.region_encoder.built:
+                self.region_encoder.build(shape)
+            shape = (None, output_dim(self.region_encoder))
+        if not self.region_branch.built:
+            self.region_branch.build(shape)
+        if output_dim(self.region_branch) != self.embedding_dim:
+            raise ValueError(
+                "`region_branch` must end in the size of `image_branch`. "
+                f"Received: {output_dim(self.region_branch)} for regions, "
+                f"{self.embedding_dim} for images. Change the last entry."
+            )
+
+    def embed_regions(self, regions, training=False):
+        """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
+        if self.region_branch is None:
+            return self.embed_images(regions, training=training)
+        if self.region_encoder is not None:
+            regions = self.region_encoder(regions, training=training)
+        return self.region_branch(regions, training=training)
+
+    def embed_nodes(self, captions, phrase_nodes, training=False):
+        """Embeds sentences and some of their phrases.
+
+        Args:
+            captions: int32 `[m, nodes, 6]`.
+            phrase_nodes: int32 `[p]`, counted tree by tree.
+            training: whether dropout is on.
+
+        Returns:
+            (sentences, phrases): unit vectors float32 `[m, embedding_dim]`
+            and `[p, embedding_dim]`.
+        """
+        states, trees = self.text_encoder.encode_nodes(captions, training)
+        nodes = tf.gather(trees.rows, phrase_nodes)
+        rows = tf.concat([trees.roots, nodes], axis=0)
+        embeddings = self.text_branch(tf.gather(states, rows), training=training)
+        count = tf.size(trees.roots)
+        return embeddings[:count], embeddings[count:]
+
+    def call(self, inputs, training=False):
+        """Returns the embeddings of images and texts, and of `regions`."""
+        outputs = super().call(inputs, training=training)
+        inputs = checked_dict("inputs", inputs, INPUTS)
+        if "regions" in inputs:
+            outputs["region_embeddings"] = self.embed_regions(
+                inputs["regions"], training=training
+            )
+        return outputs
+
+    def batch_loss(self, batch, training=False):
+        """Returns the `LossOutput` of one batch.
+
+        Source: Niu et al. 2017, Eq. 9-10; the weight of the losses at the
+        root is 1.
+        """
+        batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
+        images, regions = self._embed_seen(batch, training)
+        sentences, phrases = self.embed_nodes(
+            batch["captions"], batch["phrase_nodes"], training
+        )
+        ids = [batch[name] for name in IDS] + [batch.get("text_ids")]
+        at_root = self._staged(
+            self.triplet_loss(images, sentences, *ids, self._hardness())
+        )
+        pairs = pair_views(
+            tf.concat([regions, images], axis=0),
+            phrases,
+            *(batch[name] for name in ("region_of", "is_contrast", "weights")),
+        )
+        losses = {
+            "pairs": (
+                self.phrase_weight,
+                self.triplet_loss.of_views(pairs, self._hardness()),
+            )
+        }
+        if self.region_mean_weight:
+            mean = self._region_mean(regions, batch, tf.shape(images)[0])
+            losses["region_mean"] = (
+                self.region_mean_weight,
+                self._staged(
+                    self.triplet_loss(mean, sentences, *ids, self._hardness())
+                ),
+            )
+        return _joined(at_root, losses)
+
+    def _embed_seen(self, batch, training):
+        """Returns the embeddings of photos and of regions.
+
+        What goes through one branch goes through it at once.
+        """
+        images, regions = batch["images"], batch["regions"]
+        if self.region_branch is not None:
+            return (
+                self.embed_images(images, training=training),
+                self.embed_regions(regions, training=training),
+            )
+        count = tf.shape(images)[0]
+        both = tf.concat([images, regions], axis=0)
+        both = self.embed_images(both, training=training)
+        return both[:count], both[count:]
+
+    def _region_mean(self, regions, batch, num_images):
+        """Returns unit vectors `[num_images, dim]`; 0 without regions."""
+        total = tf.math.unsorted_segment_sum(
+            regions, batch["region_images"], num_images
+        )
+        return tf.math.l2_normalize(total, axis=-1)
+
+
+def _joined(at_root, losses):
+    """Returns one `LossOutput` of that of the roots and weighted others."""
+    total, terms = at_root.total, dict(at_root.terms)
+    active = dict(at_root.active_fraction)
+    names = {
+        ("pairs", "image_to_text"): "region_to_phrase",
+        ("pairs", "text_to_image"): "phrase_to_region",
+        ("region_mean", "text_to_image"): "region_mean",
+    }
+    for kind, (weight, output) in losses.items():
+        total += weight * output.total
+        for term, value in output.terms.items():
+            name = names.get((kind, term))
+            if name:
+                terms[name] = value
+                active[name] = output.active_fraction[term]
+    return at_root._replace(total=total, terms=terms, active_fraction=active)
