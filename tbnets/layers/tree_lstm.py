@@ -144,7 +144,9 @@ def tree_states(projected, weights, trees):
         hidden, kept = _forward(projected, weights, trees)
 
         def gradient(upstream):
-            return _backward(upstream, weights, hidden, kept, trees)
+            # That of a gather, as of the roots alone, comes in slices.
+            upstream = tf.convert_to_tensor(upstream)
+            return _backward(upstream, weights, kept, trees)
 
         return hidden, gradient
 
@@ -288,7 +290,7 @@ def _forward(projected, weights, trees):
     return hidden, (cells, leaf[:3], kept)
 
 
-def _backward(upstream, weights, hidden, saved, trees):
+def _backward(upstream, weights, saved, trees):
     """Returns the gradients of `projected` and of the weights."""
     noun_gates, other_gates, noun_forget, other_forget, _, b_f = weights
     units = b_f.shape[0]

@@ -19,6 +19,9 @@ from tbnets.text.vocabulary import split_words
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
 CLASSES = 3
+# XLA wants sizes that do not depend on data. Its error names the node that it
+# can not compile, and this is how nodes are named that trees give their sizes.
+XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
 
 _SPLIT_BATCH = 65536
 
@@ -195,6 +198,12 @@ def pack_trees(rows, noun_phrases=True) -> PackedTrees:
     Returns:
         `PackedTrees`.
     """
+    with tf.name_scope(XLA_REFUSED):
+        return _pack(rows, noun_phrases)
+
+
+def _pack(rows, noun_phrases):
+    """Packs as `pack_trees` says."""
     is_node = rows[:, :, LEVEL] > 0
     nodes = tf.boolean_mask(rows, is_node)
     trees = tf.cast(tf.where(is_node)[:, 0], tf.int32)
