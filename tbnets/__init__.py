@@ -21,6 +21,7 @@ _MODULES = {
     # A network and its parts.
     "EmbeddingNetwork": "tbnets.models.embedding_network",
     "SimilarityNetwork": "tbnets.models.similarity_network",
+    "HMLSTM": "tbnets.models.hm_lstm",
     "CCA": "tbnets.models.cca",
     "TwoBranchModel": "tbnets.models.two_branch",
     "load_model": "tbnets.models.keras_file",

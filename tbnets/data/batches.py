@@ -103,7 +103,7 @@ class EpochBatches:
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
         dataset = tf.data.Dataset.from_generator(
-            self._generate, output_signature=_signature(examples)
+            self._generate, output_signature=self.signature()
         )
         if examples.images.dtype == tf.string:
             dataset = dataset.map(
@@ -115,36 +115,50 @@ class EpochBatches:
         self.dataset = dataset.prefetch(2)
 
     def _generate(self):
-        examples = self._examples
-        for image_rows, caption_rows in sample_epoch(
-            examples.records, *self._sizes, self._seed, self.epoch
+        """Yields the batches of `epoch`, photos not decoded."""
+        for number, rows in enumerate(
+            sample_epoch(
+                self._examples.records, *self._sizes, self._seed, self.epoch
+            )
         ):
-            owners = examples.records.caption_to_image[caption_rows]
-            batch = {
-                "images": examples.images.batch(image_rows),
-                "captions": examples.texts.batch(caption_rows),
-                "image_ids": image_rows,
-                "caption_image_ids": owners,
-            }
-            if examples.text_ids is not None:
-                batch["text_ids"] = examples.text_ids[caption_rows]
-            yield batch
+            yield self.batch(*rows, number)
 
+    def batch(self, image_rows, caption_rows, number):
+        """Returns what stands in some rows.
 
-def _signature(examples):
-    """Returns the `tf.TensorSpec`s of a batch, before photos are decoded."""
-    signature = {
-        "image_ids": tf.TensorSpec((None,), tf.int64),
-        "caption_image_ids": tf.TensorSpec((None,), tf.int64),
-    }
-    for name, rows in (
-        ("images", examples.images),
-        ("captions", examples.texts),
-    ):
-        signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
-    if examples.text_ids is not None:
-        signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
-    return signature
+        Args:
+            image_rows: int64 `[n]`.
+            caption_rows: int64 `[m]`.
+            number: of the batch in its epoch, from 0.
+        """
+        examples = self._examples
+        batch = {
+            "images": examples.images.batch(image_rows),
+            "captions": examples.texts.batch(caption_rows),
+            "image_ids": image_rows,
+            "caption_image_ids": examples.records.caption_to_image[
+                caption_rows
+            ],
+        }
+        if examples.text_ids is not None:
+            batch["text_ids"] = examples.text_ids[caption_rows]
+        return batch
+
+    def signature(self):
+        """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
+        examples = self._examples
+        signature = {
+            "image_ids": tf.TensorSpec((None,), tf.int64),
+            "caption_image_ids": tf.TensorSpec((None,), tf.int64),
+        }
+        for name, rows in (
+            ("images", examples.images),
+            ("captions", examples.texts),
+        ):
+            signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
+        if examples.text_ids is not None:
+            signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
+        return signature
 
 
 def read_images(paths, image_size):

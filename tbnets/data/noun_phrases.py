@@ -37,6 +37,24 @@ class NounPhrases(NamedTuple):
         """
         return ranges(self.starts[captions], self.starts[captions + 1])
 
+    def in_batch(self, captions, lengths):
+        """Tells where the phrases of captions stand in a batch of these.
+
+        Args:
+            captions: int `[m]`, rows of captions.
+            lengths: int `[m]`, nodes of their trees.
+
+        Returns:
+            (rows, places, nodes): int64 `[p]` each: rows of the phrases,
+            places of their captions in `captions`, and their nodes, counted
+            tree by tree through the batch.
+        """
+        rows = self.rows_of(captions)
+        counts = self.starts[captions + 1] - self.starts[captions]
+        places = np.repeat(np.arange(len(captions)), counts)
+        firsts = np.cumsum(lengths) - lengths
+        return rows, places, firsts[places] + self.nodes[rows]
+
 
 def noun_phrases(trees) -> NounPhrases:
     """Finds the noun phrases of captions.

@@ -1,5 +1,6 @@
-"""Flags of phrase localization: what is read, and what batches hold."""
+"""Flags of phrases and regions: what is read, and what batches hold."""
 
+from tbnets.data.phrase_pairs import CONTRASTS
 from tbnets.data.proposal_roles import NEGATIVE_IOU
 from tbnets.data.proposal_roles import POSITIVE_IOU
 from tbnets.data.proposal_roles import POSITIVES
@@ -10,14 +11,15 @@ _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)
 _OVERLAP = Limits(at_least=0, at_most=1)
 
-PHRASE_FLAGS = (
+REGION_FLAGS = (
     Flag(
         "phrases",
         "string",
         "",
         "Phrases with their boxes: a folder with the Sentences and "
         "Annotations of Flickr30K Entities, or a .jsonl; empty with --scenes: "
-        "theirs. docs/localization.md describes both.",
+        "theirs. docs/localization.md describes both. HM-LSTM is measured by "
+        "them, and never sees them.",
         is_place=True,
     ),
     Flag(
@@ -28,6 +30,8 @@ PHRASE_FLAGS = (
         "tools/extract_image_features.py --regions.",
         is_place=True,
     ),
+)
+PHRASE_FLAGS = (
     Flag(
         "positives",
         "string",
@@ -89,5 +93,63 @@ PHRASE_FLAGS = (
         "Regions of a photo that are drawn to be its phrases' negatives, 0: "
         "all. Wang 2018: all.",
         limits=_NOT_NEGATIVE,
+    ),
+)
+
+PAIR_FLAGS = (
+    Flag(
+        "correspondence_epochs",
+        "integer",
+        10,
+        "Epochs on photos and sentences alone, before each phrase is given a "
+        "region of its photo, anew in every epoch. Niu 2017 does not tell.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "regions_per_image",
+        "integer",
+        19,
+        "Regions of a photo, the first of its --regions, that a phrase may "
+        "name; beside them it may name the whole photo. Niu 2017: 19.",
+        limits=_COUNT,
+    ),
+    Flag(
+        "region_branch",
+        "string",
+        "own",
+        "What embeds regions. own: a branch like that of photos; shared: that "
+        "of photos, whose features are then of the same kind (Niu 2017).",
+        ("own", "shared"),
+    ),
+    Flag(
+        "region_mean_weight",
+        "float",
+        1.0,
+        "Weight of the loss that matches sentences with the mean of their "
+        "photo's regions. Niu 2017: 0; an own branch learns from it before "
+        "the first correspondences.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "phrase_weight",
+        "float",
+        1.0,
+        "Weight of the loss of phrases and regions. Niu 2017: 1.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "contrast",
+        "string",
+        "others",
+        "What a pair of phrase and region is told from. others: pairs of "
+        "other photos; batch: those of its own photo too.",
+        CONTRASTS,
+    ),
+    Flag(
+        "max_pairs",
+        "integer",
+        512,
+        "Pairs of phrase and region a batch, at most.",
+        limits=_COUNT,
     ),
 )

@@ -155,6 +155,12 @@ class HMLSTM(EmbeddingNetwork):
                 f"{self.embedding_dim} for images. Change the last entry."
             )
 
+    @property
+    def region_dim(self):
+        """Features of a region."""
+        key = "images" if self.region_branch is None else "regions"
+        return self.input_shapes[key][-1]
+
     def embed_regions(self, regions, training=False):
         """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
         if self.region_branch is None:
@@ -178,9 +184,34 @@ class HMLSTM(EmbeddingNetwork):
         states, trees = self.text_encoder.encode_nodes(captions, training)
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
-        embeddings = self.text_branch(tf.gather(states, rows), training=training)
+        embeddings = self.text_branch(
+            tf.gather(states, rows), training=training
+        )
         count = tf.size(trees.roots)
         return embeddings[:count], embeddings[count:]
+
+    def embed_noun_phrases(self, captions):
+        """Embeds all noun phrases of trees, as they are served.
+
+        Args:
+            captions: int32 `[m, nodes, 6]`.
+
+        Returns:
+            (embeddings, captions, spans): unit vectors float32 `[p,
+            embedding_dim]`; int32 `[p]`, which tree each phrase is in; and
+            int32 `[p, 2]`, its words. Ordered by tree, then as the nodes of
+            its array; of a tree, all nodes that are noun phrases count.
+        """
+        states, trees = self.text_encoder.encode_nodes(captions, False)
+        rows = tf.boolean_mask(
+            trees.rows, tf.gather(trees.is_noun_phrase, trees.rows) > 0
+        )
+        embeddings = self.text_branch(tf.gather(states, rows), training=False)
+        return (
+            embeddings,
+            tf.gather(trees.trees, rows),
+            tf.gather(trees.spans, rows),
+        )
 
     def call(self, inputs, training=False):
         """Returns the embeddings of images and texts, and of `regions`."""

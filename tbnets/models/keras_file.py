@@ -17,6 +17,7 @@ from tbnets.layers import word_table  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
 from tbnets.models import cca  # noqa: F401
 from tbnets.models import embedding_network  # noqa: F401
+from tbnets.models import hm_lstm  # noqa: F401
 from tbnets.models import similarity_network  # noqa: F401
 from tbnets.training import fused_optimizers  # noqa: F401
 

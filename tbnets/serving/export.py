@@ -22,6 +22,7 @@ from tbnets.serving.half_precision import with_halves
 from tbnets.serving.ops import check_ops
 from tbnets.serving.served_model import METADATA_FILE
 from tbnets.serving.served_model import VOCABULARY_FILE
+from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 
@@ -80,8 +81,8 @@ def two_branch_endpoints(
     Signatures (`n` images, `m` captions, either may be 0):
 
     - `embed_text`: `captions` string `[m]` (or `text_features` float32 `[m,
-      text_dim]`) -> `embeddings` float32 `[m, embedding_dim]`; also the
-      default;
+      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`; also the default;
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`;
     - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits
@@ -98,8 +99,9 @@ def two_branch_endpoints(
             one that learns to compare has `learned_similarity`, True, and
             `similarities(image_embeddings, text_embeddings)`, too.
         tokenizer: turns string `[m]` into what `embed_text` takes: a
-            `Tokenizer` or a `layers.fisher_vectors.CaptionReader`; None where
-            texts are feature vectors.
+            `Tokenizer` or a `layers.fisher_vectors.CaptionReader`; a
+            `serving.tree_reader.TreeReader` where texts are trees; None where
+            they are feature vectors.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a
@@ -307,6 +309,8 @@ def _text_spec(tokenizer, text_dim):
         )
     if tokenizer is None:
         return tf.TensorSpec([None, text_dim], tf.float32, "text_features")
+    if isinstance(tokenizer, TreeReader):
+        return tokenizer.spec
     return tf.TensorSpec([None], tf.string, "captions")
 
 

@@ -4,11 +4,16 @@
 what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
+from tbnets.tasks.hierarchical_matching import HierarchicalMatching
 from tbnets.tasks.localization import LocalizationTask
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.parts import BUILDERS
 
 TASKS = {"matching": MatchingTask, "localization": LocalizationTask}
+OF_BOTH = {("matching", "hm_lstm"): HierarchicalMatching}
+"""(task, model) -> the task where a model needs more of it than others do."""
+ONE_TASK = {"hm_lstm": "matching"}
+"""Model -> the task, where it fits one alone."""
 ALWAYS_READ = ("run",)
 
 
@@ -29,16 +34,28 @@ def open_task(settings):
                 f"`--{name}` must be one of {', '.join(known)}. Received: "
                 f"--{name}={value}. Choose one of these."
             )
+    fitting = ONE_TASK.get(settings.model, settings.task)
+    if settings.task != fitting:
+        raise ValueError(
+            f"`--task` must be {fitting} with --model={settings.model}. "
+            f"Received: --task={settings.task}. Change one of them."
+        )
     for name, value in BUILDERS[settings.model].fixed:
         setattr(settings, name, value)
-    return TASKS[settings.task](settings)
+    return _task_of(settings)(settings)
+
+
+def _task_of(settings):
+    """Returns the class of a run's task."""
+    task = TASKS[settings.task]
+    return OF_BOTH.get((settings.task, settings.model), task)
 
 
 def groups_read(settings):
     """Returns the names of the groups of flags that a run reads."""
     return {
         *ALWAYS_READ,
-        *TASKS[settings.task].flag_groups,
+        *_task_of(settings).flag_groups,
         *BUILDERS[settings.model].flag_groups,
     }
 
@@ -50,4 +67,7 @@ def readers_of_groups():
         for name, entry in known.items():
             for group in entry.flag_groups:
                 readers.setdefault(group, []).append(f"--{flag}={name}")
+    for (task, model), entry in OF_BOTH.items():
+        for group in set(entry.flag_groups) - set(TASKS[task].flag_groups):
+            readers.setdefault(group, []).append(f"--model={model}")
     return {group: " or ".join(names) for group, names in readers.items()}

@@ -331,24 +331,15 @@ def tokenize(tokenizer, captions):
     return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
 
 
-def load_examples(settings, records, images, vocabulary):
+def load_examples(settings, records, images, texts):
     """Returns the `Examples` of some records.
 
     Args:
         settings: the run's settings.
         records: `CaptionedImages` of a split.
         images: their images, as `Examples` takes them.
-        vocabulary: `Vocabulary`, or None with text features.
-
-    Raises:
-        ValueError, FileNotFoundError: something is missing or broken; the
-            message names it.
+        texts: their captions, as `Examples` takes them.
     """
-    if settings.text_encoder == "features":
-        texts = load_text_features(settings, records)
-    else:
-        tokenizer = build_tokenizer(settings, vocabulary)
-        texts = tokenize(tokenizer, records.captions)
     text_ids = None
     if settings.equal_texts_match:
         text_ids = equal_text_ids(records.captions)

@@ -31,7 +31,7 @@ class LocalizationTask(Task):
     """
 
     best_metric = f"{DIRECTION}/recall_at_1"
-    flag_groups = ("captions", "features", "phrases", "texts")
+    flag_groups = ("captions", "features", "regions", "phrases", "texts")
 
     def __init__(self, settings):
         super().__init__(settings)

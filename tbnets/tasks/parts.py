@@ -16,12 +16,15 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.pair_head import PairHead
+from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.tasks import inputs
+from tbnets.text.packed_trees import FIELDS
 from tbnets.training.optimizers import build_optimizer
 
 
@@ -72,6 +75,8 @@ def _build_text_encoder(settings, fitted):
         common["word_training"] = settings.word_vectors_training
         if settings.word_vectors_training == "regularized":
             common["word_weight"] = settings.word_vectors_weight
+    if settings.text_encoder == "tree":
+        return TreeEncoder(words, units=settings.rnn_units, **common)
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
     return text_encoders.RecurrentEncoder(
@@ -96,12 +101,18 @@ def input_shapes(settings, fitted):
     images = (None, fitted["image_dim"])
     if settings.image_encoder != "features":
         images = (None, settings.image_size, settings.image_size, 3)
-    return {"images": images, "captions": (None, fitted["text_dim"])}
+    captions = (None, fitted["text_dim"])
+    if settings.text_encoder == "tree":
+        captions = (None, None, len(FIELDS))
+    return {"images": images, "captions": captions}
 
 
 def _built(network, settings, fitted):
     """Returns a network with its weights; words begin as they were read."""
-    network.build(input_shapes(settings, fitted))
+    shapes = input_shapes(settings, fitted)
+    if "region_dim" in fitted:
+        shapes["regions"] = (None, fitted["region_dim"])
+    network.build(shapes)
     if fitted.get("word_vectors") is not None:
         network.text_encoder.embedding.take(fitted["word_vectors"])
     return network
@@ -109,18 +120,22 @@ def _built(network, settings, fitted):
 
 def _build_branches(settings):
     """Returns the dict of both branches, as constructors take them."""
-    common = {
-        "batch_normalization": settings.batch_normalization,
-        "dropout": settings.dropout,
-        "input_dropout": settings.input_dropout,
-    }
     sides = ("image", settings.image_units), ("text", settings.text_units)
     return {
-        f"{side}_branch": Branch(
-            units, seed=settings.seed * 1000 + 100 * number, **common
-        )
+        f"{side}_branch": _build_branch(settings, units, number)
         for number, (side, units) in enumerate(sides, start=1)
     }
+
+
+def _build_branch(settings, units, number):
+    """Returns a branch; its number tells its dropout from that of others."""
+    return Branch(
+        units,
+        settings.batch_normalization,
+        settings.dropout,
+        settings.input_dropout,
+        settings.seed * 1000 + 100 * number,
+    )
 
 
 def _build_trained(make, settings, fitted, **layers):
@@ -174,6 +189,26 @@ def build_similarity_network(settings, fitted):
     )
 
 
+def build_hm_lstm(settings, fitted):
+    """Returns a built `HMLSTM` with initial weights from the seed.
+
+    Args:
+        settings: the run's settings.
+        fitted: as of `build_embedding_network`, with `region_dim`.
+    """
+    layers = {}
+    if settings.region_branch == "own":
+        layers = {
+            "region_branch": lambda: _build_branch(
+                settings, settings.image_units, 3
+            ),
+            "region_encoder": lambda: FeatureTransform(
+                tuple(settings.image_transform)
+            ),
+        }
+    return _build_trained(HMLSTM, settings, fitted, **layers)
+
+
 def build_cca(settings, fitted):
     """Returns a built `CCA`, not solved for.
 
@@ -221,8 +256,8 @@ def build_triplet_loss(settings):
     )
 
 
-def compile_embedding_network(network, settings, steps_per_epoch):
-    """Gives an `EmbeddingNetwork` its loss and optimizer."""
+def compile_embedding_network(network, settings, steps_per_epoch, **more):
+    """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),
@@ -230,6 +265,18 @@ def compile_embedding_network(network, settings, steps_per_epoch):
         hardness_steps=max(1.0, settings.hardness_epochs * steps_per_epoch),
         structure_steps=settings.structure_epochs * steps_per_epoch,
         jit_compile=settings.jit_compile,
+        **more,
+    )
+
+
+def compile_hm_lstm(network, settings, steps_per_epoch):
+    """Gives an `HMLSTM` its losses and optimizer."""
+    compile_embedding_network(
+        network,
+        settings,
+        steps_per_epoch,
+        phrase_weight=settings.phrase_weight,
+        region_mean_weight=settings.region_mean_weight,
     )
 
 
@@ -254,6 +301,15 @@ BUILDERS = {
         build_similarity_network,
         compile_similarity_network,
         ("branches", "pairs", "training", "optimizer"),
+    ),
+    "hm_lstm": Builder(
+        build_hm_lstm,
+        compile_hm_lstm,
+        (
+            *("branches", "triplet_loss", "training", "optimizer"),
+            "correspondences",
+        ),
+        fixed=(("text_encoder", "tree"),),
     ),
     "cca": Builder(
         build_cca,

@@ -61,9 +61,9 @@ def open_regions(settings, records, checked=True):
     if not settings.regions:
         raise ValueError(
             "`--regions` must name features of regions. Received: --regions= "
-            "with --task=localization. Make them by "
-            "tools/propose_regions.py and tools/extract_image_features.py "
-            "--regions."
+            f"with --task={settings.task} and --model={settings.model}. Make "
+            "them by tools/propose_regions.py and "
+            "tools/extract_image_features.py --regions."
         )
     path = inputs.resolve(settings, settings.regions, records.split)
     if not path.exists():
@@ -85,6 +85,21 @@ def open_regions(settings, records, checked=True):
         f"the photos. Received: --regions={settings.regions}, which holds "
         f"{found}. Make it by tools/extract_image_features.py --regions."
     )
+
+
+def check_regions(settings, splits, made_by, where):
+    """Refuses features of regions that were made otherwise than before.
+
+    Args:
+        settings: the run's settings.
+        splits: names of the splits to check.
+        made_by: how those were made that the run was started with.
+        where: who remembers it, for the message.
+
+    Raises:
+        ValueError: listing what differs.
+    """
+    inputs.check_features(settings, splits, made_by, where, "regions")
 
 
 def load_examples(settings, phrases, store, rows, vocabulary):

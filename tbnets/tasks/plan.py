@@ -10,6 +10,7 @@ from tbnets.flags.table import ALL
 from tbnets.store.opening import read_made_by
 from tbnets.tasks import inputs
 from tbnets.tasks import text_inputs
+from tbnets.tasks import tree_inputs
 
 
 def check_plan(task, queries):
@@ -32,6 +33,9 @@ def check_plan(task, queries):
         loaders = {}
     if settings.text_encoder == "features":
         loaders["text_features"] = inputs.load_text_features
+    if settings.text_encoder == "tree":
+        for split in splits[2:]:  # The others are read before the start.
+            tree_inputs.load_trees(settings, task.records(split))
     for flag, load in loaders.items():
         shapes = {
             split: load(settings, task.records(split)).shape for split in splits

@@ -5,7 +5,11 @@ import os
 import tqdm
 
 from tbnets.layers.fisher_vectors import open_caption_reader
+from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks import inputs
+from tbnets.tasks import tree_inputs
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import tree_arrays
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import centred
@@ -63,6 +67,28 @@ def load_word_vectors(settings, vocabulary, captions):
     return {"word_vectors": table, "word_vectors_coverage": report}
 
 
+def load_texts(settings, records, vocabulary):
+    """Returns the captions of some records, as `Examples` takes them.
+
+    Args:
+        settings: the run's settings.
+        records: `CaptionedImages` of a split.
+        vocabulary: `Vocabulary`, or None with text features.
+
+    Raises:
+        ValueError, FileNotFoundError: something is missing or broken; the
+            message names it.
+    """
+    if settings.text_encoder == "features":
+        return inputs.load_text_features(settings, records)
+    if settings.text_encoder == "tree":
+        trees = tree_inputs.load_trees(settings, records)
+        limit = settings.max_tokens or None
+        return TreeRows(tree_arrays(trees, vocabulary, limit))
+    tokenizer = inputs.build_tokenizer(settings, vocabulary)
+    return inputs.tokenize(tokenizer, records.captions)
+
+
 def build_text_reader(settings, fitted):
     """Returns what turns raw captions into what a network takes.
 
@@ -71,8 +97,9 @@ def build_text_reader(settings, fitted):
         fitted: dict with `words` and `text_features_made_by`.
 
     Returns:
-        A `Tokenizer`; a `CaptionReader` where features come from a store with
-        the encoder that made them; None where they come from elsewhere.
+        A `Tokenizer`; a `TreeReader` where captions are read along trees; a
+        `CaptionReader` where features come from a store with the encoder that
+        made them; None where they come from elsewhere.
 
     Raises:
         FileNotFoundError, ValueError: the encoder is missing, damaged or
@@ -80,6 +107,8 @@ def build_text_reader(settings, fitted):
     """
     if fitted["words"]:
         vocabulary = Vocabulary(fitted["words"])
+        if settings.text_encoder == "tree":
+            return TreeReader(vocabulary, settings.max_tokens or None)
         return inputs.build_tokenizer(settings, vocabulary)
     made_by = fitted.get("text_features_made_by", {})
     if "encoder_sha256" not in made_by:

@@ -1,0 +1,254 @@
+"""Mini-batches of captions with pairs of a noun phrase and a region.
+
+A batch is drawn as in `data.batches`: photos and some captions of each. The
+noun phrases of these captions come along, each with the candidate of its
+photo that it is held to name. What a batch holds is a function of (seed,
+epoch) and of what is held.
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets import boxes
+from tbnets.data.batches import EpochBatches
+from tbnets.data.examples import Examples
+from tbnets.data.noun_phrases import NounPhrases
+from tbnets.data.noun_phrases import ranges
+
+CHOICE, CONFIDENCE = "choice", "confidence"
+"""What is held of each phrase of a split: int16 `[num_phrases]`, which
+candidate of its photo it names, and float32, how similar the two were."""
+SAME_THING = 0.5
+"""Overlap from which two regions of a photo show one thing."""
+CONTRASTS = ("others", "batch")
+
+
+class PhotoRegions:
+    """The candidates of photos: their first regions, and each photo itself.
+
+    The candidates of a photo are numbered: its regions, then the photo.
+
+    Args:
+        store: `store.shards.FeatureStore` of regions.
+        rows: int `[num_images]`, the row of each photo in the store.
+        limit: regions of a photo that are taken. Niu et al. 2017: 19.
+    """
+
+    def __init__(self, store, rows, limit):
+        self.store = store
+        self.rows = np.asarray(rows)
+        self.counts = np.minimum(store.counts[self.rows], limit)
+        self._firsts = store.first_regions[self.rows]
+
+    @property
+    def dim(self):
+        """Features of a region."""
+        return self.store.dim
+
+    def candidates(self, image):
+        """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
+        row = self.rows[image]
+        found = self.store.boxes(row)[0][: self.counts[image]]
+        photo = [0, 0, *self.store.sizes[row]]
+        return np.concatenate([found, [photo]]).astype(np.float64)
+
+    def all_of(self, images):
+        """Lists the regions of photos.
+
+        Args:
+            images: int `[n]`, rows of photos.
+
+        Returns:
+            (places, numbers): int64 `[r]`, place of its photo in `images`,
+            and int64 `[r]`, which of its candidates each region is.
+        """
+        counts = self.counts[images]
+        places = np.repeat(np.arange(len(images)), counts)
+        return places, ranges(np.zeros_like(counts), counts)
+
+    def take(self, images, numbers):
+        """Returns features float32 `[n, dim]` of regions of photos.
+
+        Args:
+            images: int `[n]`, row of the photo of each.
+            numbers: int `[n]`, which of its candidates.
+        """
+        return self.store.take_regions(self._firsts[images] + numbers)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class PairExamples(Examples):
+    """One split with its noun phrases and the regions of its photos.
+
+    Args:
+        phrases: `NounPhrases` of the captions.
+        regions: `PhotoRegions`.
+    """
+
+    phrases: NounPhrases
+    regions: PhotoRegions
+
+    @functools.cached_property
+    def phrase_images(self):
+        """Row of the photo of each phrase, int64 `[num_phrases]`."""
+        return self.records.caption_to_image[self.phrases.captions]
+
+
+class PairOptions(NamedTuple):
+    """What pairs a batch holds.
+
+    Attributes:
+        contrast: `others`, where a pair is contrasted with what was said and
+            chosen of other photos, or `batch`, where also with the rest of
+            its own.
+        max_pairs: pairs a batch, at most; some are drawn where there are
+            more.
+        every_region: whether all regions of the photos come along, chosen or
+            not.
+    """
+
+    contrast: str = "others"
+    max_pairs: int = 512
+    every_region: bool = False
+
+
+class PairBatches(EpochBatches):
+    """The batches of one epoch after the other, see `models.hm_lstm`.
+
+    As long as nothing is held, each phrase is paired with some candidate of
+    its photo, and the pair weighs 0.
+
+    Two phrases are not contrasted when they have the same words; nor are
+    regions that overlap enough, or that the same words name.
+
+    Args:
+        examples: `PairExamples`.
+        held: function that returns what is held: a dict of `CHOICE` and
+            `CONFIDENCE`, or {}.
+        options: `PairOptions`.
+        **sampling: as of `EpochBatches`.
+
+    Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does
+        not tell what is contrasted; a negative similarity weighs 0.
+    """
+
+    def __init__(self, examples, held, options, **sampling):
+        if options.contrast not in CONTRASTS:
+            raise ValueError(
+                f"`contrast` must be one of {', '.join(CONTRASTS)}. Received: "
+                f"contrast={options.contrast}. Change --contrast."
+            )
+        self._held = held
+        self._options = options
+        self._phrase_images = examples.phrase_images
+        super().__init__(examples, **sampling)
+
+    def batch(self, image_rows, caption_rows, number):
+        """Returns the dict that `HMLSTM.train_step` takes."""
+        batch = super().batch(image_rows, caption_rows, number)
+        generator = np.random.default_rng([self._seed, self.epoch, number])
+        rows, nodes = self._draw(caption_rows, generator)
+        examples = self._examples
+        places = np.full(examples.records.num_images, -1)
+        places[image_rows] = np.arange(len(image_rows))
+        owners = places[self._phrase_images[rows]]
+        choices, weights = self._choices(rows, generator)
+        photos, numbers = self._regions(image_rows, owners, choices)
+        region_of = self._find(photos, numbers, owners, choices, image_rows)
+        batch |= {
+            "regions": examples.regions.take(image_rows[photos], numbers),
+            "region_images": photos.astype(np.int32),
+            "phrase_nodes": nodes.astype(np.int32),
+            "region_of": region_of.astype(np.int32),
+            "is_contrast": self._contrasts(
+                np.append(photos, np.arange(len(image_rows))),
+                region_of,
+                rows,
+                image_rows,
+                np.append(numbers, examples.regions.counts[image_rows]),
+            ),
+            "weights": weights.astype(np.float32),
+        }
+        return batch
+
+    def signature(self):
+        """Returns the `tf.TensorSpec`s of a batch."""
+        dim = self._examples.regions.dim
+        return super().signature() | {
+            "regions": tf.TensorSpec((None, dim), tf.float32),
+            "region_images": tf.TensorSpec((None,), tf.int32),
+            "phrase_nodes": tf.TensorSpec((None,), tf.int32),
+            "region_of": tf.TensorSpec((None,), tf.int32),
+            "is_contrast": tf.TensorSpec((None, None), tf.bool),
+            "weights": tf.TensorSpec((None,), tf.float32),
+        }
+
+    def _draw(self, caption_rows, generator):
+        """Returns rows of phrases, and their nodes in the batch."""
+        lengths = self._examples.texts.lengths[caption_rows]
+        rows, _, nodes = self._examples.phrases.in_batch(caption_rows, lengths)
+        limit = self._options.max_pairs
+        if len(rows) > limit:
+            kept = np.sort(generator.permutation(len(rows))[:limit])
+            rows, nodes = rows[kept], nodes[kept]
+        return rows, nodes
+
+    def _choices(self, rows, generator):
+        """Returns the candidate of each phrase, and what the pair weighs."""
+        held = self._held()
+        if not held:
+            counts = self._examples.regions.counts[self._phrase_images[rows]]
+            return generator.integers(0, counts + 1), np.zeros(len(rows))
+        choices = held[CHOICE][rows].astype(np.int64)
+        return choices, np.maximum(held[CONFIDENCE][rows], 0)
+
+    def _regions(self, image_rows, owners, choices):
+        """Returns place of the photo and number of each region, ascending."""
+        regions = self._examples.regions
+        if self._options.every_region:
+            return regions.all_of(image_rows)
+        is_region = choices < regions.counts[image_rows[owners]]
+        pairs = np.stack([owners, choices], axis=1)[is_region]
+        return tuple(np.unique(pairs, axis=0).T)
+
+    def _find(self, photos, numbers, owners, choices, image_rows):
+        """Returns the row of each choice among regions, then photos."""
+        counts = self._examples.regions.counts[image_rows]
+        width = int(counts.max(initial=0)) + 1
+        keys = photos * width + numbers
+        found = np.searchsorted(keys, owners * width + choices)
+        is_photo = choices == counts[owners]
+        return np.where(is_photo, len(photos) + owners, found)
+
+    def _contrasts(self, photos, region_of, rows, image_rows, numbers):
+        """Returns bool `[regions and photos, pairs]`, what is contrasted.
+
+        Args:
+            photos: place of the photo of each region.
+            region_of: row of the region of each pair.
+            rows: row of the phrase of each pair.
+            image_rows: the photos.
+            numbers: which candidate each region is.
+        """
+        texts = self._examples.phrases.texts[rows]
+        names = np.zeros((len(photos), len(rows)), np.float32)
+        names[region_of, np.arange(len(rows))] = 1
+        said = names @ (texts[:, None] == texts).astype(np.float32) > 0
+        allowed = names.any(axis=1, keepdims=True) & ~said
+        own = photos[:, None] == photos[region_of]
+        if self._options.contrast == "others":
+            return allowed & ~own
+        # Regions that were chosen, beside those of their own photo.
+        for place in np.unique(photos[region_of]):
+            these = np.flatnonzero(photos == place)
+            pairs = np.flatnonzero(photos[region_of] == place)
+            found = self._examples.regions.candidates(image_rows[place])
+            overlaps = boxes.iou(
+                found[numbers[these]], found[numbers[region_of[pairs]]]
+            )
+            allowed[np.ix_(these, pairs)] &= overlaps < SAME_THING
+        return allowed

@@ -1,0 +1,112 @@
+"""Finds the region that each noun phrase of a split names."""
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from tbnets.data.phrase_pairs import CHOICE
+from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.tasks.embedder import Embedder
+
+PHOTOS_AT_ONCE = 128
+
+
+class Matcher:
+    """Gives phrases their most similar candidates; traces its graphs once.
+
+    Args:
+        network: a built `HMLSTM`.
+        image_size: side of decoded photos in pixels, for networks that start
+            at pixels.
+
+    Source: Niu et al. 2017, Sec. 3.3. Departures: none.
+    """
+
+    def __init__(self, network, image_size=None):
+        self.network = network
+        self._embedder = Embedder(network, image_size)
+        dim, regions = network.embedding_dim, network.region_dim
+        self._best = tf.function(
+            self._find_best,
+            input_signature=[
+                tf.TensorSpec((None, None, 6), tf.int32),
+                tf.TensorSpec((None,), tf.int32),
+                tf.TensorSpec((None, regions), tf.float32),
+                tf.TensorSpec((None, dim), tf.float32),
+                tf.TensorSpec((None, None), tf.int32),
+                tf.TensorSpec((None,), tf.int32),
+            ],
+        )
+
+    def match(self, examples, title):
+        """Finds the candidate of each phrase.
+
+        Args:
+            examples: `PairExamples`.
+            title: what stands before the progress bar.
+
+        Returns:
+            dict of `CHOICE` int16 `[num_phrases]`, which candidate of its
+            photo each phrase names, and `CONFIDENCE` float32 `[num_phrases]`,
+            how similar they are.
+        """
+        images = self._embedder.images(examples)
+        count = len(examples.phrases.captions)
+        choices = np.zeros(count, np.int16)
+        confidences = np.zeros(count, np.float32)
+        captions = examples.records.caption_rows()
+        with tqdm.tqdm(
+            total=len(images),
+            desc=title,
+            unit="photo",
+            leave=False,
+            delay=1,
+            disable=None,
+        ) as bar:
+            for start in range(0, len(images), PHOTOS_AT_ONCE):
+                rows = np.arange(
+                    start, min(start + PHOTOS_AT_ONCE, len(images))
+                )
+                own = np.concatenate([captions[row] for row in rows])
+                phrases = examples.phrases.rows_of(own)
+                if len(phrases):
+                    best = self._of_photos(examples, rows, own, images)
+                    choices[phrases], confidences[phrases] = best
+                bar.update(len(rows))
+        return {CHOICE: choices, CONFIDENCE: confidences}
+
+    def _of_photos(self, examples, rows, captions, images):
+        """Returns candidates and similarities of the phrases of photos."""
+        regions, texts = examples.regions, examples.texts
+        places, numbers = regions.all_of(rows)
+        counts = regions.counts[rows]
+        phrases, _, nodes = examples.phrases.in_batch(
+            captions, texts.lengths[captions]
+        )
+        owners = examples.phrase_images[phrases] - rows[0]
+        # The candidates of each photo: rows of its regions, then its own.
+        firsts = np.cumsum(counts) - counts
+        columns = np.arange(int(counts.max(initial=0)) + 1)
+        table = firsts[:, None] + columns
+        photo = len(places) + np.arange(len(rows))[:, None]
+        table = np.where(columns < counts[:, None], table, photo)
+        best, values = self._best(
+            texts.batch(captions),
+            nodes.astype(np.int32),
+            regions.take(rows[places], numbers),
+            images[rows],
+            table[owners].astype(np.int32),
+            counts[owners].astype(np.int32),
+        )
+        return best.numpy(), values.numpy()
+
+    def _find_best(self, captions, nodes, regions, images, table, counts):
+        """Returns the best candidate of each phrase, and how similar it is."""
+        _, phrases = self.network.embed_nodes(captions, nodes)
+        seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
+        found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
+        columns = tf.range(tf.shape(table)[1])
+        is_candidate = columns <= counts[:, None]
+        found = tf.where(is_candidate, found, float("-inf"))
+        best = tf.argmax(found, axis=1)
+        return best, tf.reduce_max(found, axis=1)

@@ -1,0 +1,246 @@
+"""Image-sentence matching that finds out which regions phrases name."""
+
+import dataclasses
+
+import numpy as np
+
+from tbnets.data.noun_phrases import noun_phrases
+from tbnets.data.phrase_pairs import CHOICE
+from tbnets.data.phrase_pairs import PairBatches
+from tbnets.data.phrase_pairs import PairExamples
+from tbnets.data.phrase_pairs import PairOptions
+from tbnets.data.phrase_pairs import PhotoRegions
+from tbnets.evaluation.correspondences import evaluate_correspondences
+from tbnets.serving.node_endpoints import node_endpoints
+from tbnets.tasks import phrase_inputs
+from tbnets.tasks import phrase_links
+from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.matching import MatchingTask
+
+CORRESPONDENCES = "correspondences"
+ADAPT_PHOTOS = 1000
+"""Photos whose regions tell the statistics of features."""
+
+
+class HierarchicalMatching(MatchingTask):
+    """Image-sentence matching by HM-LSTM.
+
+    For the first `correspondence_epochs` the network learns from photos and
+    sentences alone. Then, before each epoch, every noun phrase of the
+    training split is given the most similar candidate of its photo: a region,
+    or the photo. The epoch learns from these pairs too, each weighed by its
+    similarity. What was found is `held`.
+
+    Where links of phrases to boxes are known (`--phrases`, or scenes), they
+    tell how many phrases were given a right region. Nothing is learned of
+    them.
+
+    Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
+    "fine-grained embedding learning", whose length the paper does not tell.
+    """
+
+    flag_groups = (*MatchingTask.flag_groups, "regions")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self._matcher = None
+        self._links = {}
+
+    def check_plan(self, queries=()):
+        """Refuses a run whose splits, trees or regions are not there."""
+        super().check_plan(queries)
+        settings = self.settings
+        if settings.jit_compile:
+            raise ValueError(
+                "`--jit_compile` must be off with --model=hm_lstm. Received: "
+                "--jit_compile. Trees of each batch have another shape: leave "
+                "it out."
+            )
+        if settings.region_branch == "own" and not settings.region_mean_weight:
+            raise ValueError(
+                "`--region_mean_weight` must be above 0 with "
+                "--region_branch=own. Received: --region_mean_weight=0. "
+                "Nothing else trains that branch before phrases are given "
+                "regions by it."
+            )
+        splits = [settings.train_split, settings.dev_split]
+        if self.has_split(settings.test_split):
+            splits.append(settings.test_split)
+        dims = {split: self._regions(split, checked=False) for split in splits}
+        if len({regions.dim for regions in dims.values()}) > 1:
+            found = ", ".join(f"{r.dim} in {s}" for s, r in dims.items())
+            raise ValueError(
+                "`--regions` must be as wide in every split. Received: "
+                f"{found} numbers a region. Extract them alike."
+            )
+        if self._knows_links:
+            for split in splits:
+                self._known(split)
+
+    @property
+    def _knows_links(self):
+        return bool(self.settings.phrases or self.settings.scenes)
+
+    def _known(self, split):
+        """Returns the `PhraseRegions` of a split."""
+        sizes = self._regions(split, checked=False)
+        return phrase_inputs.load_phrases(
+            self.settings, self.records(split), sizes.store.sizes[sizes.rows]
+        )
+
+    def _regions(self, split, checked=True):
+        """Returns the `PhotoRegions` of a split."""
+        return PhotoRegions(
+            *phrase_inputs.open_regions(
+                self.settings, self.records(split), checked
+            ),
+            self.settings.regions_per_image,
+        )
+
+    def fit_data(self):
+        """Returns what `MatchingTask` does, and what the regions are.
+
+        Raises:
+            ValueError: regions and photos are to share a branch and differ in
+                their features.
+        """
+        settings = self.settings
+        fitted = super().fit_data()
+        store = self._regions(settings.train_split).store
+        if settings.region_branch == "shared":
+            if fitted["image_dim"] != store.dim:
+                raise ValueError(
+                    "`--region_branch=shared` must come with features of "
+                    "photos and regions of one kind. Received: "
+                    f"{fitted['image_dim']} numbers a photo, {store.dim} a "
+                    "region. Extract them alike, or set --region_branch=own."
+                )
+        return fitted | {
+            "region_dim": store.dim,
+            "region_features_made_by": store.made_by,
+        }
+
+    def check_data(self, fitted, splits, where):
+        """Refuses features that were made otherwise than before."""
+        super().check_data(fitted, splits, where)
+        made_by = fitted.get("region_features_made_by")
+        if made_by:
+            phrase_inputs.check_regions(self.settings, splits, made_by, where)
+
+    def load(self, split, fitted):
+        """Returns the `PairExamples` of a split."""
+        examples = super().load(split, fitted)
+        return PairExamples(
+            **{
+                field.name: getattr(examples, field.name)
+                for field in dataclasses.fields(examples)
+            },
+            phrases=noun_phrases(examples.texts),
+            regions=self._regions(split),
+        )
+
+    def counts(self, examples):
+        """Returns the numbers of images, captions, phrases and regions."""
+        return super().counts(examples) | {
+            "phrases": len(examples.phrases.captions),
+            "regions": int(examples.regions.counts.sum()),
+        }
+
+    def adapt(self, network, train):
+        """Measures features of photos and regions where encoders ask."""
+        super().adapt(network, train)
+        if not getattr(network.region_encoder, "needs_statistics", False):
+            return
+        count = train.records.num_images
+        some = np.linspace(0, count - 1, min(count, ADAPT_PHOTOS)).astype(int)
+        network.region_encoder.adapt(
+            train.regions.take(np.full(k, row), np.arange(k))
+            for row in np.unique(some)
+            if (k := train.regions.counts[row])
+        )
+
+    def matcher(self, network):
+        """Returns the `Matcher` of a network."""
+        if self._matcher is None or self._matcher.network is not network:
+            self._matcher = Matcher(network, self.settings.image_size)
+        return self._matcher
+
+    def start_epoch(self, network, train, epoch):
+        """Gives each training phrase its region, from the second stage on."""
+        if epoch < self.settings.correspondence_epochs:
+            self.held = {}
+            return
+        self.held = self.matcher(network).match(train, "regions of phrases")
+
+    def batches(self, train):
+        """Returns the `PairBatches` of the training split."""
+        settings = self.settings
+        options = PairOptions(
+            settings.contrast,
+            settings.max_pairs,
+            bool(settings.region_mean_weight),
+        )
+        return PairBatches(
+            train,
+            lambda: self.held,
+            options,
+            images_per_batch=settings.images_per_batch,
+            captions_per_image=settings.captions_per_image,
+            seed=settings.seed,
+            image_size=settings.image_size,
+        )
+
+    def scores(self, network, examples):
+        """Embeds a split, and gives its phrases regions.
+
+        Returns:
+            dict as `matching_scores` describes it; and `CORRESPONDENCES`,
+            the arguments of `evaluate_correspondences`, where links are
+            known.
+        """
+        scores = super().scores(network, examples)
+        if not self._knows_links:
+            return scores
+        found = self.matcher(network).match(examples, "regions of phrases")
+        links = self._links_of(examples)
+        candidates = examples.regions.candidates
+        return scores | {CORRESPONDENCES: (found[CHOICE], candidates, links)}
+
+    def _links_of(self, examples):
+        """Returns the `Links` of a split; finds them once."""
+        split = examples.records.split
+        if split not in self._links:
+            self._links[split] = phrase_links.find_links(
+                self._known(split), examples.records, examples.phrases
+            )
+        return self._links[split]
+
+    def measure(self, scores, protocol="full", text_to_text=True):
+        """Returns the metrics of retrieval, and of correspondences."""
+        scores = dict(scores)
+        known = scores.pop(CORRESPONDENCES, None)
+        metrics = super().measure(scores, protocol, text_to_text)
+        if known:
+            metrics |= evaluate_correspondences(*known)
+        return metrics
+
+    def headline(self, row):
+        """Returns recalls, and the share of phrases with a right region."""
+        line = super().headline(row)
+        accuracy = row.get("dev/correspondence_accuracy")
+        if accuracy is None:
+            return line
+        chance = row["dev/correspondence_chance"]
+        return (
+            f"{line}  regions {100 * accuracy:4.1f} (chance {100 * chance:.1f})"
+        )
+
+    def endpoints(self, network, fitted):
+        """Returns those of matching, and of regions and phrases."""
+        endpoints = super().endpoints(network, fitted)
+        found = node_endpoints(
+            network, endpoints.tokenizer, fitted["region_dim"]
+        )
+        return dataclasses.replace(
+            endpoints, functions=endpoints.functions | found
+        )

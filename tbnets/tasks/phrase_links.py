@@ -1,0 +1,79 @@
+"""Known links of phrases to boxes -> the noun phrases of parsed captions."""
+
+import numpy as np
+
+from tbnets.evaluation.correspondences import Links
+from tbnets.evaluation.correspondences import phrases_of_spans
+from tbnets.tasks.tree_inputs import letters
+from tbnets.text.vocabulary import split_words
+
+
+def find_links(known, records, phrases):
+    """Finds the noun phrase of each phrase whose box is known.
+
+    Captions are found by their letters: those of the links may come in
+    another order and with other blanks.
+
+    Args:
+        known: `data.phrases.PhraseRegions` of the photos of the records, in
+            their order, in pixels of the photos.
+        records: `CaptionedImages` of a split.
+        phrases: `NounPhrases` of their captions.
+
+    Returns:
+        `Links`.
+    """
+    rows = {
+        (int(image), letters(caption)): row
+        for row, (image, caption) in reversed(
+            [*enumerate(zip(records.caption_to_image, records.captions))]
+        )
+    }
+    spoken, owners = known.images.captions, known.images.caption_to_image
+    places = np.array(
+        [
+            rows.get((int(image), letters(caption)), -1)
+            for image, caption in zip(owners, spoken)
+        ],
+        np.int64,
+    )
+    starts = _word_starts(spoken)
+    spans = np.array(
+        [
+            (starts[caption][start], starts[caption][end])
+            for caption, (start, end) in zip(
+                known.phrase_to_caption, known.spans
+            )
+        ],
+        np.int64,
+    ).reshape(-1, 2)
+    found, is_exact = phrases_of_spans(
+        places[known.phrase_to_caption], spans, phrases
+    )
+    kept = np.flatnonzero(found >= 0)
+    return Links(
+        found[kept],
+        known.boxes[kept],
+        known.phrase_to_image[kept],
+        known.phrase_to_chain[kept],
+        is_exact[kept],
+        len(found) - len(kept),
+    )
+
+
+def _word_starts(captions):
+    """Returns of each caption how many words stand before each piece.
+
+    Pieces are what blanks divide, words what networks read: `T-shirt` is one
+    piece and two words, a comma is a piece and no word.
+    """
+    pieces = [caption.split() for caption in captions]
+    flat = [piece for row in pieces for piece in row]
+    counts = np.zeros(0, np.int64)
+    if flat:
+        counts = split_words(flat).row_lengths().numpy()
+    ends = np.cumsum([len(row) for row in pieces])
+    return [
+        np.cumsum(np.append(0, part))
+        for part in np.split(counts, ends[:-1] if len(ends) else [])
+    ]

@@ -1,0 +1,208 @@
+"""HM-LSTM as a tenant: trained, resumed, measured, exported."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets import runs
+from tbnets import tasks
+from tbnets.data.phrase_pairs import CHOICE
+from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.training import loop
+from tests import tiny_scenes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_scenes.write_scenes(tmp_path_factory.mktemp("data"))
+
+
+def train(found, resume=False):
+    session, examples = runs.prepare(found, runs.start(found, resume))
+    print(runs.describe(session, examples))
+    loop.fit(session, examples)
+    return session, examples
+
+
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    session, examples = train(tiny_scenes.settings(folder, run_dir))
+    held = session.task.held
+    runs.finish(session)
+    return session, examples, held
+
+
+def test_it_learns_and_reports(run):
+    session, _, _ = run
+    rows = runs.open_run(session.run_dir, "last").state.history
+    assert rows[1]["train/total_loss"] < rows[0]["train/total_loss"]
+    # Pairs weigh nothing before they are known.
+    assert [row["train/phrase_to_region_loss"] > 0 for row in rows] == [
+        *(False, False),
+        *(True, True),
+    ]
+    report = json.loads((session.run_dir / "metrics.json").read_text())["test"]
+    assert 0 < report["correspondence_chance"] < 1
+    assert 0 <= report["correspondence_accuracy"] <= 1
+    # Each phrase of a scene is a noun phrase of its gold tree, or all of it.
+    assert report["correspondence_exact_spans"] == 1
+    assert "image_to_text/recall_at_1" in report
+
+
+def test_each_phrase_holds_its_most_similar_candidate(run):
+    session, examples, _ = run
+    network, task = session.network, session.task
+    found = task.matcher(network).match(examples, "")
+    assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
+    for row in (0, 7, len(found[CHOICE]) - 1):
+        caption = examples.phrases.captions[row]
+        image = examples.records.caption_to_image[caption]
+        tree = examples.texts.batch(np.array([caption]))
+        node = examples.phrases.nodes[row : row + 1].astype("int32")
+        _, [phrase] = network.embed_nodes(tree, node)
+        count = int(examples.regions.counts[image])
+        regions = examples.regions.take(np.full(count, image), np.arange(count))
+        seen = np.concatenate(
+            [
+                network.embed_regions(regions),
+                network.embed_images(examples.images.batch(np.array([image]))),
+            ]
+        )
+        similarities = seen @ phrase.numpy()
+        np.testing.assert_allclose(
+            similarities[found[CHOICE][row]], similarities.max(), atol=1e-5
+        )
+        np.testing.assert_allclose(
+            found[CONFIDENCE][row], similarities.max(), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_resumed_run_is_bit_for_bit_the_same(run, epochs, folder, tmp_path):
+    session, _, held = run
+    at = tmp_path / "run"
+    train(tiny_scenes.settings(folder, at, epochs=epochs))
+    again, _ = train(tiny_scenes.settings(folder, at), resume=True)
+    for name in held:
+        np.testing.assert_array_equal(held[name], again.task.held[name])
+    straight = runs.open_run(session.run_dir, "last")
+    for name in held:
+        np.testing.assert_array_equal(held[name], straight.task.held[name])
+    for one, other in zip(straight.network.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_opened_run_measures_the_same_and_exports_it(run):
+    session, _, _ = run
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    scores = opened.task.scores(opened.network, test)
+    report = json.loads((session.run_dir / "metrics.json").read_text())
+    assert opened.task.measure(scores) == report["test"]
+
+    served = tf.saved_model.load(str(runs.export(opened)))
+    captions = np.arange(9)
+    trees = tf.constant(test.texts.batch(captions))
+    found = served.embed_text(trees)["embeddings"]
+    np.testing.assert_allclose(
+        found, scores["text_embeddings"][captions], 1e-4, 1e-5
+    )
+    photos = tf.constant(test.images.batch(np.arange(3)))
+    found = served.embed_image(photos)["embeddings"]
+    np.testing.assert_allclose(
+        found, scores["image_embeddings"][:3], 1e-4, 1e-5
+    )
+    phrases = served.embed_phrases(trees)
+    assert (np.diff(phrases["captions"]) >= 0).all()
+    rows, _, nodes = test.phrases.in_batch(
+        captions, test.texts.lengths[captions]
+    )
+    _, wanted = opened.network.embed_nodes(trees, nodes.astype("int32"))
+    spans = {
+        (int(caption), *map(int, span)): row
+        for row, (caption, span) in enumerate(
+            zip(phrases["captions"], phrases["spans"])
+        )
+    }
+    for row, embedding in zip(rows, wanted):
+        key = int(test.phrases.captions[row]), *test.phrases.spans[row].tolist()
+        np.testing.assert_allclose(
+            phrases["embeddings"][spans[key]], embedding, 1e-4, 1e-5
+        )
+    regions = test.regions.take(np.zeros(2, int), np.arange(2))
+    np.testing.assert_allclose(
+        served.embed_regions(tf.constant(regions))["embeddings"],
+        opened.network.embed_regions(regions),
+        1e-4,
+        1e-5,
+    )
+
+
+def test_links_are_for_measuring_alone(run, folder, tmp_path, monkeypatch):
+    session, _, _ = run
+    monkeypatch.setattr(
+        type(session.task), "_knows_links", property(lambda task: False)
+    )
+    again, _ = train(tiny_scenes.settings(folder, tmp_path / "run"))
+    assert "dev/correspondence_accuracy" not in again.state.history[-1]
+    straight = runs.open_run(session.run_dir, "last").network
+    for one, other in zip(straight.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_trees_of_other_captions_are_named(folder, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(folder, data)
+    path = sorted((data / "scenes" / "trees").glob("1*.txt"))[0]
+    good = path.read_text()
+    found = tiny_scenes.settings(data, tmp_path / "run")
+    lines = good.splitlines()
+    for bad, message in (
+        (
+            "(NP (DT A) (NN dog))\n" + "\n".join(lines[1:]),
+            "txt:1: expected the",
+        ),
+        ("\n".join(lines[1:]), f"expected {len(lines)} trees.*{path.stem}"),
+        (good.replace(")", "", 1), f"1 of .*{path.name}.*stay open"),
+    ):
+        path.write_text(bad)
+        with pytest.raises(ValueError, match=message):
+            runs.prepare(found, runs.start(found, False))
+    assert not pathlib.Path(tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"regions": ""}, "`--regions` must name .*--model=hm_lstm"),
+        ({"jit_compile": True}, "`--jit_compile` must be off"),
+        ({"region_mean_weight": 0}, "`--region_mean_weight` must be above 0"),
+        ({"region_branch": "shared"}, "25 numbers a photo, 26 a region"),
+        ({"task": "localization"}, "`--task` must be matching with --model="),
+    ],
+)
+def test_flags_that_contradict_are_refused(changes, message, folder, tmp_path):
+    found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
+    with pytest.raises(ValueError, match=message):
+        tasks.open_task(found)
+        runs.prepare(found, runs.start(found, False))
+
+
+def test_trees_are_a_text_encoder_of_other_models_too(folder, tmp_path):
+    changes = {"model": "embedding", "text_encoder": "tree", "epochs": 1}
+    session, _ = train(
+        tiny_scenes.settings(folder, tmp_path / "run", **changes)
+    )
+    served = tf.saved_model.load(str(runs.export(session)))
+    trees = session.dev.texts.batch(np.arange(2))
+    np.testing.assert_allclose(
+        served.embed_text(tf.constant(trees))["embeddings"],
+        session.network.embed_text(trees),
+        1e-4,
+        1e-5,
+    )
