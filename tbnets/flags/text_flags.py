@@ -12,8 +12,8 @@ _WORD_VECTORS = (
     {"text_encoder": Other("features"), "word_vectors": Other("")},
 )
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
-_STATES = ({"text_encoder": ("lstm", "gru", "tree")},)
-_TREES = ({"text_encoder": ("tree",)},)
+_STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
+_TREES = ({"text_encoder": ("h_lstm",)},)
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)
@@ -24,9 +24,9 @@ TEXT_FLAGS = (
         "string",
         "lstm",
         "What reads the captions. lstm: Wang 2018; gru: Vilalta 2017; "
-        "mean: of learned word vectors; tree: an LSTM along --trees, Niu "
-        "2017; features: --text_features.",
-        ("mean", "lstm", "gru", "tree", "features"),
+        "mean: of learned word vectors; h_lstm: along --trees, Niu 2017; "
+        "features: --text_features.",
+        ("mean", "lstm", "gru", "h_lstm", "features"),
     ),
     Flag(
         "trees",

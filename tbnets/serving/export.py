@@ -250,6 +250,11 @@ def write_saved_model(endpoints, path, metadata=None, half_precision=False):
                 "serving_default": signatures[endpoints.default],
                 **signatures,
             },
+            # Nobody trains what is served, and a gradient that is written out
+            # by hand can not always be saved.
+            options=tf.saved_model.SaveOptions(
+                experimental_custom_gradients=False
+            ),
         )
         extra = pathlib.Path(temporary, METADATA_FILE)
         extra.parent.mkdir()

@@ -75,7 +75,7 @@ def _build_text_encoder(settings, fitted):
         common["word_training"] = settings.word_vectors_training
         if settings.word_vectors_training == "regularized":
             common["word_weight"] = settings.word_vectors_weight
-    if settings.text_encoder == "tree":
+    if settings.text_encoder == "h_lstm":
         return TreeEncoder(words, units=settings.rnn_units, **common)
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
@@ -102,7 +102,7 @@ def input_shapes(settings, fitted):
     if settings.image_encoder != "features":
         images = (None, settings.image_size, settings.image_size, 3)
     captions = (None, fitted["text_dim"])
-    if settings.text_encoder == "tree":
+    if settings.text_encoder == "h_lstm":
         captions = (None, None, len(FIELDS))
     return {"images": images, "captions": captions}
 
@@ -309,7 +309,7 @@ BUILDERS = {
             *("branches", "triplet_loss", "training", "optimizer"),
             "correspondences",
         ),
-        fixed=(("text_encoder", "tree"),),
+        fixed=(("text_encoder", "h_lstm"),),
     ),
     "cca": Builder(
         build_cca,

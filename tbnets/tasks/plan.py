@@ -33,7 +33,7 @@ def check_plan(task, queries):
         loaders = {}
     if settings.text_encoder == "features":
         loaders["text_features"] = inputs.load_text_features
-    if settings.text_encoder == "tree":
+    if settings.text_encoder == "h_lstm":
         for split in splits[2:]:  # The others are read before the start.
             tree_inputs.load_trees(settings, task.records(split))
     for flag, load in loaders.items():

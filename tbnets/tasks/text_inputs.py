@@ -81,7 +81,7 @@ def load_texts(settings, records, vocabulary):
     """
     if settings.text_encoder == "features":
         return inputs.load_text_features(settings, records)
-    if settings.text_encoder == "tree":
+    if settings.text_encoder == "h_lstm":
         trees = tree_inputs.load_trees(settings, records)
         limit = settings.max_tokens or None
         return TreeRows(tree_arrays(trees, vocabulary, limit))
@@ -107,7 +107,7 @@ def build_text_reader(settings, fitted):
     """
     if fitted["words"]:
         vocabulary = Vocabulary(fitted["words"])
-        if settings.text_encoder == "tree":
+        if settings.text_encoder == "h_lstm":
             return TreeReader(vocabulary, settings.max_tokens or None)
         return inputs.build_tokenizer(settings, vocabulary)
     made_by = fitted.get("text_features_made_by", {})

@@ -1,10 +1,13 @@
 """Settings -> the constituency trees of captions."""
 
+import functools
+import os
 import re
 
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
 from tbnets.tasks import inputs
+from tbnets.text.parsing import read_parses
 from tbnets.text.trees import read_tree
 
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -25,14 +28,35 @@ def load_trees(settings, records):
         path = inputs.resolve(settings, settings.trees)
         if not path.exists():
             raise inputs.nowhere(settings, "trees", path)
-        raise NotImplementedError(path)
+        return _parsed_trees(path, records)
     if settings.scenes:
         return _scene_trees(settings, records)
     raise ValueError(
         "`--trees` must name the trees of the captions. Received: --trees= "
-        "with --text_encoder=tree. Make them by tools/parse_captions.py, or "
+        "with --text_encoder=h_lstm. Make them by tools/parse_captions.py, or "
         "set --scenes for the embedded data set."
     )
+
+
+def _parsed_trees(path, records):
+    """Returns the trees of captions from a file, found by their texts."""
+    known = _read(os.fspath(path), os.path.getmtime(path))
+    missing = [text for text in records.captions if text not in known]
+    if missing:
+        raise ValueError(
+            "`--trees` must hold the tree of every caption. Received: "
+            f"--trees={path} without {len(missing)} of {records.num_captions} "
+            f"captions of {records.path}, split {records.split}, first "
+            f"{shown(missing[0])}. Parse these captions by "
+            "tools/parse_captions.py."
+        )
+    return [known[text] for text in records.captions]
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path, changed):
+    """Returns caption -> `Tree` of a file; reads it once for all splits."""
+    return {row.caption: row.tree for row in read_parses(path)}
 
 
 def letters(text):

@@ -12,6 +12,8 @@ from tbnets import runs
 from tbnets import tasks
 from tbnets.data.phrase_pairs import CHOICE
 from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.tasks import inputs
+from tbnets.text import parsing
 from tbnets.training import loop
 from tests import tiny_scenes
 
@@ -22,6 +24,7 @@ def folder(tmp_path_factory):
 
 
 def train(found, resume=False):
+    tasks.open_task(found)
     session, examples = runs.prepare(found, runs.start(found, resume))
     print(runs.describe(session, examples))
     loop.fit(session, examples)
@@ -82,16 +85,19 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
         )
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-def test_resumed_run_is_bit_for_bit_the_same(run, epochs, folder, tmp_path):
+def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
+    run, folder, tmp_path, monkeypatch
+):
     session, _, held = run
     at = tmp_path / "run"
-    train(tiny_scenes.settings(folder, at, epochs=epochs))
+    train(tiny_scenes.settings(folder, at, epochs=3))
+    no_links = property(lambda task: False)
+    monkeypatch.setattr(type(session.task), "_knows_links", no_links)
     again, _ = train(tiny_scenes.settings(folder, at), resume=True)
-    for name in held:
-        np.testing.assert_array_equal(held[name], again.task.held[name])
+    assert "dev/correspondence_accuracy" not in again.state.history[-1]
     straight = runs.open_run(session.run_dir, "last")
     for name in held:
+        np.testing.assert_array_equal(held[name], again.task.held[name])
         np.testing.assert_array_equal(held[name], straight.task.held[name])
     for one, other in zip(straight.network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
@@ -143,18 +149,6 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     )
 
 
-def test_links_are_for_measuring_alone(run, folder, tmp_path, monkeypatch):
-    session, _, _ = run
-    monkeypatch.setattr(
-        type(session.task), "_knows_links", property(lambda task: False)
-    )
-    again, _ = train(tiny_scenes.settings(folder, tmp_path / "run"))
-    assert "dev/correspondence_accuracy" not in again.state.history[-1]
-    straight = runs.open_run(session.run_dir, "last").network
-    for one, other in zip(straight.weights, again.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-
-
 def test_trees_of_other_captions_are_named(folder, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(folder, data)
@@ -182,7 +176,7 @@ def test_trees_of_other_captions_are_named(folder, tmp_path):
         ({"regions": ""}, "`--regions` must name .*--model=hm_lstm"),
         ({"jit_compile": True}, "`--jit_compile` must be off"),
         ({"region_mean_weight": 0}, "`--region_mean_weight` must be above 0"),
-        ({"region_branch": "shared"}, "25 numbers a photo, 26 a region"),
+        ({"region_branch": "shared"}, "32 numbers a photo, 33 a region"),
         ({"task": "localization"}, "`--task` must be matching with --model="),
     ],
 )
@@ -194,15 +188,30 @@ def test_flags_that_contradict_are_refused(changes, message, folder, tmp_path):
 
 
 def test_trees_are_a_text_encoder_of_other_models_too(folder, tmp_path):
-    changes = {"model": "embedding", "text_encoder": "tree", "epochs": 1}
-    session, _ = train(
-        tiny_scenes.settings(folder, tmp_path / "run", **changes)
-    )
+    parses = tmp_path / "trees.jsonl"
+    captions = [
+        (f"{split}{row}", text)
+        for split in ("train", "dev", "test")
+        for row, text in enumerate(
+            inputs.load_records(
+                tiny_scenes.settings(folder, "unused"), split
+            ).captions
+        )
+    ]
+    trees = {text: f"(NP (NN {text.split()[0]}) (. .))" for _, text in captions}
+    parsing.write_parses(parses, captions, parsing.Parses(trees, {}, 0))
+    changes = {"model": "embedding", "text_encoder": "h_lstm", "trees": parses}
+    found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
+    session, _ = runs.prepare(found, runs.start(found, False))
+    assert session.dev.texts.lengths.max() == 2
     served = tf.saved_model.load(str(runs.export(session)))
-    trees = session.dev.texts.batch(np.arange(2))
+    rows = session.dev.texts.batch(np.arange(2))
     np.testing.assert_allclose(
-        served.embed_text(tf.constant(trees))["embeddings"],
-        session.network.embed_text(trees),
+        served.embed_text(tf.constant(rows))["embeddings"],
+        session.network.embed_text(rows),
         1e-4,
         1e-5,
     )
+    parsing.write_parses(parses, captions[3:], parsing.Parses(trees, {}, 0))
+    with pytest.raises(ValueError, match="`--trees` must hold the tree of eve"):
+        runs.prepare(found, runs.start(found, False))
