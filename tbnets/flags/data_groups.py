@@ -224,8 +224,8 @@ DATA_GROUPS = {
             "text_encoder",
             "string",
             "lstm",
-            "What reads the captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
-            "trees, Niu 2017; mean: of word vectors; features: --text_features.",
+            "What reads captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
+            "Niu 2017; mean: of word vectors; features: --text_features.",
             ("mean", "lstm", "gru", "h_lstm", "features"),
         ),
         Flag(
