@@ -23,19 +23,25 @@ TEXT_FLAGS = (
         "text_encoder",
         "string",
         "lstm",
-        "What reads the captions. lstm: Wang 2018; gru: Vilalta 2017; "
-        "mean: of learned word vectors; h_lstm: along --trees, Niu 2017; "
-        "features: --text_features.",
+        "What reads captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
+        "Niu 2017; mean: of word vectors; features: --text_features.",
         ("mean", "lstm", "gru", "h_lstm", "features"),
     ),
     Flag(
         "trees",
         "string",
         "",
-        "Constituency trees of the captions: a file of "
-        "tools/parse_captions.py; empty with --scenes: theirs.",
+        "Trees of the captions, of tools/parse_captions.py; empty with "
+        "--scenes: theirs.",
         when=_TREES,
         is_place=True,
+    ),
+    Flag(
+        "tied_children",
+        "bool",
+        False,
+        "Noun phrases share the other children's matrices: Tai 2015.",
+        when=_TREES,
     ),
     Flag(
         "text_features",

@@ -50,12 +50,6 @@ class HierarchicalMatching(MatchingTask):
         """Refuses a run whose splits, trees or regions are not there."""
         super().check_plan(queries)
         settings = self.settings
-        if settings.jit_compile:
-            raise ValueError(
-                "`--jit_compile` must be off with --model=hm_lstm. Received: "
-                "--jit_compile. Trees of each batch have another shape: leave "
-                "it out."
-            )
         if settings.region_branch == "own" and not settings.region_mean_weight:
             raise ValueError(
                 "`--region_mean_weight` must be above 0 with "

@@ -202,10 +202,8 @@ class MatchingTask(Task):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         records = self.records(split)
-        settings, vocabulary = self.settings, _vocabulary(fitted)
-        texts = text_inputs.load_texts(settings, records, vocabulary)
-        return inputs.load_examples(
-            settings, records, self._images(records), texts
+        return text_inputs.load_examples(
+            self.settings, records, self._images(records), _vocabulary(fitted)
         )
 
     def counts(self, examples):

@@ -24,7 +24,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.tasks import inputs
-from tbnets.text.packed_trees import FIELDS
+from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
 
@@ -76,7 +76,12 @@ def _build_text_encoder(settings, fitted):
         if settings.word_vectors_training == "regularized":
             common["word_weight"] = settings.word_vectors_weight
     if settings.text_encoder == "h_lstm":
-        return TreeEncoder(words, units=settings.rnn_units, **common)
+        return TreeEncoder(
+            words,
+            units=settings.rnn_units,
+            tied=settings.tied_children,
+            **common,
+        )
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
     return text_encoders.RecurrentEncoder(
@@ -103,7 +108,7 @@ def input_shapes(settings, fitted):
         images = (None, settings.image_size, settings.image_size, 3)
     captions = (None, fitted["text_dim"])
     if settings.text_encoder == "h_lstm":
-        captions = (None, None, len(FIELDS))
+        captions = (None, *TreeRows.shape)
     return {"images": images, "captions": captions}
 
 

@@ -1,11 +1,23 @@
 """Known links of phrases to boxes -> the noun phrases of parsed captions."""
 
+import re
+
 import numpy as np
 
 from tbnets.evaluation.correspondences import Links
 from tbnets.evaluation.correspondences import phrases_of_spans
-from tbnets.tasks.tree_inputs import letters
 from tbnets.text.vocabulary import split_words
+
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+def letters(text):
+    """Returns what two ways of writing one sentence have in common.
+
+    Letters and digits in lower case, without blanks and punctuation: who
+    marks phrases writes both in other ways than who collects captions.
+    """
+    return _NO_LETTERS.sub("", text).casefold()
 
 
 def find_links(known, records, phrases):
