@@ -12,6 +12,7 @@ from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
 from tbnets.tasks import region_scores
+from tbnets.tasks import sentence_scores
 from tbnets.tasks import text_inputs
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
@@ -240,6 +241,12 @@ class LocalizationTask(Task):
         if not isinstance(other, LocalizationTask):
             super().combine(scores, other, others, split, weight)
         return region_scores.combine(scores, others, weight)
+
+    def pair_scores(self, scores, records, split):
+        """Returns the `PairScores` by phrases and regions, minus d_rp."""
+        phrases = self.phrases(split)
+        found = sentence_scores.sentence_scores(scores, phrases, records)
+        return found, False
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""

@@ -261,9 +261,16 @@ class MatchingTask(Task):
 
     def combine(self, scores, other, others, split, weight):
         """Returns what `matching_scores.combine` makes of two runs."""
-        both = self.records(split), other.records(split)
-        matching_scores.check_same_examples(*both, split)
-        return matching_scores.combine(scores, others, weight)
+        records = self.records(split)
+        found, learned = other.pair_scores(others, records, split)
+        return matching_scores.combine(scores, found, weight, learned)
+
+    def pair_scores(self, scores, records, split):
+        """Returns the `PairScores` of a split, and whether they are logits."""
+        own = self.records(split)
+        matching_scores.check_same_examples(records, own, split)
+        learned = PAIR_SCORES in scores
+        return matching_scores.as_pair_scores(scores), learned
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""

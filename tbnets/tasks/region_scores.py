@@ -1,5 +1,7 @@
 """Scores the regions of each photo for its phrases, with a network."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -39,9 +41,10 @@ class RegionScorer:
             dict of `similarities` float32 `[num_phrases, width]`, whose rows
             begin with the regions of the phrase's photo (the rest is 0),
             whether these are learned, `learned_similarity`;
-            `phrase_embeddings` and, of some photos, `region_embeddings`; and
-            what `measure` compares with: `proposals`, `truth`,
-            `phrase_to_image`, `types`, `texts`.
+            `phrase_embeddings` and, of some photos, `region_embeddings`;
+            `nearest`, a function of embeddings as `nearest` below; and what
+            `measure` compares with: `proposals`, `truth`, `phrase_to_image`,
+            `types`, `texts`.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -66,12 +69,35 @@ class RegionScorer:
             "learned_similarity": self.network.learned_similarity,
             "phrase_embeddings": embeddings,
             "region_embeddings": some,
+            "nearest": functools.partial(self.nearest, examples),
             "proposals": examples.proposals,
             "truth": phrases.boxes,
             "phrase_to_image": phrases.phrase_to_image,
             "types": phrases.type_masks(),
             "texts": phrases.phrase_to_text,
         }
+
+    def nearest(self, examples, text_embeddings):
+        """Finds how similar the best region of every photo is to phrases.
+
+        Args:
+            examples: `PhraseExamples`.
+            text_embeddings: float32 `[n, embedding_dim]`.
+
+        Returns:
+            float32 `[num_images, n]`, -infinity for a photo without regions.
+        """
+        counts = examples.features.counts[examples.image_rows]
+        shape = len(counts), len(text_embeddings)
+        table = np.full(shape, -np.inf, np.float32)
+        for images in _chunks(counts, REGIONS_AT_ONCE):
+            regions, starts = self._regions(examples, images, counts)
+            for image, start in zip(images, starts):
+                end = start + counts[image]
+                if start < end:
+                    found = self._compare(regions[start:end], text_embeddings)
+                    table[image] = found.numpy().max(axis=0)
+        return table
 
     def _regions(self, examples, images, counts):
         """Returns embeddings of the regions of photos, and their starts."""

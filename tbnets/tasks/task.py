@@ -195,7 +195,27 @@ class Task:
         Raises:
             ValueError: the scores of these tasks can not be taken together.
         """
-        raise ValueError(
+        raise self._does_not_add_up()
+
+    def pair_scores(self, scores, records, split):
+        """Returns what its scores say of whole images and captions.
+
+        Args:
+            scores: of this run.
+            records: `CaptionedImages` that are to be scored.
+            split: name of the split.
+
+        Returns:
+            (scores, learned): an `evaluation.score_tiles.PairScores`, minus
+            distances unless they are learned.
+
+        Raises:
+            ValueError: the task has none, or its data are others.
+        """
+        raise self._does_not_add_up()
+
+    def _does_not_add_up(self):
+        return ValueError(
             "`--combine_with` must come with a task whose scores add up. "
             f"Received: a run of --task={self.settings.task}. Leave it out."
         )
