@@ -5,6 +5,11 @@ import json
 import numpy as np
 
 from tbnets import boxes
+from tbnets.data.captions import read_captions
+from tbnets.data.examples import TokenRows
+from tbnets.data.phrase_batches import PhraseExamples
+from tbnets.data.phrases import read_phrases
+from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tests import tiny
 
@@ -94,6 +99,18 @@ def _regions(generator, kinds, things):
     features[:, kinds] = boxes.iou(proposals, things)
     features[:, -4:] = proposals / SIDE
     return features, proposals
+
+
+def examples(folder):
+    """Returns the `PhraseExamples` of the training split."""
+    images = read_captions("karpathy", folder / "captions.json", "train")
+    store = open_store(folder / "regions")
+    rows = store.rows(images.image_ids)
+    phrases = read_phrases(folder / "phrases.jsonl", images)
+    phrases = phrases.in_photos(store.sizes[rows])
+    count = phrases.num_phrases
+    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
+    return PhraseExamples(phrases, texts, store, rows)
 
 
 def arguments(folder, run_dir, **changes):

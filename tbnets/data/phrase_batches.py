@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.hard_negatives import listed
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.proposal_roles import NEGATIVE
 from tbnets.data.proposal_roles import ProposalRoles
@@ -120,12 +121,17 @@ class PhraseSampler:
         sampling: `Sampling`.
         seed: integer of the run.
 
+    Attributes:
+        hard_negatives: int `[num_phrases, n]` of `data.hard_negatives`, or
+            None. With it, a phrase has no other negatives than those listed;
+            one without any keeps all that its photo offers.
+
     Raises:
         ValueError: a number is too small, or no phrase has a positive.
 
-    Source: Wang et al. 2018, Algorithm 1. Departures: a phrase that is added
-        for a thing has other words than those that are there; where a thing
-        has no others, it stays alone.
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a
+        phrase that is added for a thing has other words than those that are
+        there; where a thing has no others, it stays alone.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -133,6 +139,7 @@ class PhraseSampler:
         phrases = examples.phrases
         self.sampling = sampling
         self.seed = seed
+        self.hard_negatives = None
         self._roles = examples.roles.roles
         self._starts, self._positives = examples.roles.positives()
         self._drawable = np.flatnonzero(np.diff(self._starts))
@@ -194,11 +201,18 @@ class PhraseSampler:
         """Returns the `BatchRows` that begin with some phrases."""
         drawn = [self._draw_positives(row, generator) for row in rows]
         phrases = np.concatenate([rows, self._others(rows, generator)])
-        images = np.unique(self._images[phrases])
-        columns = [self._draw_columns(image, generator) for image in images]
+        images, places = np.unique(self._images[phrases], return_inverse=True)
+        is_listed = self._listed(phrases)
+        columns = [
+            self._candidates(image, is_listed[places == place], generator)
+            for place, image in enumerate(images)
+        ]
         owners = np.repeat(images, [len(one) for one in columns])
         columns = np.concatenate(columns)
-        is_negative = self._roles[phrases][:, columns] == NEGATIVE
+        has_list = is_listed.any(axis=1)[:, None]
+        is_negative = np.where(
+            has_list, is_listed, self._roles[phrases] == NEGATIVE
+        )[:, columns]
         is_negative &= self._images[phrases][:, None] == owners
         return BatchRows(
             phrases,
@@ -229,6 +243,26 @@ class PhraseSampler:
                     said.add(int(self._texts[row]))
                     added.append(row)
         return np.array(added, np.int64)
+
+    def _listed(self, phrases):
+        """Returns which columns are hard negatives of some phrases."""
+        width = self._roles.shape[1]
+        if self.hard_negatives is None:
+            return np.zeros((len(phrases), width), bool)
+        return listed(self.hard_negatives[phrases], width)
+
+    def _candidates(self, image, is_listed, generator):
+        """Returns which regions of a photo its phrases need, ascending.
+
+        Args:
+            image: row of the photo.
+            is_listed: bool `[p, width]`, hard negatives of its phrases.
+            generator: draws for the phrases that have none.
+        """
+        needed = is_listed.any(axis=0)
+        if not is_listed.any(axis=1).all():
+            needed[self._draw_columns(image, generator)] = True
+        return np.flatnonzero(needed)
 
     def _draw_columns(self, image, generator):
         """Returns which regions of a photo may be negatives, ascending."""

@@ -1,10 +1,12 @@
 """Flags of phrase localization: what is read, and what batches hold."""
 
+from tbnets.data.hard_negatives import PER_PHRASE
 from tbnets.data.proposal_roles import NEGATIVE_IOU
 from tbnets.data.proposal_roles import POSITIVE_IOU
 from tbnets.data.proposal_roles import POSITIVES
 from tbnets.flags.flag import Flag
 from tbnets.flags.flag import Limits
+from tbnets.flags.flag import Other
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)
@@ -89,5 +91,22 @@ PHRASE_FLAGS = (
         "Regions of a photo that are drawn to be its phrases' negatives, 0: "
         "all. Wang 2018: all.",
         limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "hard_negative_epochs",
+        "integer",
+        0,
+        "Fine-tune in the last so many epochs: a phrase's negatives are the "
+        "wrong regions of its photo that then rank before a right one, found "
+        "once, and terms within a view do not count. Wang 2016: 5; 0: none.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "hard_negatives_per_phrase",
+        "integer",
+        PER_PHRASE,
+        "How many of them are kept of a phrase, the hardest. Wang 2016: 50.",
+        when=({"hard_negative_epochs": Other(0)},),
+        limits=_COUNT,
     ),
 )

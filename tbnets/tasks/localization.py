@@ -9,6 +9,7 @@ from tbnets.evaluation.localization import DIRECTION
 from tbnets.evaluation.localization import evaluate_localization
 from tbnets.evaluation.tables import format_localization
 from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
 from tbnets.tasks import region_scores
@@ -73,6 +74,7 @@ class LocalizationTask(Task):
         """Refuses a run whose splits, phrases or regions are not there."""
         super().check_plan(queries)
         settings = self.settings
+        hard_negatives.check(settings)
         if getattr(settings, "jit_compile", False):
             raise ValueError(
                 "`--jit_compile` must be off with --task=localization. "
@@ -215,15 +217,30 @@ class LocalizationTask(Task):
         """Returns how many batches an epoch has."""
         return self.sampler(train).num_batches
 
+    def start_epoch(self, network, train, epoch):
+        """Gives the sampler the hard negatives of the last epochs."""
+        found, self.held = hard_negatives.of_epoch(
+            self.settings,
+            self.held,
+            epoch,
+            train,
+            self._region_scorer(network).scores,
+        )
+        self.sampler(train).hard_negatives = found
+
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
         return PhraseBatches(train, self.sampler(train))
 
     def scores(self, network, examples):
         """Scores the regions of each phrase's photo; see `RegionScorer`."""
+        return self._region_scorer(network).scores(examples)
+
+    def _region_scorer(self, network):
+        """Returns the `RegionScorer` of a network."""
         if self._scorer is None or self._scorer.network is not network:
             self._scorer = region_scores.RegionScorer(network)
-        return self._scorer.scores(examples)
+        return self._scorer
 
     def measure(self, scores):
         """Returns the metrics of `evaluation.localization`."""

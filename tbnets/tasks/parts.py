@@ -21,6 +21,7 @@ from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.training.optimizers import build_optimizer
 
@@ -223,12 +224,14 @@ def build_triplet_loss(settings):
 
 def compile_embedding_network(network, settings, steps_per_epoch):
     """Gives an `EmbeddingNetwork` its loss and optimizer."""
+    fine_tuned = hard_negatives.first_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
         hardness_steps=max(1.0, settings.hardness_epochs * steps_per_epoch),
         structure_steps=settings.structure_epochs * steps_per_epoch,
+        structure_end=fine_tuned and fine_tuned * steps_per_epoch,
         jit_compile=settings.jit_compile,
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.phrase_batches import rows_by
+from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.embedder import Embedder
 
 REGIONS_AT_ONCE = 8192
@@ -31,11 +32,13 @@ class RegionScorer:
             network.similarities, input_signature=[embeddings, embeddings]
         )
 
-    def scores(self, examples):
+    def scores(self, examples, progress=None):
         """Scores a split.
 
         Args:
             examples: `PhraseExamples`.
+            progress: called with the number of photos done since the last
+                call.
 
         Returns:
             dict of `similarities` float32 `[num_phrases, width]`, whose rows
@@ -62,6 +65,9 @@ class RegionScorer:
                     continue
                 found = self._compare(regions[start:end], embeddings[rows])
                 table[rows, : counts[image]] = found.numpy().T
+            raise_if_interrupted()
+            if progress is not None:
+                progress(len(images))
         if some is None:
             some = np.zeros((0, self.network.embedding_dim), np.float32)
         return {

@@ -4,28 +4,17 @@ import numpy as np
 import pytest
 
 from tbnets import boxes
-from tbnets.data.captions import read_captions
-from tbnets.data.examples import TokenRows
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseExamples
 from tbnets.data.phrase_batches import PhraseSampler
 from tbnets.data.phrase_batches import Sampling
-from tbnets.data.phrases import read_phrases
-from tbnets.store.shards import open_store
 from tests import tiny_phrases
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     folder = tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
-    images = read_captions("karpathy", folder / "captions.json", "train")
-    store = open_store(folder / "regions")
-    rows = store.rows(images.image_ids)
-    phrases = read_phrases(folder / "phrases.jsonl", images)
-    phrases = phrases.in_photos(store.sizes[rows])
-    count = phrases.num_phrases
-    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
-    return PhraseExamples(phrases, texts, store, rows)
+    return tiny_phrases.examples(folder)
 
 
 def drawn(examples, seed=0, epoch=0, **sampling):
