@@ -14,7 +14,7 @@ TITLES = {
     "run": "The run",
     "captions": "Captions and splits",
     "images": "Images, from pixels or from features",
-    "features": "Features of images or regions",
+    "features": "Photos, and features of images or regions",
     "phrases": "Phrases, and the regions that they name",
     "texts": "Texts, and what reads them",
     "batches": "Batches",

@@ -13,8 +13,10 @@ from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
 from tbnets.tasks import region_scores
+from tbnets.tasks import region_views
 from tbnets.tasks import sentence_scores
 from tbnets.tasks import text_inputs
+from tbnets.tasks import views
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -34,6 +36,7 @@ class LocalizationTask(Task):
 
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "phrases", "texts")
+    about_pictures = region_views.WHAT_IS_SHOWN
 
     def __init__(self, settings):
         super().__init__(settings)
@@ -91,6 +94,10 @@ class LocalizationTask(Task):
             phrase_inputs.build_region_reader(
                 settings, {"image_features_made_by": store.made_by}
             )
+
+        if settings.images and not settings.scenes:
+            for split in splits:
+                inputs.load_photos(settings, self.records(split))
 
     def _check_split(self, split):
         """Refuses a split without phrases, or with others than the rest."""
@@ -178,15 +185,19 @@ class LocalizationTask(Task):
         }
 
     def notes(self):
-        """Returns how many phrases are learned from."""
-        if self._sampler is None:
-            return {}
-        found = self._sampler
-        total = self.phrases(self.settings.train_split).num_phrases
-        return {
-            "positives": f"{found.num_positives / found.num_drawable:.1f} "
-            f"regions a phrase; {total - found.num_drawable} phrases have none"
-        }
+        """Returns how many phrases are learned from, and what is missing."""
+        notes = {}
+        if self._sampler is not None:
+            found = self._sampler
+            total = self.phrases(self.settings.train_split).num_phrases
+            notes["positives"] = (
+                f"{found.num_positives / found.num_drawable:.1f} regions a "
+                f"phrase; {total - found.num_drawable} phrases have none"
+            )
+        dev = self.records(self.settings.dev_split)
+        if views.shown_photos(self.settings, dev) is None:
+            notes["pictures"] = "none: --images names no folder of the photos"
+        return notes
 
     def describe(self, network):
         """Returns what reads phrases, and the embeddings' size."""
@@ -275,6 +286,17 @@ class LocalizationTask(Task):
             ).items()
         }
 
+    def pictures(self, scores, examples):
+        """Returns a few photos with the true boxes and those found.
+
+        Without photos, as with features alone, there are none.
+        """
+        records = examples.phrases.images
+        folder = views.shown_photos(self.settings, records)
+        if folder is None:
+            return {}
+        return region_views.draw_found_regions(scores, examples, folder)
+
     def headline(self, row):
         """Returns an epoch's recalls and what they could be at most."""
         names = [f"recall_at_{k}" for k in (1, 5, 10)] + ["upper_bound"]
@@ -302,4 +324,24 @@ class LocalizationTask(Task):
             read_regions=phrase_inputs.build_region_reader(
                 self.settings, fitted
             ),
+        )
+
+    def served_scores(self, model, split):
+        """Scores a split by an exported model, from what a user has.
+
+        Args:
+            model: a `served_localizer.ServedLocalizer` that takes captions.
+            split: name of the split.
+
+        Returns:
+            dict, as that of `scores` without embeddings.
+        """
+        photos = None
+        if model.takes_photos:
+            photos = inputs.load_photos(self.settings, self.records(split))
+        return region_scores.served_scores(
+            model,
+            self.phrases(split),
+            *self._regions(split),
+            photos and photos.paths,
         )

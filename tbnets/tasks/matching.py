@@ -40,6 +40,7 @@ class MatchingTask(Task):
     best_metric = "recall_sum"
     flag_groups = ("captions", "images", "features", "texts", "batches")
     measure_options = ("protocol", "text_to_text")
+    about_pictures = views.WHAT_IS_SHOWN
     answers_queries = True
 
     def __init__(self, settings):

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+import tqdm
 
 from tbnets.data.phrase_batches import rows_by
 from tbnets.startup import raise_if_interrupted
@@ -76,11 +77,7 @@ class RegionScorer:
             "phrase_embeddings": embeddings,
             "region_embeddings": some,
             "nearest": functools.partial(self.nearest, examples),
-            "proposals": examples.proposals,
-            "truth": phrases.boxes,
-            "phrase_to_image": phrases.phrase_to_image,
-            "types": phrases.type_masks(),
-            "texts": phrases.phrase_to_text,
+            **_compared_with(phrases, examples.proposals),
         }
 
     def nearest(self, examples, text_embeddings):
@@ -115,6 +112,50 @@ class RegionScorer:
         features = examples.features.take_regions(np.concatenate(rows))
         ends = np.cumsum(counts[images])
         return self._embed(features).numpy(), ends - counts[images]
+
+
+def served_scores(model, phrases, store, rows, photos=None):
+    """Scores a split by an exported model.
+
+    Args:
+        model: a `served_localizer.ServedLocalizer` that takes captions.
+        phrases: `PhraseRegions` of the split, in pixels of its photos.
+        store: `FeatureStore` of the regions, with
+        rows: int `[num_images]`, the row of each photo.
+        photos: paths of the photos, for a model that begins with them; None
+            for one that takes features.
+
+    Returns:
+        dict, as that of `RegionScorer.scores` without embeddings.
+    """
+    counts = store.counts[rows]
+    width = int(counts.max(initial=0))
+    table = np.zeros((phrases.num_phrases, width), np.float32)
+    owned = rows_by(phrases.phrase_to_image, len(counts))
+    proposals = []
+    for image, row in enumerate(tqdm.tqdm(rows, "localizing", disable=None)):
+        boxes = store.boxes(row)[0]
+        proposals.append(boxes)
+        said = [phrases.phrases[phrase] for phrase in owned[image]]
+        if not said or not len(boxes):
+            continue
+        if photos is None:
+            found = model.similarity(said, store.regions(row)[0])
+        else:
+            found = model.localize(said, photos[image], boxes)
+        table[owned[image], : len(boxes)] = found
+    return {"similarities": table, **_compared_with(phrases, proposals)}
+
+
+def _compared_with(phrases, proposals):
+    """Returns what scores are measured by."""
+    return {
+        "proposals": proposals,
+        "truth": phrases.boxes,
+        "phrase_to_image": phrases.phrase_to_image,
+        "types": phrases.type_masks(),
+        "texts": phrases.phrase_to_text,
+    }
 
 
 def combine(first, second, weight):

@@ -37,6 +37,7 @@ class Task:
         flag_groups: names of the groups of `flags.table` that it reads.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
+        about_pictures: what `pictures` show, in a sentence.
         answers_queries: whether `answer` can be asked.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
@@ -46,6 +47,7 @@ class Task:
     loss = "total_loss"
     flag_groups = ()
     measure_options = ()
+    about_pictures = ""
     answers_queries = False
 
     def __init__(self, settings):
