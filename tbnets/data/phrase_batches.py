@@ -17,6 +17,7 @@ import tensorflow as tf
 from tbnets.data.hard_negatives import listed
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.proposal_roles import NEGATIVE
+from tbnets.data.proposal_roles import NEGATIVE_REGIONS
 from tbnets.data.proposal_roles import ProposalRoles
 from tbnets.data.proposal_roles import proposal_roles
 
@@ -37,6 +38,8 @@ class Sampling(NamedTuple):
             sampling, step 3 (c) i.
         candidates_per_image: regions drawn of a photo to be its phrases'
             negatives, 0 for all. Wang 2018: all.
+        negative_regions: "photo", whose regions may be negatives; or "batch":
+            those drawn for its other phrases. Wang 2016: the latter.
     """
 
     pairs_per_batch: int = 100
@@ -44,6 +47,7 @@ class Sampling(NamedTuple):
     regions_per_phrase: int = 1
     phrases_per_region: int = 1
     candidates_per_image: int = 0
+    negative_regions: str = NEGATIVE_REGIONS[0]
 
 
 class BatchRows(NamedTuple):
@@ -146,6 +150,9 @@ class PhraseSampler:
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
+        self._text_ids = examples.text_ids
+        if self._text_ids is None:
+            self._text_ids = np.arange(phrases.num_phrases)
         self._counts = examples.features.counts[examples.image_rows]
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
@@ -200,7 +207,28 @@ class PhraseSampler:
     def _batch(self, rows, generator):
         """Returns the `BatchRows` that begin with some phrases."""
         drawn = [self._draw_positives(row, generator) for row in rows]
+        drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
+        drawn = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._others(rows, generator)])
+        of_photos = self.sampling.negative_regions == "photo"
+        if of_photos or self.hard_negatives is not None:
+            found = self._of_photos(phrases, generator)
+        else:
+            wrong = self._is_of_others(phrases, rows[drawn_for], drawn)
+            found = drawn, wrong
+        return BatchRows(phrases, drawn, drawn_for, *found)
+
+    def _is_of_others(self, phrases, owners, regions):
+        """Returns which regions, drawn for owners, phrases do not name."""
+        here, there = self._images[phrases][:, None], self._images[owners]
+        columns = regions - self._first_regions[there]
+        ids = self._text_ids
+        differs = ids[phrases][:, None] != ids[owners]
+        is_wrong = self._roles[phrases][:, columns] == NEGATIVE
+        return np.where(here == there, is_wrong, differs)
+
+    def _of_photos(self, phrases, generator):
+        """Returns `candidates` and `is_negative` from phrases' photos."""
         images, places = np.unique(self._images[phrases], return_inverse=True)
         is_listed = self._listed(phrases)
         columns = [
@@ -214,13 +242,7 @@ class PhraseSampler:
             has_list, is_listed, self._roles[phrases] == NEGATIVE
         )[:, columns]
         is_negative &= self._images[phrases][:, None] == owners
-        return BatchRows(
-            phrases,
-            np.concatenate(drawn),
-            np.repeat(np.arange(len(rows)), [len(one) for one in drawn]),
-            self._first_regions[owners] + columns,
-            is_negative,
-        )
+        return self._first_regions[owners] + columns, is_negative
 
     def _draw_positives(self, row, generator):
         """Returns rows of regions that a phrase names."""
@@ -362,11 +384,14 @@ def _place_among_equals(values):
 
 def _check_sampling(sampling):
     """Refuses numbers that make no batch."""
-    for name, value in sampling._asdict().items():
-        least = (
-            0 if name in ("regions_per_phrase", "candidates_per_image") else 1
+    if sampling.negative_regions not in NEGATIVE_REGIONS:
+        raise ValueError(
+            "`negative_regions` must be photo or batch. Received: "
+            f"negative_regions={sampling.negative_regions}. Change the flag."
         )
-        if value < least:
+    for name, value in sampling._asdict().items():
+        least = int(name not in ("regions_per_phrase", "candidates_per_image"))
+        if name != "negative_regions" and value < least:
             raise ValueError(
                 f"`{name}` must be at least {least}. Received: {name}={value}. "
                 f"Change --{name}."

@@ -2,6 +2,7 @@
 
 from tbnets.data.hard_negatives import PER_PHRASE
 from tbnets.data.proposal_roles import NEGATIVE_IOU
+from tbnets.data.proposal_roles import NEGATIVE_REGIONS
 from tbnets.data.proposal_roles import POSITIVE_IOU
 from tbnets.data.proposal_roles import POSITIVES
 from tbnets.flags.flag import Flag
@@ -91,6 +92,15 @@ PHRASE_FLAGS = (
         "Regions of a photo that are drawn to be its phrases' negatives, 0: "
         "all. Wang 2018: all.",
         limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "negative_regions",
+        "string",
+        NEGATIVE_REGIONS[0],
+        "Regions that may be a phrase's negatives. photo: those of its photo; "
+        "batch: those that other phrases of the batch brought as positives. "
+        "Wang 2018: photo; 2016: batch, then hard ones of the photo.",
+        NEGATIVE_REGIONS,
     ),
     Flag(
         "hard_negative_epochs",
