@@ -65,3 +65,12 @@ def write_photo(path):
         pixels[y_min:y_max, x_min:x_max] = colour
     PIL.Image.fromarray(pixels).save(path)
     return path
+
+
+def is_centred_in(box, other):
+    """Tells whether the centre of a box lies in another box.
+
+    A part of a square has its mean colour too: the best box may be a part.
+    """
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    return other[0] < x < other[2] and other[1] < y < other[3]

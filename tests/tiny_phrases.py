@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import PIL.Image
 
 from tbnets import boxes
 from tbnets.data.captions import read_captions
@@ -22,7 +23,7 @@ SIDE = 100.0
 
 
 def write_phrases(folder, seed=0):
-    """Writes captions, phrases, a store of regions and counts of words.
+    """Writes captions, phrases, a store of regions, photos, counts of words.
 
     A photo has 3 things, each said in two ways (`a dog`, `the old dog`). Each
     has three proposals, which overlap its box by more than 0.7; six others
@@ -44,6 +45,10 @@ def write_phrases(folder, seed=0):
             images.append({"filename": name, "split": split, "sentences": said})
             stored[name] = _regions(generator, kinds, things)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "images").mkdir()
+    for name in stored:
+        photo = PIL.Image.new("RGB", (int(SIDE), int(SIDE)), "gray")
+        photo.save(folder / "images" / name)
     (folder / "captions.json").write_text(json.dumps({"images": images}))
     for split in SPLITS:
         said = [row["phrase"] for row in rows if row["image"].startswith(split)]
