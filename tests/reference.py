@@ -371,3 +371,40 @@ def hard_negatives(similarities, roles, most):
         wrong.sort(key=lambda column: -values[column])
         found.append(wrong[:most])
     return found
+
+
+def logistic(z):
+    """1 / (1 + exp(-z))."""
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+def h_lstm(node, kinds, vectors, weights, functions=(logistic, np.tanh)):
+    """States of a tree by recursion: Niu et al. 2017, Eq. 2-8.
+
+    `node` is a word's row of `vectors` or a list of (kind, node); `kinds`
+    name the matrices of a child's kind. Every state is `[1, units]`. Returns
+    (h, c, states), the last in the order in which nodes are done.
+    """
+    sigmoid, tanh = functions
+    units = weights["b_f"].shape[-1]
+    if isinstance(node, int):
+        children, x = [], vectors[node : node + 1] @ weights["W"]
+    else:
+        children, x = node, 0.0
+    states, done, left = [], [], 0.0
+    sums = dict.fromkeys(kinds, 0.0)
+    for kind, child in children:
+        h, c, below = h_lstm(child, kinds, vectors, weights, functions)
+        sums[kind] = sums[kind] + h
+        f = sigmoid(h @ weights[f"U_f_{kind}"] + weights["b_f"])
+        left = left + f * c
+        states += below
+        done.append(kind)
+    z = x + weights["b"]
+    for kind in set(done):
+        z = z + sums[kind] @ weights[f"U_{kind}"]
+    i, o = sigmoid(z[:, :units]), sigmoid(z[:, units : 2 * units])
+    u = tanh(z[:, 2 * units :])
+    c = i * u + left
+    h = o * tanh(c)
+    return h, c, [*states, h]

@@ -30,6 +30,7 @@ from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.layers.word_table import WordTable
 from tbnets.losses import triplet
 from tbnets.losses.presets import PRESETS
@@ -39,6 +40,10 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.serving import export
+from tbnets.text.packed_trees import XLA_REFUSED
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
@@ -54,6 +59,14 @@ PIXELS = random.uniform(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3))
 PIXELS = PIXELS.astype("float32")
 LARGE_PIXELS = random.uniform(0, 255, (3, 32, 32, 3)).astype("float32")
 TOKEN_IDS = np.array([[2, 3, 5, 0], [1, 0, 0, 0], [6, 4, 3, 2]], np.int32)
+TREES = (
+    "(S (NP (DT a) (NN dog)) (PP (IN on) (NP (NP (JJ red)) (NN cat))))",
+    "(NN cat)",
+    "(NP (JJ blue) (NN dog))",
+)
+TREE_ROWS = TreeRows(tree_arrays([*map(read_tree, TREES)], VOCABULARY)).batch(
+    np.arange(3)
+)
 
 
 class Part(NamedTuple):
@@ -124,6 +137,12 @@ LAYERS = {
     ),
     "gru_and_mean": Part(lambda: recurrent("gru", mean_beside=True), TOKEN_IDS),
 }
+LAYERS["h_lstm"] = Part(
+    lambda: TreeEncoder(VOCABULARY.size, 3, 4, word_dropout=0.2), TREE_ROWS
+)
+LAYERS["child_sum_lstm"] = Part(
+    lambda: TreeEncoder(VOCABULARY.size, 3, 4, tied=True), TREE_ROWS
+)
 for name, make in {
     "tfidf_vectors": lambda: TfidfVectors(VOCABULARY.size, 5),
     "mean_vectors": lambda: MeanVectors(VOCABULARY.size, 4),
@@ -191,7 +210,7 @@ def is_words(array):
 def open_shape(array):
     """Returns the shape with every size unknown that a batch may change."""
     if is_words(array):
-        return (None, None)
+        return (None, None, *array.shape[2:])
     return (None, *array.shape[1:])
 
 
@@ -293,9 +312,11 @@ def public_classes(package):
 def test_no_public_class_is_missing():
     tested = {type(part.make()).__name__ for part in PARTS.values()}
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
-    bases = {"TwoBranchModel"}  # What gives no `batch_loss` of its own.
+    # What gives no `batch_loss`, or no `call`, of its own.
+    bases = {"TwoBranchModel", "TextEncoder"}
+    parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
     readers = {"CaptionReader"}  # No layer: it takes strings.
-    assert public - bases - readers == tested
+    assert public - bases - parts - readers == tested
     values = {"LossOutput"}  # a tuple without behaviour
     assert public_classes(triplet) - values == {"TripletLoss"}
 
@@ -357,6 +378,10 @@ def test_compiled_layer_equals_eager(part, mode):
     other = build(part, values_of=eager)
     training = mode == "graph"
     function = compiled(learning(other, training), mode, part.inputs)
+    if mode == "xla" and isinstance(eager, TreeEncoder):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=XLA_REFUSED):
+            function(tf.constant(part.inputs))
+        return
     for cut in (tf.constant, one_row) if training else (tf.constant,):
         inputs = map_arrays(cut, part.inputs)
         found = function(inputs)

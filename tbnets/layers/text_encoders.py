@@ -34,30 +34,22 @@ def pool_words(states, mask, pooling):
     return tf.math.divide_no_nan(total, count)
 
 
-@keras.saving.register_keras_serializable(package="tbnets")
-class MeanOfWords(keras.layers.Layer):
-    """Averages the learned vectors of a caption's words.
+class TextEncoder(keras.layers.Layer):
+    """What text encoders share: a table of word vectors, with dropout.
+
+    An encoder of its own gives `call`, sets `output_dim`, and builds what
+    comes after the words.
 
     Args:
         vocabulary_size: number of ids, padding (0) and unknown (1) included.
-        embedding_dim: size of a word vector. Papers: 300.
+        embedding_dim: size of a word vector.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
         word_training: `trained`, `regularized` or `frozen` vectors.
         word_weight: see `layers.word_table.WordTable`.
-
-    Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
-
-    Example:
-        encoder = tbnets.MeanOfWords(vocabulary.size)
-        encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
-
-    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
-    Departures: the vectors are learned, not fixed word2vec, unless they are
-    taken from there (`embedding.take`) and `frozen`.
     """
 
-    def __init__(  # noqa: PLR0913  (a layer's hyper-parameters, all by name)
+    def __init__(
         self,
         vocabulary_size,
         embedding_dim=300,
@@ -90,10 +82,9 @@ class MeanOfWords(keras.layers.Layer):
         self.drop.build((*input_shape, self.embedding_dim))
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
-        """Returns the mean word vector of each row of ids."""
-        words = self.drop(self.embedding(inputs), training=training)
-        return pool_words(words, tf.not_equal(inputs, 0), "mean")
+    def word_vectors(self, ids, training):
+        """Returns the vectors of word ids of any shape, after dropout."""
+        return self.drop(self.embedding(ids), training=training)
 
     def get_config(self):
         """Returns the constructor's arguments."""
@@ -109,7 +100,36 @@ class MeanOfWords(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class RecurrentEncoder(keras.layers.Layer):
+class MeanOfWords(TextEncoder):
+    """Averages the learned vectors of a caption's words.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        embedding_dim: size of a word vector. Papers: 300.
+        word_dropout: dropout rate on the units of the word vectors.
+        seed: integer, of the dropout stream.
+        word_training: `trained`, `regularized` or `frozen` vectors.
+        word_weight: see `layers.word_table.WordTable`.
+
+    Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
+
+    Example:
+        encoder = tbnets.MeanOfWords(vocabulary.size)
+        encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
+
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
+    Departures: the vectors are learned, not fixed word2vec, unless they are
+    taken from there (`embedding.take`) and `frozen`.
+    """
+
+    def call(self, inputs, training=False):
+        """Returns the mean word vector of each row of ids."""
+        words = self.word_vectors(inputs, training)
+        return pool_words(words, tf.not_equal(inputs, 0), "mean")
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class RecurrentEncoder(TextEncoder):
     """Reads the words of a caption with an LSTM or a GRU.
 
     Args:
@@ -123,10 +143,7 @@ class RecurrentEncoder(keras.layers.Layer):
         mean_beside: whether the mean of the caption's word vectors is
             appended, so that what order does not matter for is not learned
             through the recurrence.
-        word_dropout: dropout rate on the units of the word vectors.
-        seed: integer, of the dropout stream.
-        word_training: `trained`, `regularized` or `frozen` vectors.
-        word_weight: see `layers.word_table.WordTable`.
+        **kwargs: see `TextEncoder`; the name and dtype of the layer.
 
     Returns from a call on int `[n, words]`: float `[n, output_dim]`: `units`,
     or `2 * units` when bidirectional, and `embedding_dim` for the mean.
@@ -147,13 +164,9 @@ class RecurrentEncoder(keras.layers.Layer):
         bidirectional=False,
         pooling="last",
         mean_beside=False,
-        word_dropout=0.0,
-        seed=0,
-        word_training="trained",
-        word_weight=0.0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(vocabulary_size, embedding_dim, **kwargs)
         for name, value, known in (
             ("cell", cell, tuple(CELLS)),
             ("pooling", pooling, POOLINGS),
@@ -163,25 +176,11 @@ class RecurrentEncoder(keras.layers.Layer):
                     f"`{name}` must be one of {', '.join(known)}. "
                     f"Received: {name}={value}. Choose one of these."
                 )
-        self.vocabulary_size = vocabulary_size
         self.cell = cell
-        self.embedding_dim = embedding_dim
         self.units = units
         self.bidirectional = bidirectional
         self.pooling = pooling
         self.mean_beside = mean_beside
-        self.word_dropout = word_dropout
-        self.seed = seed
-        self.word_training = word_training
-        self.word_weight = word_weight
-        self.embedding = WordTable(
-            vocabulary_size,
-            embedding_dim,
-            word_training,
-            word_weight,
-            name="words",
-        )
-        self.drop = SeededDropout(word_dropout, seed)
         self.recurrence = self._make_recurrence()
         self.output_dim = units * (2 if bidirectional else 1)
         self.output_dim += embedding_dim if mean_beside else 0
@@ -196,16 +195,13 @@ class RecurrentEncoder(keras.layers.Layer):
 
     def build(self, input_shape):
         """Builds the word table and the recurrence."""
-        vectors = (*input_shape, self.embedding_dim)
-        self.embedding.build(input_shape)
-        self.drop.build(vectors)
-        self.recurrence.build(vectors)
         super().build(input_shape)
+        self.recurrence.build((*input_shape, self.embedding_dim))
 
     def call(self, inputs, training=False):
         """Returns the text features of each row of ids."""
         mask = tf.not_equal(inputs, 0)
-        words = self.drop(self.embedding(inputs), training=training)
+        words = self.word_vectors(inputs, training)
         features = self.recurrence(words, mask=mask)
         if self.pooling != "last":
             features = pool_words(features, mask, self.pooling)
@@ -218,15 +214,9 @@ class RecurrentEncoder(keras.layers.Layer):
         """Returns the constructor's arguments."""
         return {
             **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
             "cell": self.cell,
-            "embedding_dim": self.embedding_dim,
             "units": self.units,
             "bidirectional": self.bidirectional,
             "pooling": self.pooling,
             "mean_beside": self.mean_beside,
-            "word_dropout": self.word_dropout,
-            "seed": self.seed,
-            "word_training": self.word_training,
-            "word_weight": self.word_weight,
         }

@@ -12,6 +12,7 @@ from tbnets.layers import fisher_vectors  # noqa: F401
 from tbnets.layers import image_encoders  # noqa: F401
 from tbnets.layers import pair_head  # noqa: F401
 from tbnets.layers import text_encoders  # noqa: F401
+from tbnets.layers import tree_encoder  # noqa: F401
 from tbnets.layers import word_table  # noqa: F401
 from tbnets.losses import triplet  # noqa: F401
 from tbnets.models import cca  # noqa: F401

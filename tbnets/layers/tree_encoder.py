@@ -1,0 +1,81 @@
+"""The text encoder that reads a caption along its constituency tree."""
+
+import keras
+import tensorflow as tf
+
+from tbnets.layers.text_encoders import TextEncoder
+from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.text.packed_trees import pack_trees
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class TreeEncoder(TextEncoder):
+    """Reads a caption's words along its tree with the hierarchical LSTM.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        embedding_dim: size of a word vector. Niu 2017: 300, of word2vec and
+            frozen.
+        units: size of a state.
+        tied: whether noun phrases and other children share their matrices:
+            the child-sum Tree-LSTM of Tai et al. 2015.
+        **kwargs: see `TextEncoder`; the name and dtype of the layer.
+
+    Returns from a call on int32 `[n, nodes, 6]` (`text.packed_trees.TreeRows`
+    makes them): float `[n, units]`, the state of each root.
+
+    Example:
+        arrays = tree_arrays([read_tree(text) for text in texts], vocabulary)
+        rows = TreeRows(arrays).batch(range(len(texts)))
+        tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (n, 512)
+
+    Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
+    learned unless they are taken from others and `frozen`.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim=300,
+        units=512,
+        tied=False,
+        **kwargs,
+    ):
+        super().__init__(vocabulary_size, embedding_dim, **kwargs)
+        self.units = units
+        self.tied = tied
+        self.tree_lstm = TreeLSTM(units, tied, name="tree_lstm")
+        self.output_dim = units
+
+    def build(self, input_shape):
+        """Builds the word table and the LSTM."""
+        super().build(input_shape)
+        self.tree_lstm.build((None, self.embedding_dim))
+
+    def encode_nodes(self, inputs, training=False):
+        """Returns the states of all nodes, words and phrases.
+
+        Args:
+            inputs: int32 `[n, nodes, 6]`.
+            training: whether words are dropped.
+
+        Returns:
+            (states, trees): float `[num_nodes, units]` and the `PackedTrees`
+            that tell which tree, words and kind each row is.
+        """
+        trees = pack_trees(inputs, noun_phrases=not self.tied)
+        words = self.word_vectors(trees.word_ids, training)
+        return self.tree_lstm(words, trees), trees
+
+    def call(self, inputs, training=False):
+        """Returns the state of the root of each tree."""
+        states, trees = self.encode_nodes(inputs, training)
+        return tf.gather(states, trees.roots)
+
+    def get_config(self):
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "tied": self.tied,
+        }

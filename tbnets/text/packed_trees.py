@@ -1,0 +1,284 @@
+"""Trees as arrays: a tree is one int32 row, a batch of rows is packed.
+
+On the host a tree is an array `[nodes, 6]` (`tree_array`), and a batch of
+captions is one int32 tensor `[trees, nodes, 6]`, padded with 0 (`TreeRows`).
+It takes the place of the `[captions, words]` of token ids. In the graph
+`pack_trees` brings the nodes of all trees of the batch into one order, level
+by level, which is what a network over trees computes on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.text.trees import kind_of
+from tbnets.text.vocabulary import UNKNOWN_ID
+from tbnets.text.vocabulary import split_words
+
+FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
+WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
+CLASSES = 3
+# XLA wants sizes that do not depend on data. Its error names the node that it
+# can not compile, and this is how nodes are named that trees give their sizes.
+XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
+
+_SPLIT_BATCH = 65536
+
+
+class PackedTrees(NamedTuple):
+    """The nodes of all trees of a batch in one order, a level at a time.
+
+    Words come first, then the phrases over words alone, and so on: a node
+    stands after its children. A *row* is a place in this order; whatever a
+    network computes for the nodes is `[num_nodes, ...]` in it. All are int32.
+
+    Attributes:
+        word_ids: `[num_words]` of the words; they are the rows before
+            `num_words`.
+        children: `[num_edges]` row of the child of each edge.
+        parents: `[num_edges]` row of its parent. Edges are ordered by the
+            level of the parent, then by whether the child is a noun phrase
+            (those come last), then by the row of the parent.
+        levels: `[num_levels, 5]`, at least one level: where the phrases of a
+            level begin. Row of the first; of the first with a noun-phrase
+            child; of the first whose children are all noun phrases; its
+            first edge; its first edge to a noun phrase.
+        ends: `[2]` the number of nodes and the number of edges.
+        trees: `[num_nodes]` row of each node's tree in the batch.
+        is_noun_phrase: `[num_nodes]` 1 for a noun phrase.
+        spans: `[num_nodes, 2]` words of each node, start and end, counted
+            from 0 in its caption.
+        roots: `[num_trees]` row of the root of each tree; -1 of a tree
+            without nodes.
+    """
+
+    word_ids: tf.Tensor
+    children: tf.Tensor
+    parents: tf.Tensor
+    levels: tf.Tensor
+    ends: tf.Tensor
+    trees: tf.Tensor
+    is_noun_phrase: tf.Tensor
+    spans: tf.Tensor
+    roots: tf.Tensor
+
+
+def tree_array(tree, word_ids) -> np.ndarray:
+    """Returns a tree as int32 `[num_nodes, 6]`, by level.
+
+    Nodes are ordered by height, and at one height as in the sentence: the
+    words come first, the root last. The fields are `FIELDS`: the id of the
+    word, 0 of a phrase; the place of the parent, 0 of the root; the height
+    + 1, so that 0 is padding; 1 for a noun phrase; the words of the node.
+
+    Args:
+        tree: a `Tree`.
+        word_ids: id of each word; none is 0.
+    """
+    heights, spans = tree.heights(), tree.spans()
+    order = np.lexsort((np.arange(tree.num_nodes), spans[:, 0], heights))
+    places = np.empty_like(order)
+    places[order] = np.arange(tree.num_nodes)
+    rows = np.zeros((tree.num_nodes, len(FIELDS)), np.int32)
+    rows[: len(word_ids), WORD] = word_ids
+    parents = np.array(tree.parents)
+    rows[:, PARENT] = np.where(parents < 0, 0, places[parents])[order]
+    rows[:, LEVEL] = heights[order] + 1
+    kinds = [kind_of(label) == "NP" for label in tree.labels]
+    rows[:, NOUN_PHRASE] = np.array(kinds)[order]
+    rows[:, START:] = spans[order]
+    return rows
+
+
+def tree_arrays(trees, vocabulary, max_words=None) -> list[np.ndarray]:
+    """Returns trees as arrays whose words are those of a vocabulary.
+
+    A leaf goes through `split_words`, as captions do: punctuation goes,
+    `T-shirt` becomes two words side by side, and `n't`, which treebanks cut
+    off, is joined to the word before it. A tree without words is one unknown
+    word.
+
+    Args:
+        trees: a list of `Tree`.
+        vocabulary: the `Vocabulary` of the captions.
+        max_words: words after which a caption is cut; never if None.
+
+    Returns:
+        A list of int32 `[num_nodes, 6]`, see `tree_array`.
+    """
+    leaves = [_joined_nots(tree.words) for tree in trees]
+    words = iter(_split([leaf for row in leaves for leaf in row]))
+    ids = {word: number for number, word in enumerate(vocabulary.words)}
+    arrays = []
+    for tree, row in zip(trees, leaves):
+        left, texts = max_words, []
+        for _ in row:
+            texts.append(next(words)[:left])
+            left = None if left is None else left - len(texts[-1])
+        found = tree.with_texts(texts)
+        if found is None:
+            arrays.append(np.array([[UNKNOWN_ID, 0, 1, 0, 0, 1]], np.int32))
+        else:
+            known = [ids.get(word, UNKNOWN_ID) for word in found.words]
+            arrays.append(tree_array(found, known))
+    return arrays
+
+
+def _joined_nots(words):
+    """Returns words as captions write them: `do`, `n't` as `don't`, ``."""
+    joined = list(words)
+    for place in range(len(words) - 1):
+        if words[place + 1].casefold() in ("n't", "n\u2019t"):
+            joined[place] += joined[place + 1]
+            joined[place + 1] = ""
+    return joined
+
+
+def _split(texts):
+    """Returns the words of each text, a list of lists."""
+    found = []
+    for start in range(0, len(texts), _SPLIT_BATCH):
+        words = split_words(texts[start : start + _SPLIT_BATCH])
+        values = [word.decode("utf-8") for word in words.values.numpy()]
+        splits = words.row_splits.numpy()
+        found += [values[a:b] for a, b in zip(splits[:-1], splits[1:])]
+    return found
+
+
+class TreeRows:
+    """Trees of captions, as the texts of `Examples`.
+
+    A batch is as wide as its largest tree, rounded up to one of a few widths,
+    so that a graph meets few shapes.
+
+    Args:
+        arrays: for each caption int32 `[num_nodes, 6]`, see `tree_array`.
+    """
+
+    dtype = tf.int32
+    shape = (None, len(FIELDS))
+
+    def __init__(self, arrays):
+        self.lengths = np.array([len(array) for array in arrays], np.int64)
+        empty = np.zeros((0, len(FIELDS)), np.int32)
+        self.nodes = np.concatenate([empty, *arrays])
+        self._starts = np.cumsum(self.lengths) - self.lengths
+
+    def batch(self, rows):
+        """Returns int32 `[len(rows), width, 6]`, padded with 0."""
+        lengths = self.lengths[rows]
+        width = padded_nodes(int(lengths.max(initial=1)))
+        places = np.arange(width)
+        is_node = places < lengths[:, None]
+        batch = np.zeros((*is_node.shape, len(FIELDS)), np.int32)
+        batch[is_node] = self.nodes[
+            (self._starts[rows][:, None] + places)[is_node]
+        ]
+        return batch
+
+
+def padded_nodes(count):
+    """Rounds a number of nodes up: by 8 to 64, by 16 to 128, ..."""
+    step = max(8, 1 << max(0, (count - 1).bit_length() - 3))
+    return -(-count // step) * step
+
+
+def pack_trees(rows, noun_phrases=True) -> PackedTrees:
+    """Brings the nodes of a batch of trees into one order, in the graph.
+
+    Args:
+        rows: int32 `[num_trees, nodes, 6]`, see `tree_array`; padded with 0.
+        noun_phrases: whether children that are noun phrases are of a kind of
+            their own; without, all edges are alike.
+
+    Returns:
+        `PackedTrees`.
+    """
+    with tf.name_scope(XLA_REFUSED):
+        return _pack(rows, noun_phrases)
+
+
+def _pack(rows, noun_phrases):
+    """Packs as `pack_trees` says."""
+    is_node = rows[:, :, LEVEL] > 0
+    nodes = tf.boolean_mask(rows, is_node)
+    trees = tf.cast(tf.where(is_node)[:, 0], tf.int32)
+    counts = tf.math.count_nonzero(is_node, axis=1, dtype=tf.int32)
+    first = tf.cumsum(counts, exclusive=True)
+    parents = tf.gather(first, trees) + nodes[:, PARENT]
+    is_child = _is_child(nodes, trees, first, counts)
+    kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
+    levels = nodes[:, LEVEL] - 1
+    sorts = _sorts(parents, kinds, is_child)
+    order = _order(levels * CLASSES + sorts)
+    ranks = tf.math.invert_permutation(order)
+
+    children = tf.boolean_mask(tf.range(tf.size(parents)), is_child)
+    parents = tf.gather(parents, children)
+    parent_levels = tf.gather(levels, parents)
+    kinds = tf.gather(kinds, children)
+    edges = _order(parent_levels * 2 + kinds, tf.gather(ranks, parents))
+    last = tf.maximum(first + counts - 1, 0)
+    roots = tf.gather(tf.concat([ranks, [-1]], axis=0), last)
+    nodes = tf.gather(nodes, order)
+    return PackedTrees(
+        word_ids=tf.boolean_mask(nodes[:, WORD], nodes[:, LEVEL] == 1),
+        children=tf.gather(tf.gather(ranks, children), edges),
+        parents=tf.gather(tf.gather(ranks, parents), edges),
+        levels=_levels(levels, sorts, parent_levels, kinds),
+        ends=tf.stack([tf.size(order), tf.size(edges)]),
+        trees=tf.gather(trees, order),
+        is_noun_phrase=nodes[:, NOUN_PHRASE],
+        spans=nodes[:, START:],
+        roots=tf.where(counts > 0, roots, -1),
+    )
+
+
+def _is_child(nodes, trees, first, counts):
+    """Tells of each node whether it has a parent: all but the last have."""
+    last = tf.gather(first + counts - 1, trees)
+    return tf.range(tf.shape(nodes)[0]) < last
+
+
+def _sorts(parents, kinds, is_child):
+    """Returns of each node what children it has.
+
+    0: none that is a noun phrase, 1: both kinds, 2: noun phrases alone.
+    """
+    num_nodes = tf.size(parents)
+    has = [
+        tf.math.unsorted_segment_sum(
+            tf.cast(is_child & tf.equal(kinds, kind), tf.int32),
+            parents,
+            num_nodes,
+        )
+        > 0
+        for kind in (0, 1)
+    ]
+    return tf.where(has[1], tf.where(has[0], 1, 2), 0)
+
+
+def _order(keys, then=None):
+    """Returns the int32 permutation that sorts keys; ties by `then`, place."""
+    keys = tf.cast(keys, tf.int64)
+    if then is not None:
+        then = tf.cast(then, tf.int64)
+        most = tf.reduce_max(tf.concat([then, [0]], axis=0))
+        keys = keys * (most + 1) + then
+    size = tf.size(keys, out_type=tf.int64)
+    return tf.argsort(keys * size + tf.range(size))
+
+
+def _levels(levels, sorts, parent_levels, kinds):
+    """Returns `PackedTrees.levels` of nodes and edges in any order."""
+    highest = tf.reduce_max(tf.concat([levels, [1]], axis=0))
+    nodes = _counts(levels * CLASSES + sorts, (highest + 1) * CLASSES)
+    edges = _counts(parent_levels * 2 + kinds, (highest + 1) * 2)
+    nodes = tf.reshape(tf.cumsum(nodes, exclusive=True), [-1, CLASSES])
+    edges = tf.reshape(tf.cumsum(edges, exclusive=True), [-1, 2])
+    return tf.concat([nodes, edges], axis=1)[1:]
+
+
+def _counts(values, size):
+    return tf.math.unsorted_segment_sum(tf.ones_like(values), values, size)

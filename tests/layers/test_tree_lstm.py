@@ -1,0 +1,170 @@
+"""The level-by-level tree LSTM against its equations, node by node."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import pack_trees
+from tbnets.text.packed_trees import tree_array
+from tbnets.text.trees import Tree
+from tests import reference
+
+UNITS, DIM = 3, 2
+
+
+def random_tree(generator, depth, arity):
+    """Returns a tree of a depth: one path goes all the way down."""
+    labels, parents, texts = [], [], []
+
+    def grow(parent, left):
+        labels.append("NP" if generator.random() < 0.4 else "VP")
+        parents.append(parent)
+        texts.append("" if left else "w")
+        number = len(labels) - 1
+        if left:
+            count = generator.integers(1, arity + 1)
+            deep = generator.integers(count)
+            for place in range(count):
+                below = left - 1
+                if place != deep:
+                    below = min(below, generator.integers(3))
+                grow(number, below)
+
+    grow(-1, depth)
+    return Tree(tuple(labels), tuple(parents), tuple(texts))
+
+
+def nested(tree, first):
+    """Returns the tree as `reference.h_lstm` takes it, and its done order."""
+    children = {node: [] for node in range(tree.num_nodes)}
+    for node, parent in enumerate(tree.parents):
+        if parent >= 0:
+            children[parent].append(node)
+    number = iter(range(first, first + len(tree.words)))
+    order = []
+
+    def visit(node):
+        if tree.texts[node]:
+            found = next(number)
+        else:
+            found = [
+                (
+                    "noun" if tree.labels[child] == "NP" else "other",
+                    visit(child),
+                )
+                for child in children[node]
+            ]
+        order.append(node)
+        return found
+
+    return visit(0), order
+
+
+def batch_of(trees):
+    """Returns the rows of trees; word n of the batch has the id n + 1."""
+    arrays, count = [], 0
+    for tree in trees:
+        ids = np.arange(len(tree.words)) + count + 1
+        arrays.append(tree_array(tree, ids))
+        count += len(ids)
+    return TreeRows(arrays).batch(np.arange(len(trees))), count
+
+
+def built(tied=False, dtype="float64", seed=0):
+    layer = TreeLSTM(UNITS, tied, dtype=dtype)
+    layer.build((None, DIM))
+    generator = np.random.default_rng(seed)
+    for variable in layer.weights:
+        variable.assign(generator.normal(size=variable.shape))
+    return layer
+
+
+def named_weights(layer):
+    names = {
+        "W": layer.kernel,
+        "U_noun": layer.noun_gates,
+        "U_other": layer.other_gates,
+        "U_f_noun": layer.noun_forget,
+        "U_f_other": layer.other_forget,
+        "b": layer.bias,
+        "b_f": layer.forget_bias,
+    }
+    return {name: tf.convert_to_tensor(value) for name, value in names.items()}
+
+
+def wanted_states(trees, layer, vectors, functions=(tf.sigmoid, tf.tanh)):
+    """Returns the states by recursion, as {(tree, start, end, height): h}."""
+    weights, first, found = named_weights(layer), 0, []
+    for number, tree in enumerate(trees):
+        root, order = nested(tree, first)
+        first += len(tree.words)
+        states = reference.h_lstm(
+            root, ("noun", "other"), vectors, weights, functions
+        )[2]
+        spans, heights = tree.spans(), tree.heights()
+        for node, state in zip(order, states):
+            place = (number, *spans[node], heights[node])
+            found.append((tuple(int(one) for one in place), state))
+    return dict(found)
+
+
+def place_of_rows(packed):
+    """Returns (tree, start, end, height) of each packed row."""
+    heights = np.zeros(len(packed.trees), int)
+    for parent, child in sorted(zip(packed.parents.numpy(), packed.children)):
+        heights[parent] = max(heights[parent], heights[int(child)] + 1)
+    return [
+        (int(tree), int(start), int(end), int(height))
+        for tree, (start, end), height in zip(
+            packed.trees, packed.spans.numpy(), heights
+        )
+    ]
+
+
+CASES = {
+    "one_word": (1, 0, 1),
+    "flat": (3, 1, 6),
+    "unary_chain": (1, 5, 1),
+    "small": (4, 3, 3),
+    "deep": (3, 30, 2),
+    "wide": (5, 4, 6),
+}
+
+
+def make_case(case):
+    count, depth, arity = CASES[case]
+    generator = np.random.default_rng(len(case))
+    trees = [random_tree(generator, depth, arity) for _ in range(count)]
+    if case == "small":  # Depths differ, and one caption is a single word.
+        trees += [random_tree(generator, depth, 2) for depth in (0, 1, 6)]
+    return trees
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["h_lstm", "child_sum"])
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_recursion_with_all_gradients(case, tied):
+    trees = make_case(case)
+    rows, count = batch_of(trees)
+    layer = built(tied)
+    generator = np.random.default_rng(5)
+    vectors = tf.constant(generator.normal(size=(count, DIM)))
+    packed = pack_trees(rows, noun_phrases=not tied)
+    ids = packed.word_ids - 1
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(vectors)
+        found = layer(tf.gather(vectors, ids), packed)
+        wanted = wanted_states(trees, layer, vectors)
+        places = place_of_rows(packed)
+        wanted = tf.concat([wanted[place] for place in places], axis=0)
+        weighting = generator.normal(size=wanted.shape)
+        losses = [tf.reduce_sum(one * weighting) for one in (found, wanted)]
+    assert len(set(places)) == len(places) == sum(t.num_nodes for t in trees)
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    sources = [vectors, *layer.trainable_variables]
+    found, wanted = (tape.gradient(one, sources) for one in losses)
+    for one, other in zip(found, wanted):
+        other = 0 * one if other is None else other
+        one, other = (tf.convert_to_tensor(value) for value in (one, other))
+        np.testing.assert_allclose(one, other, atol=1e-9)

@@ -1,0 +1,102 @@
+import numpy as np
+import tensorflow as tf
+
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import pack_trees
+from tbnets.text.packed_trees import padded_nodes
+from tbnets.text.packed_trees import tree_array
+from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.trees import read_tree
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "runs", "dont", "t", "s"))
+
+
+def arrays_of(*texts, max_words=None):
+    trees = [read_tree(text) for text in texts]
+    return tree_arrays(trees, VOCABULARY, max_words)
+
+
+def test_a_tree_as_an_array_by_hand():
+    tree = read_tree("(S (NP (DT a) (NN dog)) (VBZ runs))")
+    # Words a, dog, runs; the noun phrase, place 3; the sentence, place 4.
+    assert tree_array(tree, [2, 3, 4]).tolist() == [
+        [2, 3, 1, 0, 0, 1],
+        [3, 3, 1, 0, 1, 2],
+        [4, 4, 1, 0, 2, 3],
+        [0, 4, 2, 1, 0, 2],
+        [0, 0, 3, 0, 0, 3],
+    ]
+
+
+def test_words_are_those_that_captions_have():
+    (array,) = arrays_of(
+        "(S (NP (DT A) (NN Dog)) (VP (VBP do) (RB n't) (VB run)) (. .))"
+    )
+    assert array[:4, 0].tolist() == [2, 3, 5, 1]
+    (array,) = arrays_of("(NP (NP (DT a) (NN dog) (POS 's)) (NN t-t))")
+    assert array[:5, 0].tolist() == [2, 3, 7, 6, 6]
+
+
+def test_without_words_there_is_an_unknown_one():
+    (array,) = arrays_of("(NP (. .))")
+    assert array.tolist() == [[1, 0, 1, 0, 0, 1]]
+
+
+def test_long_captions_are_cut():
+    text = "(S (NP (DT a) (NN dog)) (VP (VBZ runs) (RB a) (RB a)))"
+    (array,) = arrays_of(text, max_words=3)
+    assert array[:, 0].tolist() == [2, 3, 4, 0, 0, 0]
+    assert array[-1, -1] == 3
+    (array,) = arrays_of(text, max_words=2)  # The verb phrase is gone.
+    assert array[:, 0].tolist() == [2, 3, 0, 0]
+
+
+def test_widths_are_few():
+    widths = {padded_nodes(count) for count in range(1, 500)}
+    assert len(widths) == 20  # 8 + 4 + 4 + 4 of steps 8, 16, 32, 64
+    assert all(padded_nodes(count) >= count for count in range(1, 2000))
+
+
+def batch(*texts):
+    return TreeRows(arrays_of(*texts)).batch(np.arange(len(texts)))
+
+
+def test_packed_trees_by_hand():
+    rows = batch("(S (NP (DT a) (NN dog)) (VBZ runs))", "(NN dog)")
+    packed = pack_trees(rows)
+    # Rows: a, dog, runs, dog of tree 1, the noun phrase, the sentence.
+    assert packed.word_ids.numpy().tolist() == [2, 3, 4, 3]
+    assert packed.trees.numpy().tolist() == [0, 0, 0, 1, 0, 0]
+    assert packed.roots.numpy().tolist() == [5, 3]
+    assert packed.is_noun_phrase.numpy().tolist() == [0, 0, 0, 0, 1, 0]
+    assert packed.spans.numpy()[4:].tolist() == [[0, 2], [0, 3]]
+    assert packed.children.numpy().tolist() == [0, 1, 2, 4]
+    assert packed.parents.numpy().tolist() == [4, 4, 5, 5]
+    # The noun phrase has other children alone, the sentence has both kinds.
+    assert packed.levels.numpy().tolist() == [[4, 5, 5, 0, 2], [5, 5, 6, 2, 3]]
+    assert packed.ends.numpy().tolist() == [6, 4]
+
+
+def test_padding_changes_nothing():
+    rows = batch("(S (NP (DT a) (NN dog)) (VBZ runs))", "(NN dog)")
+    padded = np.pad(rows, [[0, 1], [0, 5], [0, 0]])
+    one, other = pack_trees(rows), pack_trees(padded)
+    for name in set(one._fields) - {"roots"}:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert other.roots.numpy().tolist() == [5, 3, -1]
+
+
+def test_one_trace_for_each_width():
+    traces = []
+
+    @tf.function
+    def pack(rows):
+        traces.append(rows.shape)
+        return pack_trees(rows)
+
+    short, long = "(NP (DT a) (NN dog))", "(NP (NN a) (NP (NN a) (NN dog)))"
+    longer = f"(S {'(NN dog) ' * 9})"
+    for texts in ([short, long], [long, long], [short, short], [long, longer]):
+        pack(batch(*texts))
+    assert [tuple(shape) for shape in traces] == [(2, 8, 6), (2, 16, 6)]

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from tbnets.text.trees import read_tree
+from tbnets.text.trees import right_branching
+
+DOG = "(S (NP (DT a) (NN dog)) (VP (VBZ sits) (PP (IN on) (NP (NN grass)))))"
+
+
+def test_nodes_of_a_tree_by_hand():
+    tree = read_tree(DOG)
+    assert tree.labels == tuple("S NP DT NN VP VBZ PP IN NP NN".split())
+    assert tree.parents == (-1, 0, 1, 1, 0, 4, 4, 6, 6, 8)
+    assert tree.words == ("a", "dog", "sits", "on", "grass")
+    # S over VP over PP over NP over grass.
+    assert tree.heights().tolist() == [4, 1, 0, 0, 3, 0, 2, 0, 1, 0]
+    assert tree.spans()[[0, 1, 4, 6, 8]].tolist() == [
+        *([0, 5], [0, 2], [2, 5], [3, 5], [4, 5])
+    ]
+    assert tree.phrases() == [(1, 0, 2), (8, 4, 5)]
+    assert tree.phrases("PP") == [(6, 3, 5)]
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        (DOG, DOG),
+        (f"(ROOT\n  {DOG})", DOG),
+        (f"( {DOG} )", DOG),
+        ("(NP(DT a)(NN dog))", "(NP (DT a) (NN dog))"),
+        ("(NP a dog)", "(NP a dog)"),
+        ("(NN dog)", "(NN dog)"),
+        ("(ROOT (NP (NN dog)))", "(NP (NN dog))"),
+        ("(S (NP (NP (NN dog))))", "(S (NP (NP (NN dog))))"),
+        ("(S (NP (-NONE- *)) (VP (VB run)) (. .))", "(S (VP (VB run)) (. .))"),
+        ("(NP () (NN dog))", "(NP (NN dog))"),
+        ("(NP (-LRB- -LRB-) (NN a-RRB-))", "(NP (-LRB- -LRB-) (NN a-RRB-))"),
+        ("((DT a) (NN dog))", "((DT a) (NN dog))"),
+    ],
+)
+def test_brackets_as_treebanks_write_them(text, wanted):
+    tree = read_tree(text)
+    assert tree.bracketed() == wanted
+    assert read_tree(wanted) == tree
+
+
+def test_brackets_in_words_are_unescaped():
+    assert read_tree("(NP (-LRB- -LRB-) (NN a-RRB-))").words == ("(", "a)")
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("((a dog) (runs fast))", "((a dog) (runs fast))"),
+        ("(((a) (dog)) runs)", "((a dog) runs)"),
+        ("((a dog))", "(a dog)"),
+        ("(dog)", "(dog)"),
+        ("(a (b c))", "(a (b c))"),
+    ],
+)
+def test_brackets_without_labels(text, wanted):
+    tree = read_tree(text, labelled=False)
+    assert tree.bracketed() == wanted
+    assert read_tree(wanted, labelled=False) == tree
+    assert set(tree.labels) == {""}
+
+
+def test_a_function_is_no_part_of_the_kind():
+    tree = read_tree("(S (NP-SBJ (NN dog)) (WHNP (WP who)) (NP=2 (NN cat)))")
+    assert [node for node, _, _ in tree.phrases()] == [1, 5]
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "no word"),
+        ("()", "no word"),
+        ("(NP (-NONE- *))", "no word"),
+        ("(NP (NN dog)", "1 of the brackets stay open"),
+        ("(NP (NN dog)))", r"'\)' follows the end"),
+        ("(NN dog) cat", "'cat' follows the end"),
+        (") (NN dog)", r"'\)' opens none"),
+        (f"(NN {'a' * 10_000})", "10000 letters, at most 200"),
+        (f"{'(S ' * 500}(NN dog){')' * 500}", "deeper than 128"),
+        (f"{'(S ' * 200}(NN dog){')' * 200}", "deeper than 128"),
+        (f"(S {'(NN dog) ' * 5000})", "5000 words, at most 4096"),
+    ],
+)
+def test_what_is_no_tree_names_its_caption(text, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        read_tree(text, "7.jpg#2")
+    assert "caption 7.jpg#2" in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+def test_other_words_take_the_place_of_words():
+    tree = read_tree("(NP (NP (DT a) (NN T-shirt)) (, ,) (X (. .)))")
+    found = tree.with_texts([["a"], ["t", "shirt"], [], []])
+    assert found.bracketed() == "(NP (NP (DT a) (NN t) (NN shirt)))"
+    assert tree.with_texts([[]] * 4) is None
+    assert read_tree("(NN a-b)").with_texts([["a", "b"]]).words == ("a", "b")
+
+
+def test_a_right_branching_tree():
+    assert right_branching(["a"]).bracketed() == "(X a)"
+    tree = right_branching(["a", "red", "dog"])
+    assert tree.bracketed() == "(X (X a) (X (X red) (X dog)))"
+    assert right_branching(["w"] * 3000).heights()[0] == 60
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_trees_read_back(seed):
+    generator, parts = np.random.default_rng(seed), ["(S"]
+    depth = 1
+    for number in range(200):
+        draw = generator.random()
+        if draw < 0.3 and depth < 50:
+            parts.append(f"(NP (NN n{number})")
+            depth += 1
+        elif draw < 0.5 and depth > 1:
+            parts.append(")")
+            depth -= 1
+        else:
+            parts.append(f"(NN w{number})")
+    text = " ".join(parts) + ")" * depth
+    tree = read_tree(text)
+    assert read_tree(tree.bracketed()) == tree
+    plain = tree.bracketed().replace(" ", "").replace("\n", "")
+    assert plain == text.replace(" ", "")
