@@ -127,6 +127,7 @@ TRAIN = [
         ["each at least 0"],
     ),
     # What contradicts.
+    ("--skip_bad_rows", ["`--skip_bad_rows`", "with --task=localization"]),
     ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
     ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),

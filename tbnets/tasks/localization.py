@@ -1,6 +1,7 @@
 """Phrase localization: which region of a photo does a phrase name?"""
 
 import numpy as np
+import tqdm
 
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseSampler
@@ -38,6 +39,7 @@ class LocalizationTask(Task):
         super().__init__(settings)
         self._records = {}
         self._phrases = {}
+        self._told = set()
         self._sampler = None
         self._scorer = None
 
@@ -52,10 +54,20 @@ class LocalizationTask(Task):
         """Returns the `PhraseRegions` of a split; reads each once."""
         if split not in self._phrases:
             store, rows = self._regions(split, checked=False)
-            self._phrases[split] = phrase_inputs.load_phrases(
+            self._phrases[split], problems = phrase_inputs.load_phrases(
                 self.settings, self.records(split), store.sizes[rows]
             )
+            self._tell(split, [p for p in problems if p not in self._told])
         return self._phrases[split]
+
+    def _tell(self, split, problems):
+        """Says once what was left out; splits may share a file."""
+        self._told.update(problems)
+        if problems:
+            tqdm.tqdm.write(
+                f"left out  {len(problems)} bad rows of phrases, read for "
+                f"{split}; the first: {problems[0]}"
+            )
 
     def _regions(self, split, checked=True):
         """Returns the store of regions, and the rows of a split's photos."""
@@ -158,11 +170,13 @@ class LocalizationTask(Task):
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
-        words = fitted["words"]
+        words, phrases = fitted["words"], self.phrases(split)
+        store, rows = self._regions(split)
         return phrase_inputs.load_examples(
             self.settings,
-            self.phrases(split),
-            *self._regions(split),
+            phrases,
+            store,
+            rows[phrase_inputs.rows_of(self.records(split), phrases.images)],
             Vocabulary(words) if words else None,
         )
 
