@@ -34,6 +34,7 @@ class LocalizationTask(Task):
 
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "phrases", "texts")
+    measure_options = ("region_phrase_ranking",)
 
     def __init__(self, settings):
         super().__init__(settings)
@@ -255,9 +256,25 @@ class LocalizationTask(Task):
             self._scorer = region_scores.RegionScorer(network)
         return self._scorer
 
-    def measure(self, scores):
-        """Returns the metrics of `evaluation.localization`."""
-        return evaluate_localization(
+    def measure(self, scores, region_phrase_ranking=False):
+        """Returns the metrics of `evaluation.localization`.
+
+        Args:
+            scores: of a split.
+            region_phrase_ranking: whether those of `evaluation.pair_ranks`,
+                which compare everything with everything, come too.
+
+        Raises:
+            ValueError: these are asked for of two runs taken together.
+        """
+        rank = scores.get(region_scores.TRUE_REGIONS)
+        if region_phrase_ranking and rank is None:
+            raise ValueError(
+                "`--region_phrase_ranking` must come with one run. Received: "
+                "two that are combined, which compare a phrase with regions "
+                "of its own photo alone. Leave it out, or --combine_with."
+            )
+        metrics = evaluate_localization(
             scores["similarities"],
             scores["proposals"],
             scores["truth"],
@@ -265,6 +282,7 @@ class LocalizationTask(Task):
             types=scores["types"],
             texts=scores["texts"],
         )
+        return metrics | (rank() if region_phrase_ranking else {})
 
     def combine(self, scores, other, others, split, weight):
         """Returns what `region_scores.combine` makes of two runs."""
