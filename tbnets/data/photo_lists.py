@@ -4,12 +4,17 @@ rows = listed_rows(images.image_ids, "flickr30k/test.txt")
 images.subset(rows), phrases.subset(rows)
 """
 
+import dataclasses
 import os
 import re
 
 import numpy as np
 
 from tbnets.checked_files import CheckedFile
+from tbnets.data.captions import list_splits
+from tbnets.data.captions import read_captions
+from tbnets.data.splits import SPLIT_FIELD
+from tbnets.data.splits import fill_split
 
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
@@ -50,6 +55,34 @@ def listed_rows(image_ids, path) -> np.ndarray:
             "these photos.",
         )
     return np.array(rows, np.int64)
+
+
+def read_listed(format, path, lists, split):
+    """Reads the images of captions that a list names, whatever their split.
+
+    Args:
+        format: one of `captions.READERS`.
+        path: the captions; all splits of them are read.
+        lists: path of the lists, with `{split}` in it.
+        split: name of the list; "val", "dev" and "validation" are the same.
+
+    Returns:
+        `CaptionedImages` in the order of the captions.
+
+    Raises:
+        FileNotFoundError, ValueError: as of `read_captions`; there is no such
+            list, it names none of the images, or `{split}` is missing.
+    """
+    if SPLIT_FIELD not in os.fspath(lists):
+        raise ValueError(
+            f"`lists` must hold {SPLIT_FIELD}, or all splits would be the "
+            f"same. Received: lists={lists}. Name the lists alike, and "
+            f"--split_lists as in flickr30k/{SPLIT_FIELD}.txt."
+        )
+    chosen = fill_split(lists, split)
+    images = read_captions(format, path, "+".join(list_splits(format, path)))
+    images = images.subset(listed_rows(images.image_ids, chosen))
+    return dataclasses.replace(images, split=split)
 
 
 def _stem(name):

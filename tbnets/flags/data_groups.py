@@ -105,6 +105,15 @@ DATA_GROUPS = {
             when=_CAPTION_FILES,
             is_place=True,
         ),
+        Flag(
+            "split_lists",
+            "string",
+            "",
+            "Lists of photos, one a line, that take the place of the "
+            "captions' own splits, such as flickr30k/{split}.txt.",
+            when=_CAPTION_FILES,
+            is_place=True,
+        ),
         Flag("train_split", "string", "train", "Split that is learned from."),
         Flag(
             "dev_split", "string", "dev", "Split that chooses the best epoch."

@@ -16,6 +16,7 @@ from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import FileNames
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
+from tbnets.data.photo_lists import read_listed
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import NoSuchSplit
 from tbnets.data.splits import fill_split
@@ -103,8 +104,11 @@ def load_records(settings, split):
     path = resolve(settings, settings.captions)
     if SPLIT_FIELD not in os.fspath(path) and not path.exists():
         raise nowhere(settings, "captions", path)
+    form, lists = settings.captions_format, settings.split_lists
     try:
-        return captions.read_captions(settings.captions_format, path, split)
+        if lists:
+            return read_listed(form, path, resolve(settings, lists), split)
+        return captions.read_captions(form, path, split)
     except NoSuchSplit as error:
         if error.names:
             raise

@@ -4,6 +4,8 @@ import pytest
 
 from tbnets.data.captions import read_captions
 from tbnets.data.photo_lists import listed_rows
+from tbnets.data.photo_lists import read_listed
+from tbnets.data.splits import NoSuchSplit
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,34 @@ def test_a_list_of_other_photos_is_refused(tmp_path):
     ids = ["12x_0ab.jpg", "1234.jpg"]
     with pytest.raises(ValueError, match="list.txt: expected ids of the 2 ph"):
         listed_rows(ids, path)
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Returns a table of four photos in two splits."""
+    path = tmp_path / "captions.csv"
+    rows = ["a,x,train", "b,y,test", "c,z,train", "d,w,test"]
+    path.write_text("\n".join(["image,caption,split", *rows, ""]))
+    return path
+
+
+def test_lists_take_the_place_of_splits(tmp_path, captions):
+    (tmp_path / "train.txt").write_text("d\na\n")
+    (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
+    lists = tmp_path / "{split}.txt"
+    train = read_listed("table", captions, lists, "train")
+    assert train.image_ids == ("a", "d")
+    assert train.captions == ("x", "w")
+    assert train.split == "train"
+    assert read_listed("table", captions, lists, "dev").image_ids == ("b",)
+    with pytest.raises(NoSuchSplit, match="'train', 'validation'"):
+        read_listed("table", captions, lists, "test")
+
+
+def test_lists_that_would_all_be_the_same_are_refused(tmp_path, captions):
+    (tmp_path / "all.txt").write_text("a\n")
+    with pytest.raises(ValueError, match="must hold {split}"):
+        read_listed("table", captions, tmp_path / "all.txt", "train")
 
 
 @pytest.mark.real_data

@@ -84,7 +84,7 @@ def test_nan_is_refused_and_old_json_kept(saved):
 
 
 def test_wrong_protocol_is_explained(saved):
-    fails_with(evaluate(saved, "--protocol=coco_5k"), "5000 rows", "(3, 3)")
+    fails_with(evaluate(saved, "--protocol=coco_5k"), "5000 rows", "3 images")
 
 
 def test_missing_flags_are_named():
