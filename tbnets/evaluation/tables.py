@@ -79,6 +79,15 @@ def format_localization(metrics: dict, title: str = "") -> str:
     if f"{start}/mean_average_precision" in metrics:
         value = 100 * metrics[f"{start}/mean_average_precision"]
         lines.append(f"mean average precision of unique phrases {value:.1f}")
+    for direction in ("true_region_to_phrase", "phrase_to_true_region"):
+        if f"{direction}/median_rank" in metrics:
+            cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
+            recalls = " ".join(f"{100 * cell:.1f}" for cell in cells)
+            lines.append(
+                f"{direction.replace('_', ' ')}: "
+                f"{'/'.join(f'R@{k}' for k in cutoffs)} {recalls}, median "
+                f"rank {metrics[f'{direction}/median_rank']:g}"
+            )
     return "\n".join(lines)
 
 

@@ -24,6 +24,14 @@ PHRASE_FLAGS = (
         is_place=True,
     ),
     Flag(
+        "skip_bad_rows",
+        "bool",
+        False,
+        "Leave out phrases, captions and photos of --phrases with which "
+        "something is wrong, and tell how many, instead of ending at the "
+        "first; tools/describe_data.py lists them all.",
+    ),
+    Flag(
         "regions",
         "string",
         "",

@@ -1,6 +1,7 @@
 """Phrase localization: which region of a photo does a phrase name?"""
 
 import numpy as np
+import tqdm
 
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseSampler
@@ -37,11 +38,13 @@ class LocalizationTask(Task):
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "phrases", "texts")
     about_pictures = region_views.WHAT_IS_SHOWN
+    measure_options = ("region_phrase_ranking",)
 
     def __init__(self, settings):
         super().__init__(settings)
         self._records = {}
         self._phrases = {}
+        self._told = set()
         self._sampler = None
         self._scorer = None
 
@@ -56,10 +59,20 @@ class LocalizationTask(Task):
         """Returns the `PhraseRegions` of a split; reads each once."""
         if split not in self._phrases:
             store, rows = self._regions(split, checked=False)
-            self._phrases[split] = phrase_inputs.load_phrases(
+            self._phrases[split], problems = phrase_inputs.load_phrases(
                 self.settings, self.records(split), store.sizes[rows]
             )
+            self._tell(split, [p for p in problems if p not in self._told])
         return self._phrases[split]
+
+    def _tell(self, split, problems):
+        """Says once what was left out; splits may share a file."""
+        self._told.update(problems)
+        if problems:
+            tqdm.tqdm.write(
+                f"left out  {len(problems)} bad rows of phrases, read for "
+                f"{split}; the first: {problems[0]}"
+            )
 
     def _regions(self, split, checked=True):
         """Returns the store of regions, and the rows of a split's photos."""
@@ -166,11 +179,13 @@ class LocalizationTask(Task):
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
-        words = fitted["words"]
+        words, phrases = fitted["words"], self.phrases(split)
+        store, rows = self._regions(split)
         return phrase_inputs.load_examples(
             self.settings,
-            self.phrases(split),
-            *self._regions(split),
+            phrases,
+            store,
+            rows[phrase_inputs.rows_of(self.records(split), phrases.images)],
             Vocabulary(words) if words else None,
         )
 
@@ -253,9 +268,25 @@ class LocalizationTask(Task):
             self._scorer = region_scores.RegionScorer(network)
         return self._scorer
 
-    def measure(self, scores):
-        """Returns the metrics of `evaluation.localization`."""
-        return evaluate_localization(
+    def measure(self, scores, region_phrase_ranking=False):
+        """Returns the metrics of `evaluation.localization`.
+
+        Args:
+            scores: of a split.
+            region_phrase_ranking: whether those of `evaluation.pair_ranks`,
+                which compare everything with everything, come too.
+
+        Raises:
+            ValueError: these are asked for of two runs taken together.
+        """
+        rank = scores.get(region_scores.TRUE_REGIONS)
+        if region_phrase_ranking and rank is None:
+            raise ValueError(
+                "`--region_phrase_ranking` must come with one run. Received: "
+                "two that are combined, which compare a phrase with regions "
+                "of its own photo alone. Leave it out, or --combine_with."
+            )
+        metrics = evaluate_localization(
             scores["similarities"],
             scores["proposals"],
             scores["truth"],
@@ -263,6 +294,7 @@ class LocalizationTask(Task):
             types=scores["types"],
             texts=scores["texts"],
         )
+        return metrics | (rank() if region_phrase_ranking else {})
 
     def combine(self, scores, other, others, split, weight):
         """Returns what `region_scores.combine` makes of two runs."""

@@ -7,10 +7,14 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.data.phrase_batches import rows_by
+from tbnets.data.proposal_roles import BEST_IOU
+from tbnets.evaluation import pair_ranks
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.pair_scorer import PairScorer
 
 REGIONS_AT_ONCE = 8192
+TRUE_REGIONS = "rank_true_regions"
 
 
 class RegionScorer:
@@ -46,9 +50,10 @@ class RegionScorer:
             begin with the regions of the phrase's photo (the rest is 0),
             whether these are learned, `learned_similarity`;
             `phrase_embeddings` and, of some photos, `region_embeddings`;
-            `nearest`, a function of embeddings as `nearest` below; and what
+            `nearest`, a function of embeddings as `nearest` below; what
             `measure` compares with: `proposals`, `truth`, `phrase_to_image`,
-            `types`, `texts`.
+            `types`, `texts`; and `rank_true_regions`, a function without
+            arguments that does what it says.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -77,6 +82,9 @@ class RegionScorer:
             "phrase_embeddings": embeddings,
             "region_embeddings": some,
             "nearest": functools.partial(self.nearest, examples),
+            TRUE_REGIONS: functools.partial(
+                self.rank_true_regions, examples, embeddings
+            ),
             **_compared_with(phrases, examples.proposals),
         }
 
@@ -101,6 +109,42 @@ class RegionScorer:
                     found = self._compare(regions[start:end], text_embeddings)
                     table[image] = found.numpy().max(axis=0)
         return table
+
+    def rank_true_regions(self, examples, embeddings):
+        """Ranks all phrases of a split for each true region, and back.
+
+        The region that overlaps the true box most stands for it; things
+        without one that overlaps by half are left out.
+
+        Args:
+            examples: `PhraseExamples`.
+            embeddings: float32 `[num_phrases, dim]`, of its phrases.
+
+        Returns:
+            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+        """
+        phrases, roles = examples.phrases, examples.roles
+        chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text
+        _, first = np.unique(chains, return_index=True)
+        is_there = roles.best_iou[first] >= BEST_IOU
+        first = first[is_there]
+        rows = roles.first_rows[first] + roles.best[first]
+        regions = [
+            self._embed(examples.features.take_regions(part)).numpy()
+            for part in np.split(
+                rows, range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
+            )
+        ]
+        _, said = np.unique(texts, return_index=True)
+        sides = np.concatenate(regions), embeddings[said]
+        if self.network.learned_similarity:
+            tile = PairScorer(self.network).scores(*sides).tile
+            scores = tile(*(np.arange(len(side)) for side in sides))
+        else:
+            scores = pair_ranks.EmbeddingScores(*sides)
+        places = np.cumsum(is_there) - 1
+        pairs = np.stack([places[chains], texts], axis=1)[is_there[chains]]
+        return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples, images, counts):
         """Returns embeddings of the regions of photos, and their starts."""
@@ -194,7 +238,9 @@ def combine(first, second, weight):
         spreads = [float(one[is_region].std()) or 1.0 for one in both]
         both = [one / spread for one, spread in zip(both, spreads)]
     total = (1 - weight) * both[0] + weight * both[1]
-    return {**first, "similarities": -total, "learned_similarity": True}
+    combined = {**first, "similarities": -total, "learned_similarity": True}
+    combined.pop(TRUE_REGIONS, None)
+    return combined
 
 
 def _as_distances(scores):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets import boxes
 from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
@@ -130,6 +131,52 @@ def test_opened_run_measures_the_same_and_exports_it(session):
         again["similarities"], scores["similarities"], 1e-5, 1e-5
     )
     assert opened.task.measure(again).keys() == report["test"].keys()
+
+
+def scores_of_true_regions(network, test):
+    """Scores [things, distinct phrases] and which belong together."""
+    phrases = test.phrases
+    chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text
+    regions, is_said = [], np.zeros((12, max(texts) + 1), bool)
+    for chain in range(12):
+        row = list(chains).index(chain)
+        image = test.image_rows[phrases.phrase_to_image[row]]
+        features, proposals = test.features.regions(image)[:2]
+        overlaps = boxes.iou(phrases.boxes[row : row + 1], proposals)[0]
+        regions.append(features[overlaps.argmax()])
+        is_said[chain, texts[chains == chain]] = True
+    rows = [list(texts).index(text) for text in range(is_said.shape[1])]
+    said = test.texts.batch(np.array(rows))
+    found = network.similarities(
+        network.embed_images(np.array(regions, "float32")),
+        network.embed_text(said),
+    )
+    return found.numpy(), is_said
+
+
+def test_true_regions_rank_all_phrases_and_back(session):
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    scores = opened.task.scores(opened.network, test)
+    metrics = opened.task.measure(scores, region_phrase_ranking=True)
+    found, is_said = scores_of_true_regions(opened.network, test)
+    for direction, values, right in (
+        ("true_region_to_phrase", found, is_said),
+        ("phrase_to_true_region", found.T, is_said.T),
+    ):
+        ranks = [
+            1 + sum(row[~mask] >= max(row[mask]))
+            for row, mask in zip(values, right)
+        ]
+        assert metrics[f"{direction}/median_rank"] == np.median(ranks)
+        first = np.mean(np.array(ranks) == 1)
+        assert metrics[f"{direction}/recall_at_1"] == pytest.approx(first)
+        assert metrics[f"{direction}/num_queries"] == len(ranks)
+        title = direction.replace("_", " ")
+        assert f"{title}: R@1/R@5/R@10" in opened.task.table(metrics)
+    both = region_scores.combine(scores, scores, 0.5)
+    with pytest.raises(ValueError, match="`--region_phrase_ranking` must"):
+        opened.task.measure(both, region_phrase_ranking=True)
 
 
 def made_up_scores(similarities, learned=False):
