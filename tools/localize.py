@@ -17,9 +17,9 @@ must begin with the photo: train with --cnn_weights=imagenet, or export the run
 once more by tools/export.py --cnn_weights=imagenet.
 
 A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
-upper left corner. Some box is always the best: a low similarity may mean that
-the phrase names nothing in the photo. Words the network was never shown are
-named: they do not count.
+upper left corner. Some box is always the best, of a phrase that names nothing
+in the photo too, and its similarity does not tell. Words the network was never
+shown are named: they do not count.
 
 Needs the extra: pip install "tbnets[regions]". docs/localization.md tells
 more.

@@ -80,7 +80,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     sheet = Image.new("RGB", size, "#dddddd")
     sheet.paste(photo.resize(drawn, Image.Resampling.BICUBIC))
     draw = ImageDraw.Draw(sheet)
-    for one, edges in [*zip(boxes, corners)][::-1]:
+    for one, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
         _draw_box(draw, edges, one)
     taken = []
     # Small boxes have the fewest places for their phrase.
@@ -114,6 +114,26 @@ def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
 def colour_of(number):
     """Returns the colour of a `PhraseBox`, as #rrggbb."""
     return COLOURS[number % len(COLOURS)]
+
+
+def _in_each_other(corners):
+    """Moves a box that has the lines of another inside of it.
+
+    Args:
+        corners: `[n, 4]` in pixels of the picture.
+
+    Returns:
+        The same with each box smaller by a line for each one before it that
+        is as large.
+    """
+    moved = corners.copy()
+    for row in range(1, len(corners)):
+        apart = np.abs(corners[:row] - corners[row]).max(axis=1)
+        inset = CASING * np.count_nonzero(apart < LINE)
+        sides = corners[row, 2:] - corners[row, :2]
+        inset = np.minimum(inset, sides / 2)
+        moved[row] += [*inset, *-inset]
+    return moved
 
 
 def _below_heading(sheet, heading):

@@ -40,6 +40,17 @@ def test_a_box_stands_where_it_is():
     assert (drawn[100, 45] == 90).all() and (drawn[100, 35] == 90).all()
 
 
+def test_equal_boxes_stand_in_each_other():
+    boxes = [PhraseBox(BOX, "", number) for number in (4, 2, 5)]
+    drawn = draw_boxes(PHOTO, boxes, side=400)
+    # From 40 on, each seven pixels further inside.
+    for number, x in ((4, 40), (2, 47), (5, 54)):
+        assert is_colour(drawn[100, x], number)
+    # A box of 4 x 4 pixels has no space for them.
+    tiny = [PhraseBox([1, 1, 2, 2], "", number) for number in range(9)]
+    assert draw_boxes(PHOTO, tiny, side=400).shape == (200, 400, 3)
+
+
 def test_right_is_solid_and_wrong_is_dashed():
     def line(is_right):
         box = PhraseBox(BOX, "", 0, is_right)

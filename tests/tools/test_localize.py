@@ -57,7 +57,13 @@ def answers(folder):
     questions = {
         "colours": [
             *(model, f"--json={folder}/found.json", "--top=2"),
-            *(f"--output={folder}/drawn.png", photo, "red", "a blue thing"),
+            *(
+                f"--output={folder}/drawn.png",
+                photo,
+                "red",
+                "blue",
+                "a thing, red",
+            ),
         ],
         "beside": [model, photo, "red"],
         "unknown": [model, quiet, photo, "a zebra", "..."],
@@ -83,13 +89,12 @@ def test_each_phrase_has_its_box(answers, folder):
     out, err, failure = answers["colours"]
     assert (err, failure) == ("", "")
     titles = [line for line in out.splitlines() if line.startswith('"')]
-    assert titles == ['"red"', '"a blue thing" (unknown words: a, thing)']
+    note = "(unknown words: a, thing)"
+    assert titles == ['"red"', '"blue"', f'"a thing, red" {note}']
     record = json.loads((folder / "found.json").read_text())
-    assert [one["phrase"] for one in record["phrases"]] == [
-        "red",
-        "a blue thing",
-    ]
-    assert record["phrases"][1]["unknown_words"] == ["a", "thing"]
+    said = [one["phrase"] for one in record["phrases"]]
+    assert said == ["red", "blue", "a thing, red"]
+    assert record["phrases"][2]["unknown_words"] == ["a", "thing"]
     for one, box in zip(record["phrases"], tiny_localizer.BOXES.values()):
         first, second = one["regions"]
         assert tiny_localizer.is_centred_in(first["box"], box)
@@ -103,7 +108,7 @@ def test_the_boxes_are_drawn(answers, folder):
     with PIL.Image.open(folder / "drawn.png") as drawn:
         assert drawn.size == (640, 427)  # 640 * 80 / 120 = 426.7
         colours = {colour for _, colour in drawn.getcolors(1 << 20)}
-    for colour in COLOURS[:2]:
+    for colour in COLOURS[:3]:
         assert PIL.ImageColor.getrgb(colour) in colours
     # Unless told, beside nothing of the user's but in the current folder.
     assert "drawn: photo.localized.png" in answers["beside"][0]
