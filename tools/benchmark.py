@@ -13,6 +13,8 @@ For instance:
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
+  python tools/benchmark.py --benchmark=tree_lstm --num_captions=64 \
+      --hidden_dim=512
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
 the ratio to a floor: the matrix products alone, or writing the output. The
@@ -32,7 +34,7 @@ _BENCHMARK = flags.DEFINE_enum(
     "loss",
     [
         *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
-        *("fisher_vectors", "region_step"),
+        *("fisher_vectors", "region_step", "tree_lstm"),
     ],
     "loss: miner and loss against the distance matmuls. train_step: a whole "
     "step of the embedding network against its matmuls, in float32 and "
@@ -40,7 +42,8 @@ _BENCHMARK = flags.DEFINE_enum(
     "the evaluation of a similarity network. extraction: "
     "image features from files to store against the forward passes. "
     "fisher_vectors: encoding captions against writing them down. "
-    "region_step: a step of phrase localization against its matmuls.",
+    "region_step: a step of phrase localization against its matmuls. "
+    "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM.",
 )
 _NUM_IMAGES = flags.DEFINE_list(
     "num_images",
@@ -56,7 +59,7 @@ _CAPTIONS = flags.DEFINE_integer(
 )
 _DIM = flags.DEFINE_integer("embedding_dim", 512, "Embedding size.", 1)
 _HIDDEN = flags.DEFINE_integer(
-    "hidden_dim", 2048, "Hidden units of each branch, for train_step.", 1
+    "hidden_dim", 2048, "Hidden units of a branch, or of tree_lstm.", 1
 )
 _NEGATIVES = flags.DEFINE_integer(
     "num_negatives", 10, "Negatives K kept for an anchor; Wang 2018: 10.", 1
@@ -79,7 +82,7 @@ _NUM_PHOTOS = flags.DEFINE_integer(
     "num_photos", 3072, "Photos in a timed extraction.", 1
 )
 _NUM_CAPTIONS = flags.DEFINE_integer(
-    "num_captions", 1000, "Captions, for fisher_vectors.", 1
+    "num_captions", 1000, "Captions: fisher_vectors, tree_lstm.", 1
 )
 _WORD_DIM = flags.DEFINE_integer("word_dim", 300, "Their word vectors.", 1)
 _COMPONENTS = flags.DEFINE_integer(
@@ -119,6 +122,12 @@ def _run_extraction(repeats):
     )
 
 
+def _run_tree_lstm(repeats):
+    from benchmarks import tree_lstm
+
+    tree_lstm.run(_NUM_CAPTIONS.value, _WORD_DIM.value, _HIDDEN.value, repeats)
+
+
 def _run_region_step(repeats):
     from benchmarks import region_step
 
@@ -151,6 +160,8 @@ def main(_):
         _run_region_step(repeats)
     elif _BENCHMARK.value == "fisher_vectors":
         _run_fisher_vectors(repeats)
+    elif _BENCHMARK.value == "tree_lstm":
+        _run_tree_lstm(repeats)
     else:
         from benchmarks import evaluation
 

@@ -75,7 +75,16 @@ def tree_array(tree, word_ids) -> np.ndarray:
     Args:
         tree: a `Tree`.
         word_ids: id of each word; none is 0.
+
+    Raises:
+        ValueError: there are more or fewer ids than words.
     """
+    if len(word_ids) != len(tree.words):
+        raise ValueError(
+            "`word_ids` must hold an id for each word of the tree. Received: "
+            f"{len(word_ids)} ids, {len(tree.words)} words. Give the ids of "
+            "`tree.words`."
+        )
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((np.arange(tree.num_nodes), spans[:, 0], heights))
     places = np.empty_like(order)

@@ -24,6 +24,7 @@ TITLES = {
     "pair_scores": "2 images x 4 captions, 4-512-256-1",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
     "extraction": "EfficientNetLite0 last, 2 photos of ",
+    "tree_lstm": "3 captions of 12 words, 62 nodes in 8 levels, 4 -> 5, ",
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
 }
 ROWS = {
@@ -41,6 +42,7 @@ ROWS = {
         "matmuls, all regions learned from",
         "train step",
     ],
+    "tree_lstm": ["matmuls alone", "LSTM of Keras", "LSTM over trees"],
     "fisher_vectors": [
         "written to a store",
         "copied in memory",

@@ -1,0 +1,147 @@
+"""Times the LSTM over trees against its matmuls and a Keras LSTM.
+
+Captions of 12 words with trees as parsers give them. The floor holds the
+products of a forward and backward pass over the same levels and nothing else:
+no gates, no gathering, no sums over children. A level needs the one below it,
+so that its products are as small in the floor as in the layer; the gradients
+of the matrices are one product each in both. The LSTM of Keras reads the
+same words as chains, with gradients of the same things.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import loss
+from benchmarks import timing
+from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import pack_trees
+from tbnets.text.packed_trees import tree_array
+from tbnets.text.trees import read_tree
+
+NUM_WORDS = 12
+TREES = (
+    "(S (NP (NP a small girl) (PP in (NP a pink dress))) (VP climbs (PP into "
+    "(NP a wooden house))))",
+    "(S (NP (NP two men) (CC and) (NP a dog)) (VP are (VP running (PP along "
+    "(NP a wide sandy beach)))))",
+    "(NP (NP a child) (VP jumping (PP off (NP (NP the edge) (PP of (NP (NP a "
+    "blue pool) (PP of water)))))))",
+    "(S (NP a black dog) (VP carries (NP (NP a stick) (PP in (NP its mouth))) "
+    "(PP through (NP the snow))))",
+)
+
+
+def run(num_captions, word_dim, units, repeats):
+    """Prints the table.
+
+    Args:
+        num_captions: captions in a batch.
+        word_dim: size of a word vector.
+        units: size of a state.
+        repeats: times each row is run; the median is printed.
+    """
+    rows = _rows(num_captions)
+    packed = pack_trees(rows)
+    words = tf.random.stateless_normal(
+        [num_captions, NUM_WORDS, word_dim], (0, 1)
+    )
+    tree_lstm, lstm = TreeLSTM(units), keras.layers.LSTM(units)
+    tree_lstm.build((None, word_dim))
+    lstm.build((None, NUM_WORDS, word_dim))
+    flat = tf.reshape(words, [-1, word_dim])
+
+    def over_trees(flat, rows):
+        return tree_lstm(flat, pack_trees(rows))
+
+    floor = "matmuls alone"
+    runs = {
+        floor: loss.waiting(
+            tf.function(_products(packed, units)),
+            (flat, tf.convert_to_tensor(tree_lstm.kernel)),
+        ),
+        "LSTM of Keras": loss.waiting(_learning(lstm, lstm), (words,)),
+        "LSTM over trees": loss.waiting(
+            _learning(over_trees, tree_lstm), (flat, tf.constant(rows))
+        ),
+    }
+    timing.print_table(
+        f"{num_captions} captions of {NUM_WORDS} words, {len(packed.trees)} "
+        f"nodes in {len(packed.levels) + 1} levels, {word_dim} -> {units}, "
+        "forward and backward",
+        timing.interleaved(runs, repeats),
+        floor,
+    )
+
+
+def _rows(num_captions):
+    """Returns the trees of a batch as arrays."""
+    trees = [read_tree(text) for text in TREES]
+    ids = np.arange(1, NUM_WORDS + 1)
+    arrays = [tree_array(tree, ids) for tree in trees]
+    picked = [arrays[i % len(arrays)] for i in range(num_captions)]
+    return TreeRows(picked).batch(np.arange(num_captions))
+
+
+def _learning(function, layer):
+    """Returns a graph of outputs and the gradients of inputs and weights."""
+
+    @tf.function
+    def run(vectors, *others):
+        with tf.GradientTape() as tape:
+            tape.watch(vectors)
+            outputs = function(vectors, *others)
+            total = tf.reduce_sum(tf.square(outputs))
+        sources = [vectors, *layer.trainable_variables]
+        return [one[:1] for one in tape.gradient(total, sources)]
+
+    return run
+
+
+def _products(packed, units):
+    """Returns a function of the products; values stand in for gradients."""
+    bounds = np.concatenate(
+        [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]
+    )
+    gates = tf.random.stateless_normal([units, 3 * units], (1, 0))
+    forget = tf.random.stateless_normal([units, units], (1, 1))
+    states = tf.random.stateless_normal([len(packed.trees), units], (1, 2))
+    wide = tf.random.stateless_normal([len(packed.trees), 3 * units], (1, 3))
+    sizes = [
+        (stop - noun, only - start, edge - first, last - edge)
+        for (start, noun, only, first, edge), (stop, _, _, last, _) in zip(
+            bounds[:-1], bounds[1:]
+        )
+    ]
+
+    def run(vectors, kernel):
+        projected = tf.matmul(vectors, kernel)
+        found = [
+            projected,
+            tf.matmul(projected, kernel, transpose_b=True),
+            tf.matmul(vectors, projected, transpose_a=True),
+        ]
+        for nouns, others, other_edges, noun_edges in sizes:
+            for count in (nouns, others):
+                found += [
+                    tf.matmul(states[:count], gates),
+                    tf.matmul(wide[:count], gates, transpose_b=True),
+                ]
+            for count in (noun_edges, other_edges):
+                found += [
+                    tf.matmul(states[:count], forget),
+                    tf.matmul(states[:count], forget, transpose_b=True),
+                ]
+        nouns, others, other_edges, noun_edges = np.sum(sizes, axis=0)
+        for count in (nouns, others):
+            found.append(
+                tf.matmul(states[:count], wide[:count], transpose_a=True)
+            )
+        for count in (noun_edges, other_edges):
+            found.append(
+                tf.matmul(states[:count], states[:count], transpose_a=True)
+            )
+        return [one[:1] for one in found]
+
+    return run
