@@ -1,0 +1,251 @@
+"""Parsers: a caption -> its constituency tree in brackets.
+
+The `embedded` one needs `pip install "tbnets[parse]"` and downloads nothing:
+TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
+The others ask a CoreNLP server, or stanza or benepar with their models.
+"""
+
+import re
+import urllib.error
+import urllib.request
+
+from tbnets.checked_files import shown
+
+DEFAULT_URL = "http://localhost:9000"
+
+# Words, clitics and punctuation, as the Penn Treebank cuts them.
+_CLITICS = r"['\u2019](?:s|ll|re|ve|d|m)\b"
+_TOKEN = re.compile(
+    rf"n['\u2019]t\b|{_CLITICS}|[^\W_]+?(?=n['\u2019]t\b)|[^\W_]+(?={_CLITICS})"
+    r"|[^\W_]+(?:[-.'\u2019/][^\W_]+)*|[^\w\s]|_",
+    re.IGNORECASE,
+)
+
+# The first rules are read first. OF, PART (a participle or infinitive and what
+# follows it) and OFPP are renamed below, where they have done their work.
+GRAMMAR = r"""
+NP: {<PDT>?<DT|PRP\$|CD>+<RB|JJ.*|VBN|VBG|CD>*(<CC|,><JJ.*|VBN>+)*<NN.*>+}
+    {<RB>?<JJ.*|CD>+(<CC|,><JJ.*>+)*<NN.*>+}
+    {<NN.*>+}
+    {<PRP|EX>}
+    {<DT|CD><JJ>?}
+NP: {<NP><POS><NP>}
+OFPP: {<OF><NP>}
+NP: {<NP><OFPP>+}
+NP: {<NP>(<,><NP>)*<,>?<CC><NP>}
+PP: {<IN|TO><NP>}
+PP: {<JJ|RB><PP>}
+PART: {<VBG|VBN|TO><RB>*<VB>?<RB|RP|JJ>*<NP>?<RB|RP>*<PP>*}
+PP: {<IN><PART>}
+PART: {<PART><PP>+}
+PART: {<PART>(<,>?<CC><PART>)+}
+VP: {<MD>?<RB>*<VBZ|VBP|VBD|VB>+<RB|RP>*<VB>?<JJ|NP>?<RB|RP>*<PART|PP|RB>*}
+VP: {<VP>(<,>?<CC><VP>)+}
+NP: {<NP><PP>+}
+NP: {<NP><PART>+}
+SBAR: {<WDT|WP|WRB|IN><NP>?<VP>}
+NP: {<NP><SBAR>}
+"""
+_RENAMED = {"OF": "IN", "PART": "VP", "OFPP": "PP"}
+_PUNCTUATION = {".", ",", ":", "``", "''", '"', "(", ")"}
+
+
+def split_tokens(caption) -> list[str]:
+    """Returns the words, clitics and punctuation marks of a caption.
+
+    Example:
+        split_tokens("A man's dog doesn't run.")
+        # ["A", "man", "'s", "dog", "does", "n't", "run", "."]
+    """
+    return _TOKEN.findall(caption)
+
+
+class EmbeddedParser:
+    """Tags words, and chunks tags by a grammar for captions.
+
+    Raises:
+        ModuleNotFoundError: textblob or nltk is not installed.
+    """
+
+    name = "embedded"
+
+    def __init__(self):
+        try:
+            from nltk import RegexpParser
+            from nltk import Tree
+            from textblob.en.taggers import PatternTagger
+        except ModuleNotFoundError as error:
+            raise _missing(error, "embedded", '"tbnets[parse]"') from error
+        self._tagger = PatternTagger()
+        self._chunker = RegexpParser(GRAMMAR, root_label="S", loop=2)
+        self._tree = Tree
+
+    def parse(self, caption) -> str:
+        """Returns the tree of a caption in brackets.
+
+        Raises:
+            ValueError: there is nothing to parse, or the tagger lost words.
+        """
+        tokens = split_tokens(caption)
+        if not any(token[0].isalnum() for token in tokens):
+            raise ValueError("there are no words in it")
+        tree = self._chunker.parse(self._tag(tokens))
+        return self._written(self._rooted(tree))
+
+    def _tag(self, tokens):
+        """Returns (word, tag) pairs; `of` has a tag of its own."""
+        # The first word has no capital of its own; "/" parts the tagger's
+        # words from their tags.
+        plain = [token.replace("/", "-") for token in tokens]
+        plain[0] = plain[0].lower()
+        tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
+        if len(tags) != len(tokens):
+            raise ValueError(f"{len(tags)} tags for {len(tokens)} words")
+        return [
+            (token, "OF" if token.lower() == "of" else tag)
+            for token, tag in zip(tokens, tags)
+        ]
+
+    def _rooted(self, tree):
+        """Returns a caption that is one phrase as that phrase."""
+        inner = [
+            child
+            for child in tree
+            if isinstance(child, self._tree) or child[1] not in _PUNCTUATION
+        ]
+        if len(inner) != 1 or not isinstance(inner[0], self._tree):
+            return tree
+        place = [child is inner[0] for child in tree].index(True)
+        children = [*tree[:place], *inner[0], *tree[place + 1 :]]
+        return self._tree(inner[0].label(), children)
+
+    def _written(self, tree):
+        """Returns an NLTK tree over (word, tag) in brackets."""
+        if not isinstance(tree, self._tree):
+            word, tag = tree
+            word = word.replace("(", "-LRB-").replace(")", "-RRB-")
+            tag = {"(": "-LRB-", ")": "-RRB-"}.get(tag, tag)
+            return f"({_RENAMED.get(tag, tag)} {word})"
+        label = _RENAMED.get(tree.label(), tree.label())
+        return f"({label} {' '.join(map(self._written, tree))})"
+
+
+class CoreNLPParser:
+    """Asks a CoreNLP server through NLTK's client.
+
+    Args:
+        url: of the server.
+
+    Raises:
+        ConnectionError: no server answers there.
+        ModuleNotFoundError: nltk is not installed.
+    """
+
+    name = "corenlp"
+
+    def __init__(self, url=DEFAULT_URL):
+        try:
+            from nltk.parse import corenlp
+        except ModuleNotFoundError as error:
+            raise _missing(error, "corenlp", '"tbnets[parse]"') from error
+        try:
+            urllib.request.urlopen(url, timeout=10).close()
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise ConnectionError(
+                "`--corenlp_url` must be the address of a running CoreNLP "
+                f"server. Received: --corenlp_url={url}, which does not "
+                f"answer: {getattr(error, 'reason', error)}. Start one in the "
+                "folder of Stanford CoreNLP: java -mx4g -cp '*' "
+                "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
+            ) from error
+        self._parser = corenlp.CoreNLPParser(url)
+
+    def parse(self, caption) -> str:
+        """Returns the tree of a caption in brackets."""
+        return _joined(self._parser.parse_text(caption))
+
+
+class StanzaParser:
+    """Asks stanza's constituency parser, where it and its model are."""
+
+    name = "stanza"
+
+    def __init__(self):
+        try:
+            import stanza
+        except ModuleNotFoundError as error:
+            raise _missing(error, "stanza", "stanza") from error
+        self._pipeline = stanza.Pipeline(
+            "en",
+            processors="tokenize,pos,constituency",
+            download_method=None,
+            verbose=False,
+        )
+
+    def parse(self, caption) -> str:
+        """Returns the tree of a caption in brackets."""
+        sentences = self._pipeline(caption).sentences
+        return _joined(sentence.constituency for sentence in sentences)
+
+
+class BeneparParser:
+    """Asks the Berkeley neural parser, where it and its model are."""
+
+    name = "benepar"
+
+    def __init__(self):
+        try:
+            import benepar
+        except ModuleNotFoundError as error:
+            raise _missing(error, "benepar", "benepar") from error
+        self._input = benepar.InputSentence
+        self._parser = benepar.Parser("benepar_en3")
+
+    def parse(self, caption) -> str:
+        """Returns the tree of a caption in brackets."""
+        words = self._input(words=split_tokens(caption))
+        return _joined([self._parser.parse(words)])
+
+
+PARSERS = {
+    parser.name: parser
+    for parser in (EmbeddedParser, CoreNLPParser, StanzaParser, BeneparParser)
+}
+
+
+def open_parser(name, corenlp_url=DEFAULT_URL):
+    """Returns a parser: something with `parse(caption)` -> brackets.
+
+    Args:
+        name: one of `PARSERS`.
+        corenlp_url: the server of `corenlp`.
+
+    Raises:
+        ValueError: there is no such parser.
+        ModuleNotFoundError, ConnectionError: what it needs is not there.
+    """
+    if name not in PARSERS:
+        raise ValueError(
+            f"`parser` must be one of {', '.join(PARSERS)}. Received: "
+            f"parser={shown(name)}. Choose one of these."
+        )
+    arguments = (corenlp_url,) if name == "corenlp" else ()
+    return PARSERS[name](*arguments)
+
+
+def _joined(trees):
+    """Returns one tree in brackets for those of the sentences."""
+    texts = [" ".join(str(tree).split()) for tree in trees]
+    if not texts:
+        raise ValueError("the parser found no sentence")
+    return texts[0] if len(texts) == 1 else f"(S {' '.join(texts)})"
+
+
+def _missing(error, name, package):
+    """Returns the error of a package that a parser needs."""
+    return ModuleNotFoundError(
+        "`--parser` must be one whose packages are installed. Received: "
+        f"--parser={name}, without {error.name}. Run: pip install {package}, "
+        "or choose another parser.",
+        name=error.name,
+    )

@@ -1,0 +1,276 @@
+"""Captions -> trees -> files: parsed once, in parallel, kept by text.
+
+A file of trees has a JSON object a line:
+
+    {"id": "1.jpg#0", "caption": "A dog.", "tree": "(NP (DT A) (NN dog) (. .))"}
+
+`"fallback": true` stands beside a tree that is right-branching because the
+parser gave none. The cache holds the same by caption, with the parser's name.
+"""
+
+import collections
+import json
+import multiprocessing
+import os
+from typing import NamedTuple
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+from tbnets.files import write_atomically
+from tbnets.text.parsers import open_parser
+from tbnets.text.parsers import split_tokens
+from tbnets.text.trees import MOST_LETTERS
+from tbnets.text.trees import MOST_WORDS
+from tbnets.text.trees import Tree
+from tbnets.text.trees import read_tree
+from tbnets.text.trees import right_branching
+
+CHUNK = 64
+
+
+class ParsedCaption(NamedTuple):
+    """A line of a file of trees.
+
+    Attributes:
+        id: of the caption.
+        caption: its text.
+        tree: the `Tree`.
+        is_fallback: whether it is right-branching for want of a parse.
+    """
+
+    id: str
+    caption: str
+    tree: Tree
+    is_fallback: bool
+
+
+class Parses(NamedTuple):
+    """What parsing gave.
+
+    Attributes:
+        trees: caption -> brackets.
+        failures: caption -> why it has a right-branching tree.
+        num_cached: captions that were known.
+    """
+
+    trees: dict
+    failures: dict
+    num_cached: int
+
+
+def fallback(caption) -> str:
+    """Returns the right-branching tree of a caption in brackets.
+
+    Words beyond 4096 are left out, and letters of a word beyond 200; a
+    caption without a word is one: `-`.
+    """
+    words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
+    return right_branching(words[:MOST_WORDS]).bracketed()
+
+
+def parse_captions(  # noqa: PLR0913  (all but the first two by name)
+    captions,
+    parser="embedded",
+    *,
+    cache=None,
+    processes=None,
+    corenlp_url="",
+    progress=None,
+) -> Parses:
+    """Parses each distinct caption once, in parallel.
+
+    Args:
+        captions: strings.
+        parser: name of one of `parsers.PARSERS`.
+        cache: file of what is parsed already; grows as parsing goes on, so
+            that what is stopped at any moment goes on where it was. None
+            keeps nothing.
+        processes: how many parse at once; None for one a core.
+        corenlp_url: server of the `corenlp` parser.
+        progress: function of the number of captions just done, or None.
+
+    Raises:
+        ValueError, ModuleNotFoundError, ConnectionError: there is no such
+            parser, or not what it needs.
+        ProblemError: a line of the cache is none.
+    """
+    progress = progress or (lambda count: None)
+    wanted = list(dict.fromkeys(captions))
+    known = _read_cache(cache, parser) if cache else {}
+    todo = [caption for caption in wanted if caption not in known]
+    num_cached = len(wanted) - len(todo)
+    progress(num_cached)
+    if todo:
+        open_parser(parser, corenlp_url)  # Its error comes before a pool.
+        for rows in _parsed(todo, (parser, corenlp_url), processes):
+            _append(cache, parser, rows)
+            known.update((caption, rest) for caption, *rest in rows)
+            progress(len(rows))
+    trees = {caption: known[caption][0] for caption in wanted}
+    failures = {
+        caption: known[caption][1] for caption in wanted if known[caption][1]
+    }
+    return Parses(trees, failures, num_cached)
+
+
+def _parsed(captions, parser, processes):
+    """Yields lists of (caption, brackets, why it failed or "")."""
+    chunks = [
+        captions[start : start + CHUNK]
+        for start in range(0, len(captions), CHUNK)
+    ]
+    processes = min(processes or os.cpu_count() or 1, len(chunks))
+    if processes == 1:
+        _start(*parser)
+        yield from map(_parse_chunk, chunks)
+        return
+    # A fork of a process that runs TensorFlow may hang.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, _start, parser) as pool:
+        yield from pool.imap_unordered(_parse_chunk, chunks)
+
+
+_PARSER = []
+
+
+def _start(name, corenlp_url):
+    """Opens the parser of a process."""
+    _PARSER[:] = [open_parser(name, corenlp_url)]
+
+
+def _parse_chunk(captions):
+    return [(caption, *_parse(_PARSER[0], caption)) for caption in captions]
+
+
+def _parse(parser, caption):
+    """Returns brackets, and why they are right-branching or ""."""
+    try:
+        text = parser.parse(caption)
+        read_tree(text)
+    except Exception as error:  # Whatever a parser raises: one caption's loss.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return fallback(caption), reason[:300]
+    return text, ""
+
+
+def _read_cache(path, parser):
+    """Returns caption -> [brackets, reason] of a parser.
+
+    The last line may be half of one, where a process was killed; then it is
+    cut off, so that the next line begins anew.
+    """
+    if not os.path.exists(path):
+        return {}
+    file, known = CheckedFile(path), {}
+    lines, ends_well = file.lines()
+    if not ends_well and lines:
+        kept = lines[:-1]
+        text = "".join(f"{line}\n" for line in kept)
+        write_atomically(path, lambda out: out.write(text.encode("utf-8")))
+        lines = kept
+    for number, line in enumerate(lines, 1):
+        row = _row(file, number, line, ("parser", "caption", "tree", "failure"))
+        if row and row["parser"] == parser:
+            known[row["caption"]] = [row["tree"], row["failure"]]
+    return known
+
+
+def _append(path, parser, rows):
+    """Adds parsed captions to the cache."""
+    if not path:
+        return
+    lines = [
+        _line(parser=parser, caption=caption, tree=tree, failure=failure)
+        for caption, tree, failure in rows
+    ]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("".join(lines))
+
+
+def _line(**row):
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def write_parses(path, captions, parses):
+    """Writes a file of trees, complete or not at all.
+
+    Args:
+        path: the file.
+        captions: list of (id, caption).
+        parses: `Parses` that has them all.
+    """
+    lines = []
+    for name, caption in captions:
+        failed = {"fallback": True} if caption in parses.failures else {}
+        tree = parses.trees[caption]
+        lines.append(_line(id=name, caption=caption, tree=tree, **failed))
+    text = "".join(lines)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def read_parses(path, problems=None) -> list[ParsedCaption]:
+    """Reads a file of trees.
+
+    Args:
+        path: JSON lines, as `tools/parse_captions.py` writes them.
+        problems: a list that collects bad rows; None raises at the first.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ProblemError: a row is none; names file and line.
+    """
+    file, found, lines_of = CheckedFile(path, problems), [], {}
+    for number, line in enumerate(file.lines()[0], 1):
+        row = _row(file, number, line, ("id", "caption", "tree"))
+        if row is None:
+            continue
+        if row["id"] in lines_of:
+            file.report(
+                number,
+                f"expected each id once; found {shown(row['id'])}, as in line "
+                f"{lines_of[row['id']]}. Remove one of them.",
+            )
+            continue
+        try:
+            tree = read_tree(row["tree"], row["id"])
+        except ValueError as error:
+            file.report(number, f"expected a tree; {error}")
+            continue
+        lines_of[row["id"]] = number
+        is_fallback = row.get("fallback") is True
+        found.append(
+            ParsedCaption(row["id"], row["caption"], tree, is_fallback)
+        )
+    return found
+
+
+def _row(file, number, line, names):
+    """Returns a line as a dict that has strings of these names, or None."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    wrong = not isinstance(row, dict) or [
+        name for name in names if not isinstance(row.get(name), str)
+    ]
+    if not wrong:
+        return row
+    file.report(
+        number,
+        "expected a JSON object with the strings "
+        f"{', '.join(names)}; found {shown(line)}. Correct the line, or parse "
+        "the captions again.",
+    )
+    return None
+
+
+def count_reasons(failures) -> list[tuple[str, int]]:
+    """Returns why captions failed and how often, the most frequent first.
+
+    Numbers in a reason do not count: they are those of one caption.
+    """
+    counts = collections.Counter(
+        "".join("N" if one.isdigit() else one for one in reason)
+        for reason in failures.values()
+    )
+    return counts.most_common()
