@@ -65,8 +65,7 @@ def answers(folder):
                 "a thing, red",
             ),
         ],
-        "beside": [model, photo, "red"],
-        "unknown": [model, quiet, photo, "a zebra", "..."],
+        "unknown": [model, photo, "a zebra", "..."],
         "nothing there": [model, quiet, f"{folder}/black.png", "red"],
         "no phrase": [model, photo],
         "empty phrase": [model, photo, " "],
@@ -111,7 +110,7 @@ def test_the_boxes_are_drawn(answers, folder):
     for colour in COLOURS[:3]:
         assert PIL.ImageColor.getrgb(colour) in colours
     # Unless told, beside nothing of the user's but in the current folder.
-    assert "drawn: photo.localized.png" in answers["beside"][0]
+    assert "drawn: photo.localized.png" in answers["unknown"][0]
     assert (folder / "photo.localized.png").is_file()
 
 
