@@ -191,16 +191,16 @@ class LocalizationTask(Task):
             "phrases": examples.phrases.num_phrases,
         }
 
-    def notes(self):
-        """Returns how many phrases are learned from."""
-        if self._sampler is None:
-            return {}
-        found = self._sampler
-        total = self.phrases(self.settings.train_split).num_phrases
-        return {
-            "positives": f"{found.num_positives / found.num_drawable:.1f} "
-            f"regions a phrase; {total - found.num_drawable} phrases have none"
-        }
+    def notes(self, fitted):
+        """Returns how many phrases are learned from, and of what words."""
+        notes, found = {}, self._sampler
+        if found is not None:
+            total = self.phrases(self.settings.train_split).num_phrases
+            notes["positives"] = (
+                f"{found.num_positives / found.num_drawable:.1f} regions a "
+                f"phrase; {total - found.num_drawable} phrases have none"
+            )
+        return notes | text_inputs.notes(fitted)
 
     def describe(self, network):
         """Returns what reads phrases, and the embeddings' size."""
