@@ -199,11 +199,10 @@ class LocalizationTask(Task):
             "phrases": examples.phrases.num_phrases,
         }
 
-    def notes(self):
+    def notes(self, fitted):
         """Returns how many phrases are learned from, and what is missing."""
-        notes = {}
-        if self._sampler is not None:
-            found = self._sampler
+        notes, found = {}, self._sampler
+        if found is not None:
             total = self.phrases(self.settings.train_split).num_phrases
             notes["positives"] = (
                 f"{found.num_positives / found.num_drawable:.1f} regions a "
@@ -212,7 +211,7 @@ class LocalizationTask(Task):
         dev = self.records(self.settings.dev_split)
         if views.shown_photos(self.settings, dev) is None:
             notes["pictures"] = "none: --images names no folder of the photos"
-        return notes
+        return notes | text_inputs.notes(fitted)
 
     def describe(self, network):
         """Returns what reads phrases, and the embeddings' size."""

@@ -185,8 +185,8 @@ class MatchingTask(Task):
                     self.settings, splits, made_by, where, flag
                 )
 
-    def notes(self):
-        """Returns how splits were drawn, and where features are kept."""
+    def notes(self, fitted):
+        """Returns how splits were drawn, where features are, and words."""
         notes = {}
         if self._cuts:
             sizes = [
@@ -198,7 +198,7 @@ class MatchingTask(Task):
             )
         if self.own_photos:
             notes |= self.own_photos.notes()
-        return notes
+        return notes | text_inputs.notes(fitted)
 
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""

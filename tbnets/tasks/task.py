@@ -141,8 +141,12 @@ class Task:
         """Returns how many of what a split has, for people: name -> int."""
         raise NotImplementedError
 
-    def notes(self):
-        """Returns what people should know of the data: title -> text."""
+    def notes(self, fitted):
+        """Returns what people should know of the data: title -> text.
+
+        Args:
+            fitted: what `fit_data` returned when the run began.
+        """
         return {}
 
     def build(self, fitted):
