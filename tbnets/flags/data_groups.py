@@ -28,6 +28,8 @@ _WORD_VECTORS = (
     {"text_encoder": Other("features"), "word_vectors": Other("")},
 )
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
+_STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
+_TREES = ({"text_encoder": ("h_lstm",)},)
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)
@@ -232,9 +234,24 @@ DATA_GROUPS = {
             "text_encoder",
             "string",
             "lstm",
-            "What reads the captions. lstm: Wang 2018; gru: Vilalta 2017; "
-            "mean: of learned word vectors; features: --text_features.",
-            ("mean", "lstm", "gru", "features"),
+            "What reads captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
+            "Niu 2017; mean: of word vectors; features: --text_features.",
+            ("mean", "lstm", "gru", "h_lstm", "features"),
+        ),
+        Flag(
+            "trees",
+            "string",
+            "",
+            "Trees of the captions, of tools/parse_captions.py.",
+            when=_TREES,
+            is_place=True,
+        ),
+        Flag(
+            "tied_children",
+            "bool",
+            False,
+            "Noun phrases share the other children's matrices: Tai 2015.",
+            when=_TREES,
         ),
         Flag(
             "text_features",
@@ -357,7 +374,7 @@ DATA_GROUPS = {
             "integer",
             512,
             "State size. Wang 2018: 512.",
-            when=_RECURRENT,
+            when=_STATES,
             limits=_COUNT,
         ),
         Flag(

@@ -6,16 +6,12 @@ Each function takes the run's settings (see `flags`) and reads what they name.
 import os
 import pathlib
 
-import tensorflow as tf
 import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data import captions
-from tbnets.data.examples import Examples
 from tbnets.data.examples import FeatureRows
 from tbnets.data.examples import FileNames
-from tbnets.data.examples import TokenRows
-from tbnets.data.examples import equal_text_ids
 from tbnets.data.photo_lists import read_listed
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import NoSuchSplit
@@ -35,8 +31,6 @@ from tbnets.store.opening import open_features
 from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
-
-TOKENIZER_BATCH = 4096
 
 
 def from_start(settings, path):
@@ -317,47 +311,6 @@ def _check_every_caption(records, keys, features):
             f"{shown(missing[0])}. Rows are found by text: extract the "
             "features of this split and of these captions."
         )
-
-
-def tokenize(tokenizer, captions):
-    """Returns the `TokenRows` of captions, a few thousand at a time."""
-    parts = [
-        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
-        for start in range(0, len(captions), TOKENIZER_BATCH)
-    ]
-    if not parts:
-        return TokenRows([], [])
-    ids = tf.concat(parts, axis=0)
-    return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
-
-
-def load_examples(settings, records, images, vocabulary):
-    """Returns the `Examples` of some records.
-
-    Args:
-        settings: the run's settings.
-        records: `CaptionedImages` of a split.
-        images: their images, as `Examples` takes them.
-        vocabulary: `Vocabulary`, or None with text features.
-
-    Raises:
-        ValueError, FileNotFoundError: something is missing or broken; the
-            message names it.
-    """
-    if settings.text_encoder == "features":
-        texts = load_text_features(settings, records)
-    else:
-        tokenizer = build_tokenizer(settings, vocabulary)
-        texts = tokenize(tokenizer, records.captions)
-    text_ids = None
-    if settings.equal_texts_match:
-        text_ids = equal_text_ids(records.captions)
-    return Examples(
-        records=records,
-        images=images,
-        texts=texts,
-        text_ids=text_ids,
-    )
 
 
 def build_photo_reader(settings, fitted):

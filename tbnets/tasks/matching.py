@@ -203,7 +203,7 @@ class MatchingTask(Task):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         records = self.records(split)
-        return inputs.load_examples(
+        return text_inputs.load_examples(
             self.settings, records, self._images(records), _vocabulary(fitted)
         )
 

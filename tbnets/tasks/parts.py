@@ -16,6 +16,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.pair_head import PairHead
+from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -23,6 +24,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
+from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
 
@@ -75,6 +77,13 @@ def _build_text_encoder(settings, fitted):
             common["word_weight"] = settings.word_vectors_weight
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
+    if settings.text_encoder == "h_lstm":
+        return TreeEncoder(
+            words,
+            units=settings.rnn_units,
+            tied=settings.tied_children,
+            **common,
+        )
     return text_encoders.RecurrentEncoder(
         words,
         settings.text_encoder,
@@ -97,7 +106,10 @@ def input_shapes(settings, fitted):
     images = (None, fitted["image_dim"])
     if settings.image_encoder != "features":
         images = (None, settings.image_size, settings.image_size, 3)
-    return {"images": images, "captions": (None, fitted["text_dim"])}
+    captions = (None, fitted["text_dim"])
+    if settings.text_encoder == "h_lstm":
+        captions = (None, *TreeRows.shape)
+    return {"images": images, "captions": captions}
 
 
 def _built(network, settings, fitted):

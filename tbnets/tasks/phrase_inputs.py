@@ -12,6 +12,7 @@ from tbnets.features.regions import open_averaged_features
 from tbnets.store.opening import load_features
 from tbnets.store.opening import open_features
 from tbnets.tasks import inputs
+from tbnets.tasks import text_inputs
 
 
 def load_phrases(settings, records, sizes):
@@ -118,8 +119,7 @@ def load_examples(settings, phrases, store, rows, vocabulary):
     if settings.text_encoder == "features":
         texts = inputs.load_text_features(settings, phrases.as_captions())
     else:
-        tokenizer = inputs.build_tokenizer(settings, vocabulary)
-        texts = inputs.tokenize(tokenizer, phrases.phrases)
+        texts = text_inputs.load_words(settings, phrases.phrases, vocabulary)
     return PhraseExamples(
         phrases,
         texts,

@@ -10,6 +10,7 @@ from tbnets.flags.table import ALL
 from tbnets.store.opening import read_made_by
 from tbnets.tasks import inputs
 from tbnets.tasks import text_inputs
+from tbnets.text.tree_files import trees_of
 
 
 def check_plan(task, queries):
@@ -44,9 +45,27 @@ def check_plan(task, queries):
             )
     if settings.text_encoder == "features" and settings.export:
         _check_text_reader(task)
+    if settings.text_encoder == "h_lstm":
+        _check_trees(task, splits)
     by_features = settings.image_encoder == "features" and not task.own_photos
     if by_features and settings.cnn_weights and settings.export:
         _check_photo_reader(task, queries, splits[-1])
+
+
+def _check_trees(task, splits):
+    """Refuses captions without trees, and what trees can not be used for."""
+    settings = task.settings
+    if getattr(settings, "jit_compile", False):
+        raise ValueError(
+            "`--jit_compile` must be false with --text_encoder=h_lstm: the "
+            "sizes of a batch of trees are data, which XLA does not compile. "
+            "Received: --jit_compile=True. Leave it out."
+        )
+    if settings.export:
+        text_inputs.build_text_reader(settings, {})
+    path = text_inputs.tree_path(settings)
+    for split in splits:
+        trees_of(path, task.records(split).captions)
 
 
 def _check_photo_reader(task, queries, split):

@@ -1,11 +1,18 @@
-"""Settings -> what a network knows of words before it is trained or served."""
+"""Settings -> texts as a network takes them, and what it knows of words."""
 
 import os
 
+import tensorflow as tf
 import tqdm
 
+from tbnets.data.examples import Examples
+from tbnets.data.examples import TokenRows
+from tbnets.data.examples import equal_text_ids
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.tasks import inputs
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.tree_files import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import centred
@@ -14,6 +21,8 @@ from tbnets.text.word_tables import coverage_line
 from tbnets.text.word_tables import embedding_table
 from tbnets.text.word_tables import with_new_dims
 from tbnets.text.word_vectors import read_word_vectors
+
+TOKENIZER_BATCH = 4096
 
 
 def read_showing_progress(path, words):
@@ -78,6 +87,73 @@ def notes(fitted):
     return found
 
 
+def tree_path(settings):
+    """Returns the file of trees; of scenes the folder of gold trees."""
+    if settings.trees:
+        path = inputs.resolve(settings, settings.trees)
+        if path.exists():
+            return path
+        raise inputs.nowhere(settings, "trees", path)
+    if settings.scenes:
+        return inputs.from_start(settings, settings.scenes) / "trees"
+    raise ValueError(
+        "`--trees` must name a file of trees. Received: --trees= with "
+        "--text_encoder=h_lstm. Make one by tools/parse_captions.py."
+    )
+
+
+def tokenize(tokenizer, captions):
+    """Returns the `TokenRows` of captions, a few thousand at a time."""
+    parts = [
+        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
+        for start in range(0, len(captions), TOKENIZER_BATCH)
+    ]
+    if not parts:
+        return TokenRows([], [])
+    ids = tf.concat(parts, axis=0)
+    return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
+
+
+def load_words(settings, captions, vocabulary):
+    """Returns captions as an encoder of words takes them.
+
+    Raises:
+        ValueError, FileNotFoundError: a caption has no tree, of --trees.
+    """
+    if settings.text_encoder != "h_lstm":
+        return tokenize(inputs.build_tokenizer(settings, vocabulary), captions)
+    trees = trees_of(tree_path(settings), captions)
+    return TreeRows(tree_arrays(trees, vocabulary, settings.max_tokens or None))
+
+
+def load_examples(settings, records, images, vocabulary):
+    """Returns the `Examples` of some records.
+
+    Args:
+        settings: the run's settings.
+        records: `CaptionedImages` of a split.
+        images: their images, as `Examples` takes them.
+        vocabulary: `Vocabulary`, or None with text features.
+
+    Raises:
+        ValueError, FileNotFoundError: something is missing or broken; the
+            message names it.
+    """
+    if settings.text_encoder == "features":
+        texts = inputs.load_text_features(settings, records)
+    else:
+        texts = load_words(settings, records.captions, vocabulary)
+    text_ids = None
+    if settings.equal_texts_match:
+        text_ids = equal_text_ids(records.captions)
+    return Examples(
+        records=records,
+        images=images,
+        texts=texts,
+        text_ids=text_ids,
+    )
+
+
 def build_text_reader(settings, fitted):
     """Returns what turns raw captions into what a network takes.
 
@@ -91,8 +167,15 @@ def build_text_reader(settings, fitted):
 
     Raises:
         FileNotFoundError, ValueError: the encoder is missing, damaged or
-            another one.
+            another one; or captions are read along trees.
     """
+    if settings.text_encoder == "h_lstm":
+        raise ValueError(
+            "`--export` must be false with --text_encoder=h_lstm: a SavedModel "
+            "takes raw captions, and no graph holds a parser. Received: "
+            "--export=True. Add --noexport; evaluate the run by "
+            "tools/evaluate.py."
+        )
     if fitted["words"]:
         vocabulary = Vocabulary(fitted["words"])
         return inputs.build_tokenizer(settings, vocabulary)

@@ -1,11 +1,8 @@
 """Captions -> trees -> files: parsed once, in parallel, kept by text.
 
-A file of trees has a JSON object a line:
-
-    {"id": "1.jpg#0", "caption": "A dog.", "tree": "(NP (DT A) (NN dog) (. .))"}
-
-`"fallback": true` stands beside a tree that is right-branching because the
-parser gave none. The cache holds the same by caption, with the parser's name.
+The cache has a JSON object a line: the parser's name, a caption, its tree in
+brackets, and why it is right-branching where the parser gave none. The file of
+trees that comes out is described in `tree_files`.
 """
 
 import collections
@@ -15,33 +12,16 @@ import os
 from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
 from tbnets.files import write_atomically
 from tbnets.text.parsers import open_parser
 from tbnets.text.parsers import split_tokens
+from tbnets.text.tree_files import json_row
 from tbnets.text.trees import MOST_LETTERS
 from tbnets.text.trees import MOST_WORDS
-from tbnets.text.trees import Tree
 from tbnets.text.trees import read_tree
 from tbnets.text.trees import right_branching
 
 CHUNK = 64
-
-
-class ParsedCaption(NamedTuple):
-    """A line of a file of trees.
-
-    Attributes:
-        id: of the caption.
-        caption: its text.
-        tree: the `Tree`.
-        is_fallback: whether it is right-branching for want of a parse.
-    """
-
-    id: str
-    caption: str
-    tree: Tree
-    is_fallback: bool
 
 
 class Parses(NamedTuple):
@@ -169,7 +149,9 @@ def _read_cache(path, parser):
         write_atomically(path, lambda out: out.write(text.encode("utf-8")))
         lines = kept
     for number, line in enumerate(lines, 1):
-        row = _row(file, number, line, ("parser", "caption", "tree", "failure"))
+        row = json_row(
+            file, number, line, ("parser", "caption", "tree", "failure")
+        )
         if row and row["parser"] == parser:
             known[row["caption"]] = [row["tree"], row["failure"]]
     return known
@@ -206,62 +188,6 @@ def write_parses(path, captions, parses):
         lines.append(_line(id=name, caption=caption, tree=tree, **failed))
     text = "".join(lines)
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))
-
-
-def read_parses(path, problems=None) -> list[ParsedCaption]:
-    """Reads a file of trees.
-
-    Args:
-        path: JSON lines, as `tools/parse_captions.py` writes them.
-        problems: a list that collects bad rows; None raises at the first.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ProblemError: a row is none; names file and line.
-    """
-    file, found, lines_of = CheckedFile(path, problems), [], {}
-    for number, line in enumerate(file.lines()[0], 1):
-        row = _row(file, number, line, ("id", "caption", "tree"))
-        if row is None:
-            continue
-        if row["id"] in lines_of:
-            file.report(
-                number,
-                f"expected each id once; found {shown(row['id'])}, as in line "
-                f"{lines_of[row['id']]}. Remove one of them.",
-            )
-            continue
-        try:
-            tree = read_tree(row["tree"], row["id"])
-        except ValueError as error:
-            file.report(number, f"expected a tree; {error}")
-            continue
-        lines_of[row["id"]] = number
-        is_fallback = row.get("fallback") is True
-        found.append(
-            ParsedCaption(row["id"], row["caption"], tree, is_fallback)
-        )
-    return found
-
-
-def _row(file, number, line, names):
-    """Returns a line as a dict that has strings of these names, or None."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    wrong = not isinstance(row, dict) or [
-        name for name in names if not isinstance(row.get(name), str)
-    ]
-    if not wrong:
-        return row
-    file.report(
-        number,
-        "expected a JSON object with the strings "
-        f"{', '.join(names)}; found {shown(line)}. Correct the line, or parse "
-        "the captions again.",
-    )
-    return None
 
 
 def count_reasons(failures) -> list[tuple[str, int]]:

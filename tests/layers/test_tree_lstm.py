@@ -5,10 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.text.packed_trees import XLA_REFUSED
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.packed_trees import pack_trees
 from tbnets.text.packed_trees import tree_array
 from tbnets.text.trees import Tree
+from tbnets.text.trees import read_tree
 from tests import reference
 
 UNITS, DIM = 3, 2
@@ -168,3 +170,107 @@ def test_equals_the_recursion_with_all_gradients(case, tied):
         other = 0 * one if other is None else other
         one, other = (tf.convert_to_tensor(value) for value in (one, other))
         np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def mean_square(layer, rows, tied=False):
+    """Returns a function of word vectors: a number, and its gradients."""
+
+    def run(vectors):
+        packed = pack_trees(rows, noun_phrases=not tied)
+        with tf.GradientTape() as tape:
+            tape.watch(vectors)
+            states = layer(tf.gather(vectors, packed.word_ids - 1), packed)
+            total = tf.reduce_sum(tf.square(states - 0.3))
+        sources = [vectors, *layer.trainable_variables]
+        found = tape.gradient(total, sources)
+        return total, [tf.convert_to_tensor(one) for one in found]
+
+    return run
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["h_lstm", "child_sum"])
+def test_gradients_are_those_of_small_steps(tied):
+    rows, count = batch_of(make_case("small"))
+    layer, step = built(tied), 1e-5
+    generator = np.random.default_rng(1)
+    vectors = tf.constant(generator.normal(size=(count, DIM)))
+    run = tf.function(mean_square(layer, rows, tied))
+    _, (found, *gradients) = run(vectors)
+    direction = generator.normal(size=vectors.shape)
+    sides = [run(vectors + sign * step * direction)[0] for sign in (1, -1)]
+    wanted = (sides[0] - sides[1]) / (2 * step)
+    np.testing.assert_allclose(np.sum(found * direction), wanted, rtol=1e-7)
+    for variable, gradient in zip(layer.trainable_variables, gradients):
+        value = np.array(variable)
+        direction = generator.normal(size=value.shape)
+        sides = []
+        for sign in (1, -1):
+            variable.assign(value + sign * step * direction)
+            sides.append(run(vectors)[0])
+        variable.assign(value)
+        wanted = (sides[0] - sides[1]) / (2 * step)
+        found = np.sum(gradient * direction)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [5, 8])
+def test_graph_equals_eager_at_any_depth(depth):
+    generator = np.random.default_rng(depth)
+    trees = [random_tree(generator, depth, 3) for _ in range(3)]
+    rows, count = batch_of(trees)
+    layer = built(dtype="float32")
+    vectors = tf.constant(generator.normal(size=(count, DIM)), tf.float32)
+    eager = mean_square(layer, rows)
+    for one, other in zip(
+        tf.nest.flatten(tf.function(eager)(vectors)),
+        tf.nest.flatten(eager(vectors)),
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_xla_is_refused_with_the_reason():
+    rows, count = batch_of(make_case("small"))
+    layer = built(dtype="float32")
+
+    @tf.function(jit_compile=True)
+    def run(rows):
+        packed = pack_trees(rows)
+        return layer(tf.gather(tf.ones([count, DIM]), packed.word_ids), packed)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=XLA_REFUSED):
+        run(tf.constant(rows))
+
+
+def test_one_trace_for_each_width_whatever_the_trees():
+    layer, traces = built(dtype="float32"), []
+
+    @tf.function
+    def run(rows):
+        traces.append(rows.shape)
+        packed = pack_trees(rows)
+        return layer(tf.ones([tf.size(packed.word_ids), DIM]), packed)
+
+    generator = np.random.default_rng(0)
+    for depth in (1, 2, 4, 2, 1):
+        array = tree_array_of(random_tree(generator, depth, 2))
+        run(TreeRows([array, array]).batch([0, 1]))
+    widths = {tuple(shape) for shape in traces}
+    assert len(traces) == len(widths) < 4
+
+
+def tree_array_of(tree):
+    return tree_array(tree, np.ones(len(tree.words), int))
+
+
+def test_a_long_chain_neither_overflows_nor_runs_slow():
+    tree = read_tree(f"{'(S ' * 120}(NN dog){')' * 120}")
+    rows = TreeRows([tree_array_of(tree)]).batch([0])
+    layer = built(dtype="float32")
+    packed = pack_trees(rows)
+    states = layer(tf.ones([1, DIM]), packed)
+    assert states.shape == (121, UNITS) and np.isfinite(states).all()
+
+
+def test_what_has_no_units_is_refused():
+    with pytest.raises(ValueError, match="units=0"):
+        TreeLSTM(0)

@@ -1,0 +1,163 @@
+"""Files of trees: JSON lines with brackets, and folders of gold trees.
+
+A file of trees has a JSON object a line:
+
+    {"id": "1.jpg#0", "caption": "A dog.", "tree": "(NP (DT A) (NN dog) (. .))"}
+
+`"fallback": true` stands beside a tree that is right-branching because the
+parser gave none. A folder of gold trees has a bracketed tree a line in each
+`.txt`; the words with a blank between are the caption.
+"""
+
+import json
+import pathlib
+import re
+from typing import NamedTuple
+
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
+from tbnets.text.trees import Tree
+from tbnets.text.trees import read_tree
+from tbnets.text.trees import unescaped
+
+_WORD = re.compile(r"([^\s()]+)\s*\)")
+
+
+class ParsedCaption(NamedTuple):
+    """A line of a file of trees.
+
+    Attributes:
+        id: of the caption.
+        caption: its text.
+        tree: the `Tree`.
+        is_fallback: whether it is right-branching for want of a parse.
+    """
+
+    id: str
+    caption: str
+    tree: Tree
+    is_fallback: bool
+
+
+def read_parses(path, captions=None, problems=None) -> list[ParsedCaption]:
+    """Reads a file of trees.
+
+    Args:
+        path: JSON lines, as `tools/parse_captions.py` writes them.
+        captions: set of the captions that are wanted; None for all.
+        problems: a list that collects bad rows; None raises at the first.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ProblemError: a row is none; names file and line.
+    """
+    file, found, lines_of = CheckedFile(path, problems), [], {}
+    for number, line in enumerate(file.lines()[0], 1):
+        row = json_row(file, number, line, ("id", "caption", "tree"))
+        if row is None:
+            continue
+        name, caption = row["id"], row["caption"]
+        if name in lines_of:
+            file.report(
+                number,
+                f"expected each id once; found {shown(name)}, as in line "
+                f"{lines_of[name]}. Remove one of them.",
+            )
+            continue
+        lines_of[name] = number
+        if captions is not None and caption not in captions:
+            continue
+        tree = _tree(file, number, row["tree"], name)
+        if tree is not None:
+            is_fallback = row.get("fallback") is True
+            found.append(ParsedCaption(name, caption, tree, is_fallback))
+    return found
+
+
+def read_gold_trees(folder, captions=None) -> list[ParsedCaption]:
+    """Reads a folder of gold trees, a tree a line in each `.txt`.
+
+    Args:
+        folder: such as `trees` of the embedded scenes.
+        captions: set of the captions that are wanted; None for all.
+
+    Raises:
+        FileNotFoundError: there is no such file in the folder.
+        ProblemError: a line is no tree; names file and line.
+    """
+    paths, found = sorted(pathlib.Path(folder).glob("*.txt")), []
+    if not paths:
+        raise FileNotFoundError(
+            "`folder` must hold gold trees in .txt files. Received: folder="
+            f"{folder}, without any. Name the folder trees of the scenes."
+        )
+    for path in paths:
+        file = CheckedFile(path)
+        for number, line in enumerate(file.lines()[0], 1):
+            caption = unescaped(" ".join(_WORD.findall(line)))
+            if captions is None or caption in captions:
+                name = f"{path.stem}#{number - 1}"
+                tree = _tree(file, number, line, name)
+                found.append(ParsedCaption(name, caption, tree, False))
+    return found
+
+
+def trees_of(path, captions) -> list[Tree]:
+    """Returns the tree of each caption, found by its text.
+
+    Args:
+        path: a file of trees, or a folder of gold trees.
+        captions: list of strings.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a caption has no tree, or a row is bad.
+    """
+    path = pathlib.Path(path)
+    read = read_gold_trees if path.is_dir() else read_parses
+    known = {row.caption: row.tree for row in read(path, set(captions))}
+    missing = [caption for caption in captions if caption not in known]
+    if missing:
+        raise ValueError(
+            "`--trees` must hold a tree for every caption. Received: --trees="
+            f"{path} without {len(missing)} of {len(captions)} captions, first "
+            f"{shown(missing[0])}. Trees are found by text: parse these "
+            "captions by tools/parse_captions.py."
+        )
+    return [known[caption] for caption in captions]
+
+
+def _tree(file, number, text, name):
+    """Returns a tree, or None once a problem was collected."""
+    try:
+        return read_tree(text, name)
+    except ValueError as error:
+        file.report(number, f"expected a tree; {error}")
+    return None
+
+
+def json_row(file, number, line, names):
+    """Returns a line as a dict that has strings of these names, or None.
+
+    Args:
+        file: the `CheckedFile` that problems are reported to.
+        number: of the line, from 1.
+        line: its text.
+        names: what must be there as a string.
+    """
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    wrong = not isinstance(row, dict) or [
+        name for name in names if not isinstance(row.get(name), str)
+    ]
+    if not wrong:
+        return row
+    file.report(
+        number,
+        "expected a JSON object with the strings "
+        f"{', '.join(names)}; found {shown(line)}. Correct the line, or parse "
+        "the captions again.",
+    )
+    return None

@@ -1,0 +1,108 @@
+import sys
+
+import pytest
+
+from tbnets.text import parsers
+from tbnets.text.trees import read_tree
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    pytest.importorskip("textblob")
+    pytest.importorskip("nltk")
+    return parsers.open_parser("embedded")
+
+
+@pytest.mark.parametrize(
+    "caption, wanted",
+    [
+        ("A dog.", "A dog ."),
+        ("A man's dog doesn't run", "A man 's dog does n't run"),
+        ("can\u2019t stop", "ca n\u2019t stop"),
+        ("a T-shirt, (red)", "a T-shirt , ( red )"),
+        ("two o'clock at 3.50", "two o'clock at 3.50"),
+        ("the U.S. flag_pole", "the U.S . flag _ pole"),
+        ("", ""),
+    ],
+)
+def test_captions_are_cut_as_treebanks_are(caption, wanted):
+    assert parsers.split_tokens(caption) == wanted.split()
+
+
+@pytest.mark.parametrize(
+    "caption, phrases",
+    [
+        (
+            "A young girl in a pink dress climbs into a wooden house .",
+            [
+                *("A young girl in a pink dress", "A young girl"),
+                *("a pink dress", "a wooden house"),
+            ],
+        ),
+        (
+            "A black and white dog is running over logs",
+            ["A black and white dog", "logs"],
+        ),
+        (
+            "A man and a woman",
+            ["A man and a woman", "A man", "a woman"],
+        ),
+        (
+            "the edge of a pool of water",
+            ["the edge of a pool of water", "the edge", "a pool", "water"],
+        ),
+    ],
+)
+def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
+    tree = read_tree(embedded.parse(caption))
+    assert list(tree.words) == caption.split()
+    found = [" ".join(tree.words[a:b]) for _, a, b in tree.phrases()]
+    assert [one.removesuffix(" .") for one in found] == phrases
+
+
+def test_what_a_person_may_write_parses(embedded):
+    for caption in ("Dogs (two) play / run.", "a and/or b", "100 % 'quoted'"):
+        tree = read_tree(embedded.parse(caption))
+        assert list(tree.words) == parsers.split_tokens(caption)
+
+
+def test_without_words_there_is_nothing_to_parse(embedded):
+    with pytest.raises(ValueError, match="no words"):
+        embedded.parse("...")
+
+
+@pytest.mark.parametrize(
+    "name, package, module",
+    [
+        ("embedded", "tbnets[parse]", "textblob"),
+        ("corenlp", "tbnets[parse]", "nltk"),
+        ("stanza", "stanza", "stanza"),
+        ("benepar", "benepar", "benepar"),
+    ],
+)
+def test_a_missing_package_is_named(monkeypatch, name, package, module):
+    for known in [*sys.modules]:
+        if known.split(".")[0] == module:
+            monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModuleNotFoundError) as error:
+        parsers.open_parser(name)
+    assert f"pip install {package}" in str(error.value).replace('"', "")
+
+
+def test_a_server_that_does_not_run_is_one_clear_error():
+    pytest.importorskip("nltk")
+    with pytest.raises(ConnectionError, match="localhost:9.*does not answer"):
+        parsers.open_parser("corenlp", "http://localhost:9")
+    with pytest.raises(ConnectionError, match="--corenlp_url=nonsense"):
+        parsers.open_parser("corenlp", "nonsense")
+
+
+def test_an_unknown_parser_lists_the_known():
+    with pytest.raises(ValueError, match="embedded, corenlp, stanza, benepar"):
+        parsers.open_parser("best")
+
+
+def test_sentences_become_one_tree():
+    joined = parsers._joined(["(ROOT\n (NP (NN a)))", "(ROOT (NP (NN b)))"])
+    assert read_tree(joined).words == ("a", "b")
