@@ -40,11 +40,11 @@ from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.word_tables import coverage_line
 from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
 from tbnets.training.loop import checkpoint_path
+from tbnets.training.loop import counted
 from tbnets.training.loop import out_of_patience
 from tbnets.training.optimizers import create_optimizer_variables
 
@@ -230,20 +230,14 @@ def describe(session, train):
         session.settings.dev_split: session.dev,
     }
     for split, examples in splits.items():
-        counts = task.counts(examples).items()
-        found = ", ".join(f"{count} {name}" for name, count in counts)
-        lines.append(f"{split:<9} {found}")
+        lines.append(f"{split:<9} {counted(task, examples)}")
     if not task.has_split(session.settings.test_split):
         lines.append(
             f"test      none: results are those of {session.settings.dev_split}"
         )
-    lines += [f"{name:<9} {text}" for name, text in task.notes().items()]
-    if session.state.fitted.get("words"):
-        lines.append(f"words     {len(session.state.fitted['words'])}")
-    if session.state.fitted.get("word_vectors_coverage"):
-        report = session.state.fitted["word_vectors_coverage"]
-        lines.append(f"vectors   {coverage_line(report)}")
+    notes = task.notes(session.state.fitted).items()
     lines += [
+        *(f"{name:<9} {text}" for name, text in notes),
         f"network   {task.describe(network)}, {size:,} trainable parameters",
         f"watch     tensorboard --logdir {session.run_dir / 'tensorboard'}",
     ]

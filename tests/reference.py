@@ -378,6 +378,24 @@ def highest(losses, most):
     return {key: losses[key] for key in kept if losses[key] >= 0}
 
 
+def hard_negatives(similarities, roles, most):
+    """Columns of the negatives that rank before a positive, a list a phrase.
+
+    `roles` are 1 for a positive, -1 for a negative, 0 for neither.
+    """
+    found = []
+    for values, role in zip(similarities, roles):
+        right = [s for s, r in zip(values, role) if r == 1]
+        wrong = [
+            column
+            for column in range(len(role))
+            if role[column] == -1 and right and values[column] > min(right)
+        ]
+        wrong.sort(key=lambda column: -values[column])
+        found.append(wrong[:most])
+    return found
+
+
 def logistic(z):
     """1 / (1 + exp(-z))."""
     return 1.0 / (1.0 + np.exp(-z))

@@ -127,6 +127,7 @@ TRAIN = [
         ["each at least 0"],
     ),
     # What contradicts.
+    ("--skip_bad_rows", ["`--skip_bad_rows`", "with --task=localization"]),
     ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
     ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),
@@ -256,6 +257,10 @@ EVALUATE = [
     ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
     ("--run_dir={root}/run --checkpoint=last --data_root=x", ["TBNETS_DATA"]),
     ("--run_dir={root}/run --text_embeddings=t.npy", ["without --run_dir"]),
+    (
+        "--run_dir={root}/run --region_phrase_ranking",
+        ["must be a flag that the task measures by"],
+    ),
     (ARRAYS + "--split=dev", ["`--split`", "read with --run_dir"]),
     (ARRAYS + "--json={root}/absent/m.json", ["`--json`", "Make the folder"]),
     (ARRAYS + "--memory_limit_mb=0", ["--memory_limit_mb=0", "--help"]),

@@ -1,5 +1,6 @@
 """What pip makes of the repository holds the zoo."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -38,7 +39,9 @@ def test_each_model_is_as_published_and_small(name):
     zoo.check_files(path)
     assert zoo_card.size(path) <= zoo_card.MOST_BYTES
     assert (path / f"{name}.flags").is_file()
-    assert (ROOT / "configs" / f"{name}.flags").is_file()
+    metrics = json.loads((path / zoo_card.METRICS).read_text("utf-8"))
+    flagfile = metrics["command"].partition("--flagfile=")[2]
+    assert (ROOT / flagfile).is_file()
 
 
 def test_the_table_is_that_of_the_folders():

@@ -3,8 +3,14 @@
 import json
 
 import numpy as np
+import PIL.Image
 
 from tbnets import boxes
+from tbnets.data.captions import read_captions
+from tbnets.data.examples import TokenRows
+from tbnets.data.phrase_batches import PhraseExamples
+from tbnets.data.phrases import read_phrases
+from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tests import tiny
 
@@ -17,7 +23,7 @@ SIDE = 100.0
 
 
 def write_phrases(folder, seed=0):
-    """Writes captions, phrases, a store of regions and counts of words.
+    """Writes captions, phrases, a store of regions, photos, counts of words.
 
     A photo has 3 things, each said in two ways (`a dog`, `the old dog`). Each
     has three proposals, which overlap its box by more than 0.7; six others
@@ -39,6 +45,10 @@ def write_phrases(folder, seed=0):
             images.append({"filename": name, "split": split, "sentences": said})
             stored[name] = _regions(generator, kinds, things)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "images").mkdir()
+    for name in stored:
+        photo = PIL.Image.new("RGB", (int(SIDE), int(SIDE)), "gray")
+        photo.save(folder / "images" / name)
     (folder / "captions.json").write_text(json.dumps({"images": images}))
     for split in SPLITS:
         said = [row["phrase"] for row in rows if row["image"].startswith(split)]
@@ -94,6 +104,18 @@ def _regions(generator, kinds, things):
     features[:, kinds] = boxes.iou(proposals, things)
     features[:, -4:] = proposals / SIDE
     return features, proposals
+
+
+def examples(folder):
+    """Returns the `PhraseExamples` of the training split."""
+    images = read_captions("karpathy", folder / "captions.json", "train")
+    store = open_store(folder / "regions")
+    rows = store.rows(images.image_ids)
+    phrases = read_phrases(folder / "phrases.jsonl", images)
+    phrases = phrases.in_photos(store.sizes[rows])
+    count = phrases.num_phrases
+    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
+    return PhraseExamples(phrases, texts, store, rows)
 
 
 def arguments(folder, run_dir, **changes):

@@ -25,7 +25,8 @@ will do. The order of the rows is free, and so is the number of captions per
 image.
 
 Prints recall at 1, 5 and 10, median and mean rank in both directions and from
-captions to captions. What they mean exactly is in docs/evaluation.md.
+captions to captions. What they mean exactly is in docs/evaluation.md; of a run
+on phrases, recalls of their regions, as in docs/localization.md.
 """
 
 import functools
@@ -97,6 +98,12 @@ _PROTOCOL = flags.DEFINE_enum(
 _TEXT_TO_TEXT = flags.DEFINE_bool(
     "text_to_text", True, "Rank captions against captions too."
 )
+_REGIONS = flags.DEFINE_bool(
+    "region_phrase_ranking",
+    False,
+    "Of a run on phrases: rank all phrases of the split for each true region "
+    "too, and all true regions for each phrase (Niu 2017, Table 4).",
+)
 _MEMORY = flags.DEFINE_float(
     "memory_limit_mb",
     512,
@@ -146,7 +153,7 @@ def run_scores(runs, run_dir):
 def measure_options(task):
     """Returns the flags given that a task measures by."""
     options = {}
-    for flag in (_PROTOCOL, _TEXT_TO_TEXT):
+    for flag in (_PROTOCOL, _TEXT_TO_TEXT, _REGIONS):
         if flag.name in task.measure_options:
             options[flag.name] = flag.value
         elif flag.present:
@@ -204,7 +211,7 @@ def read_saved_embeddings():
 
 def check_flags():
     """Refuses flags that are not read, and a place that can not be written."""
-    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE, _OTHER)
+    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE, _OTHER, _REGIONS)
     of_files = (_IMAGES, _TEXTS, _ROWS)
     for flag in of_files if _RUN.value else of_runs:
         if flag.present:

@@ -50,6 +50,7 @@ from tbnets.pictures import page
 from tbnets.serving import index
 from tbnets.serving import search
 from tbnets.serving import zoo
+from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.store.opening import open_features
 
 _MODEL = flags.DEFINE_string(
@@ -264,16 +265,28 @@ def check_flags(queries):
             )
 
 
-def main(argv):
-    """Answers the queries."""
-    check_flags(argv[1:])
+def open_model():
+    """Loads --model, which must compare sentences with whole images."""
     model = zoo.open_model(_MODEL.value)
+    if isinstance(model, ServedLocalizer):
+        raise ValueError(
+            "`--model` must be a network for whole images. Received: --model="
+            f"{_MODEL.value}, which finds regions: ask it by tools/localize.py "
+            f'--model={_MODEL.value} PHOTO "a red ball".'
+        )
     if not model.takes_captions:
         raise ValueError(
             "`--model` must take captions. Received: --model="
             f"{_MODEL.value}, which takes text features. Use a network "
             "that was trained on captions."
         )
+    return model
+
+
+def main(argv):
+    """Answers the queries."""
+    check_flags(argv[1:])
+    model = open_model()
     if _IMAGE.value:
         answer_image(model)
     else:

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.hard_negatives import listed
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.proposal_roles import NEGATIVE
+from tbnets.data.proposal_roles import NEGATIVE_REGIONS
 from tbnets.data.proposal_roles import ProposalRoles
 from tbnets.data.proposal_roles import proposal_roles
 
@@ -36,6 +38,8 @@ class Sampling(NamedTuple):
             sampling, step 3 (c) i.
         candidates_per_image: regions drawn of a photo to be its phrases'
             negatives, 0 for all. Wang 2018: all.
+        negative_regions: "photo", whose regions may be negatives; or "batch":
+            those drawn for its other phrases. Wang 2016: the latter.
     """
 
     pairs_per_batch: int = 100
@@ -43,6 +47,7 @@ class Sampling(NamedTuple):
     regions_per_phrase: int = 1
     phrases_per_region: int = 1
     candidates_per_image: int = 0
+    negative_regions: str = NEGATIVE_REGIONS[0]
 
 
 class BatchRows(NamedTuple):
@@ -120,12 +125,17 @@ class PhraseSampler:
         sampling: `Sampling`.
         seed: integer of the run.
 
+    Attributes:
+        hard_negatives: int `[num_phrases, n]` of `data.hard_negatives`, or
+            None. With it, a phrase has no other negatives than those listed;
+            one without any keeps all that its photo offers.
+
     Raises:
         ValueError: a number is too small, or no phrase has a positive.
 
-    Source: Wang et al. 2018, Algorithm 1. Departures: a phrase that is added
-        for a thing has other words than those that are there; where a thing
-        has no others, it stays alone.
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a
+        phrase that is added for a thing has other words than those that are
+        there; where a thing has no others, it stays alone.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -133,12 +143,16 @@ class PhraseSampler:
         phrases = examples.phrases
         self.sampling = sampling
         self.seed = seed
+        self.hard_negatives = None
         self._roles = examples.roles.roles
         self._starts, self._positives = examples.roles.positives()
         self._drawable = np.flatnonzero(np.diff(self._starts))
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
+        self._text_ids = examples.text_ids
+        if self._text_ids is None:
+            self._text_ids = np.arange(phrases.num_phrases)
         self._counts = examples.features.counts[examples.image_rows]
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
@@ -193,20 +207,42 @@ class PhraseSampler:
     def _batch(self, rows, generator):
         """Returns the `BatchRows` that begin with some phrases."""
         drawn = [self._draw_positives(row, generator) for row in rows]
+        drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
+        drawn = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._others(rows, generator)])
-        images = np.unique(self._images[phrases])
-        columns = [self._draw_columns(image, generator) for image in images]
+        of_photos = self.sampling.negative_regions == "photo"
+        if of_photos or self.hard_negatives is not None:
+            found = self._of_photos(phrases, generator)
+        else:
+            wrong = self._is_of_others(phrases, rows[drawn_for], drawn)
+            found = drawn, wrong
+        return BatchRows(phrases, drawn, drawn_for, *found)
+
+    def _is_of_others(self, phrases, owners, regions):
+        """Returns which regions, drawn for owners, phrases do not name."""
+        here, there = self._images[phrases][:, None], self._images[owners]
+        columns = regions - self._first_regions[there]
+        ids = self._text_ids
+        differs = ids[phrases][:, None] != ids[owners]
+        is_wrong = self._roles[phrases][:, columns] == NEGATIVE
+        return np.where(here == there, is_wrong, differs)
+
+    def _of_photos(self, phrases, generator):
+        """Returns `candidates` and `is_negative` from phrases' photos."""
+        images, places = np.unique(self._images[phrases], return_inverse=True)
+        is_listed = self._listed(phrases)
+        columns = [
+            self._candidates(image, is_listed[places == place], generator)
+            for place, image in enumerate(images)
+        ]
         owners = np.repeat(images, [len(one) for one in columns])
         columns = np.concatenate(columns)
-        is_negative = self._roles[phrases][:, columns] == NEGATIVE
+        has_list = is_listed.any(axis=1)[:, None]
+        is_negative = np.where(
+            has_list, is_listed, self._roles[phrases] == NEGATIVE
+        )[:, columns]
         is_negative &= self._images[phrases][:, None] == owners
-        return BatchRows(
-            phrases,
-            np.concatenate(drawn),
-            np.repeat(np.arange(len(rows)), [len(one) for one in drawn]),
-            self._first_regions[owners] + columns,
-            is_negative,
-        )
+        return self._first_regions[owners] + columns, is_negative
 
     def _draw_positives(self, row, generator):
         """Returns rows of regions that a phrase names."""
@@ -229,6 +265,26 @@ class PhraseSampler:
                     said.add(int(self._texts[row]))
                     added.append(row)
         return np.array(added, np.int64)
+
+    def _listed(self, phrases):
+        """Returns which columns are hard negatives of some phrases."""
+        width = self._roles.shape[1]
+        if self.hard_negatives is None:
+            return np.zeros((len(phrases), width), bool)
+        return listed(self.hard_negatives[phrases], width)
+
+    def _candidates(self, image, is_listed, generator):
+        """Returns which regions of a photo its phrases need, ascending.
+
+        Args:
+            image: row of the photo.
+            is_listed: bool `[p, width]`, hard negatives of its phrases.
+            generator: draws for the phrases that have none.
+        """
+        needed = is_listed.any(axis=0)
+        if not is_listed.any(axis=1).all():
+            needed[self._draw_columns(image, generator)] = True
+        return np.flatnonzero(needed)
 
     def _draw_columns(self, image, generator):
         """Returns which regions of a photo may be negatives, ascending."""
@@ -328,11 +384,14 @@ def _place_among_equals(values):
 
 def _check_sampling(sampling):
     """Refuses numbers that make no batch."""
-    for name, value in sampling._asdict().items():
-        least = (
-            0 if name in ("regions_per_phrase", "candidates_per_image") else 1
+    if sampling.negative_regions not in NEGATIVE_REGIONS:
+        raise ValueError(
+            "`negative_regions` must be photo or batch. Received: "
+            f"negative_regions={sampling.negative_regions}. Change the flag."
         )
-        if value < least:
+    for name, value in sampling._asdict().items():
+        least = int(name not in ("regions_per_phrase", "candidates_per_image"))
+        if name != "negative_regions" and value < least:
             raise ValueError(
                 f"`{name}` must be at least {least}. Received: {name}={value}. "
                 f"Change --{name}."

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tbnets.boxes import check_boxes
+from tbnets.checked_files import Problem
 from tbnets.data import phrase_readers
 from tbnets.data import phrase_tables
 from tbnets.data.captions import CaptionedImages
@@ -151,7 +152,7 @@ class PhraseRegions:
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
-    def in_photos(self, photo_sizes) -> "PhraseRegions":
+    def in_photos(self, photo_sizes, problems=None) -> "PhraseRegions":
         """Returns the same with boxes in pixels of the photos on disk.
 
         An edge at the border of the annotated image is exactly at the border
@@ -160,9 +161,12 @@ class PhraseRegions:
         Args:
             photo_sizes: int `[num_images, 2]`, width and height of the
                 upright photos.
+            problems: None, or a list to which a `Problem` is appended for
+                each phrase whose box lies outside; it is then left out.
 
         Raises:
-            ValueError: a size is not positive, or a box lies outside.
+            ValueError: a size is not positive, or a box lies outside and
+                `problems` is None.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
@@ -174,7 +178,16 @@ class PhraseRegions:
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
-        return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
+        kept = np.arange(self.num_phrases)
+        if problems is not None:
+            good = self._fits(boxes, sizes)
+            for row in np.flatnonzero(~good):
+                text = self._misfit(row, boxes, sizes)
+                problems.append(Problem(self.images.path, None, text))
+            kept = np.flatnonzero(good)
+        return dataclasses.replace(
+            self, image_sizes=sizes, **self._phrases_at(kept, boxes)
+        )
 
     def subset(self, image_rows) -> "PhraseRegions":
         """Returns some images, in the order asked for, with their phrases.
@@ -194,15 +207,22 @@ class PhraseRegions:
         return PhraseRegions(
             images=images,
             image_sizes=self.image_sizes[rows],
-            phrases=_some(self.phrases, kept),
-            phrase_ids=_some(self.phrase_ids, kept),
-            phrase_to_caption=new[kept],
-            spans=self.spans[kept],
-            types=_some(self.types, kept),
-            chains=_some(self.chains, kept),
-            boxes=self.boxes[kept],
             left_out={key: n[rows] for key, n in self.left_out.items()},
+            **self._phrases_at(kept, self.boxes)
+            | {"phrase_to_caption": new[kept]},
         )
+
+    def _phrases_at(self, rows, boxes):
+        """Returns the arguments that tell of some phrases, with boxes."""
+        return {
+            "phrases": _some(self.phrases, rows),
+            "phrase_ids": _some(self.phrase_ids, rows),
+            "phrase_to_caption": self.phrase_to_caption[rows],
+            "spans": self.spans[rows],
+            "types": _some(self.types, rows),
+            "chains": _some(self.chains, rows),
+            "boxes": boxes[rows],
+        }
 
     def as_captions(self) -> CaptionedImages:
         """Returns the phrases as if they were the captions of their images.
@@ -220,20 +240,29 @@ class PhraseRegions:
         """Returns width, height, width, height for each phrase's box."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
+    def _fits(self, boxes, sizes):
+        """Tells which boxes have an area, inside of what is known."""
+        limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
+        good = (boxes >= 0) & (boxes <= limits)
+        good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
+        return good.all(axis=1)
+
+    def _misfit(self, row, boxes, sizes):
+        """Returns what is wrong with a box that does not fit."""
+        size = sizes[self.phrase_to_image[row]].tolist()
+        return (
+            "`boxes` must have an area and lie inside of their image. "
+            f"Received: {boxes[row].tolist()} of the phrase "
+            f"{self.phrase_ids[row]!r} in an image of {size} pixels. "
+            "Correct the annotation, or the size it was made for."
+        )
+
     def _check_boxes(self, sizes):
         """Raises unless boxes have an area, inside of what is known."""
-        limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
-        good = (self.boxes >= 0) & (self.boxes <= limits)
-        good[:, :2] &= self.boxes[:, :2] < self.boxes[:, 2:]
+        good = self._fits(self.boxes, sizes)
         if not good.all():
-            row = int(np.flatnonzero(~good.all(axis=1))[0])
-            size = sizes[self.phrase_to_image[row]].tolist()
-            raise ValueError(
-                "`boxes` must have an area and lie inside of their image. "
-                f"Received: {self.boxes[row].tolist()} of the phrase "
-                f"{self.phrase_ids[row]!r} in an image of {size} pixels. "
-                "Correct the annotation, or the size it was made for."
-            )
+            row = int(np.flatnonzero(~good)[0])
+            raise ValueError(self._misfit(row, self.boxes, sizes))
 
 
 def read_phrases(

@@ -18,6 +18,7 @@ POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
 BEST_IOU = 0.5
 POSITIVES = ("augmented", "single")
+NEGATIVE_REGIONS = ("photo", "batch")
 POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
 
 

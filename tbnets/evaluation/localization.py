@@ -10,6 +10,7 @@ import numpy as np
 
 from tbnets import boxes
 from tbnets.evaluation.average_precision import mean_average_precision
+from tbnets.evaluation.ranking import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.evaluation.retrieval import checked_recall_at
 
@@ -175,23 +176,14 @@ def localize(
     ):
         values = _checked_scores(score_of(image, rows), image, overlaps, rows)
         matches = overlaps >= iou_threshold
-        ranks[rows], tied[rows] = _ranks(values, matches)
+        found, tied[rows] = best_ranks(values, matches)
+        ranks[rows] = np.where(matches.any(axis=1), found, MISSED)
         others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
         suppressed[rows], *rest = _after_suppression(values, matches, others)
         left.append((*rest[:2], rows[rest[2]]))
     nothing = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
     parts = [np.concatenate(part) for part in zip(nothing, *left)]
     return Localized(ranks, tied, suppressed, *parts)
-
-
-def _ranks(scores, matches):
-    """Returns the rank of the best match of each row, and whether it ties."""
-    best = np.where(matches, scores, -np.inf).max(axis=1, keepdims=True)
-    wrong = ~matches
-    better = (wrong & (scores >= best)).sum(axis=1)
-    found = matches.any(axis=1)
-    tied = (wrong & (scores == best)).any(axis=1) & found
-    return np.where(found, 1 + better, MISSED), tied
 
 
 def _after_suppression(scores, matches, overlaps):

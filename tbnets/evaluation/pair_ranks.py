@@ -11,6 +11,7 @@ from tbnets.evaluation import retrieval
 from tbnets.evaluation.ranking import MAX_BLOCK
 from tbnets.evaluation.ranking import Ranks
 from tbnets.evaluation.ranking import Side
+from tbnets.evaluation.ranking import best_ranks
 
 SCORES_AT_ONCE = 1 << 22
 """Scores held at a time: 16 MiB, and about as much again for masks."""
@@ -109,9 +110,7 @@ def pair_ranks(scores, pairs) -> Ranks:
         positive = np.zeros(values.shape, bool)
         own = pairs[ends[rows.start] : ends[rows.stop]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
-        best = np.where(positive, values, -np.inf).max(axis=1, keepdims=True)
-        ranks[rows] = 1 + (~positive & (values >= best)).sum(axis=1)
-        tied[rows] = (~positive & (values == best)).any(axis=1)
+        ranks[rows], tied[rows] = best_ranks(values, positive)
     return Ranks(queries, ranks, tied)
 
 

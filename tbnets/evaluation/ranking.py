@@ -50,6 +50,24 @@ class Ranks(NamedTuple):
     tied: np.ndarray
 
 
+def best_ranks(scores, matches):
+    """Ranks the best match of each row of a table that is at hand.
+
+    Args:
+      scores: float32 [num_queries, num_candidates], finite.
+      matches: bool [num_queries, num_candidates].
+
+    Returns:
+      (ranks, tied): int64 and bool [num_queries] as of `Ranks`; a row without
+      a match has the rank behind the last candidate, and does not tie.
+    """
+    best = np.where(matches, scores, -np.inf).max(
+        axis=1, keepdims=True, initial=-np.inf
+    )
+    ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
+    return ranks, (~matches & (scores == best)).any(axis=1)
+
+
 class Side:
     """Embeddings in both roles, and what is counted for them as queries.
 

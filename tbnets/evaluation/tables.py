@@ -79,6 +79,15 @@ def format_localization(metrics: dict, title: str = "") -> str:
     if f"{start}/mean_average_precision" in metrics:
         value = 100 * metrics[f"{start}/mean_average_precision"]
         lines.append(f"mean average precision of unique phrases {value:.1f}")
+    for direction in ("true_region_to_phrase", "phrase_to_true_region"):
+        if f"{direction}/median_rank" in metrics:
+            cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
+            recalls = " ".join(f"{100 * cell:.1f}" for cell in cells)
+            lines.append(
+                f"{direction.replace('_', ' ')}: "
+                f"{'/'.join(f'R@{k}' for k in cutoffs)} {recalls}, median "
+                f"rank {metrics[f'{direction}/median_rank']:g}"
+            )
     return "\n".join(lines)
 
 
@@ -119,4 +128,40 @@ def markdown_row(metrics: dict, name: str) -> str:
         ]
         cells.append(f"{metrics[f'{direction}/median_rank']:g}")
     cells.append(f"{metrics['recall_sum']:.1f}")
+    return f"| {' | '.join(cells)} |"
+
+
+_LOCALIZATION = (
+    # Title, key below `phrase_to_region/` and whether it is a share.
+    ("R@1", "recall_at_1", True),
+    ("R@5", "recall_at_5", True),
+    ("R@10", "recall_at_10", True),
+    ("bound", "upper_bound", True),
+    ("mAP", "mean_average_precision", True),
+    ("phrases", "num_queries", False),
+)
+
+
+def localization_markdown_header() -> str:
+    """Returns the two header lines for `localization_markdown_row`."""
+    titles = ["model", *(title for title, _, _ in _LOCALIZATION)]
+    rule = ["---"] + ["---:"] * len(_LOCALIZATION)
+    return f"| {' | '.join(titles)} |\n|{'|'.join(rule)}|"
+
+
+def localization_markdown_row(metrics: dict, name: str) -> str:
+    """Formats the metrics of phrase localization as a row of Markdown.
+
+    Args:
+      metrics: what `localization.evaluate_localization` returns, with texts.
+      name: the first cell.
+
+    Returns:
+      One line: recalls, what they could be at most and the mean average
+      precision in per cent, then the number of phrases.
+    """
+    cells = [name.replace("|", "\\|")]
+    for _, key, is_share in _LOCALIZATION:
+        value = metrics[f"phrase_to_region/{key}"]
+        cells.append(f"{100 * value:.1f}" if is_share else f"{value:.0f}")
     return f"| {' | '.join(cells)} |"

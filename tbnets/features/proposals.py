@@ -142,6 +142,40 @@ class Proposer:
         return boxes[kept].astype(np.float32), scores[kept].astype(np.float32)
 
 
+def proposer_of(description) -> Proposer:
+    """Returns the proposer that a store or an exported model tells of.
+
+    Args:
+        description: what `Proposer.description` returned for it.
+
+    Raises:
+        ValueError: it is none, or it names an edge model, which is a file
+            of its own.
+
+    Example:
+        >>> proposer_of(Proposer(limit=50).description()).limit
+        50
+    """
+    names = ("method", "limit", "iou_threshold", "longest_side", "min_area")
+    numbers = [description.get(name) for name in names]
+    if not all(isinstance(one, kind) for one, kind in zip(numbers, _KINDS)):
+        raise ValueError(
+            "`description` must tell how boxes are proposed. Received: "
+            f"{dict(zip(names, numbers))}. Extract the features of regions "
+            "anew and train on them, or give boxes of your own."
+        )
+    if "structured" in description.get("edges", {}):
+        raise ValueError(
+            "`description` must tell of proposals that need no other file. "
+            "Received: a structured-edge model. Give boxes of your own, by "
+            "`Proposer(edge_model=...)`."
+        )
+    return Proposer(*numbers)
+
+
+_KINDS = (str, int, (int, float), int, (int, float))
+
+
 def _edges_name(proposer):
     """Returns what finds the edges, as the manifest keeps it."""
     if proposer.edge_model is None:

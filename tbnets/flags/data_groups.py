@@ -131,19 +131,6 @@ DATA_GROUPS = {
             "SqueezeNet or a network of keras.applications by name.",
         ),
         Flag(
-            "images",
-            "string",
-            "",
-            "Folder of image files, to train from pixels, or from features "
-            "that --cnn extracts of them.",
-            when=(
-                {"image_encoder": Other("features"), "scenes": ("",)},
-                {"image_features": ("",), "scenes": ("",)},
-                {"cnn_weights": Other(""), "scenes": ("",)},
-            ),
-            is_place=True,
-        ),
-        Flag(
             "cnn",
             "string",
             "EfficientNetLite0",
@@ -198,6 +185,20 @@ DATA_GROUPS = {
         ),
     ),
     "features": (
+        Flag(
+            "images",
+            "string",
+            "",
+            "Folder of image files, to train from pixels, or from features "
+            "that --cnn extracts of them; of phrase localization, to draw "
+            "what it finds.",
+            when=(
+                {"image_encoder": Other("features"), "scenes": ("",)},
+                {"image_features": ("",), "scenes": ("",)},
+                {"cnn_weights": Other(""), "scenes": ("",)},
+            ),
+            is_place=True,
+        ),
         Flag(
             "image_transform",
             "list",

@@ -13,7 +13,7 @@ class Other:
             tuple of what it must not be.
     """
 
-    value: str | tuple
+    value: str | int | tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def what_reads(flag):
     for case in flag.when:
         words = []
         for name, wanted in case.items():
-            if wanted == Other(""):
+            if wanted in (Other(""), Other(0)):
                 words.append(f"--{name}")
             elif wanted == ("",):
                 words.append(f"no --{name}")

@@ -1,11 +1,14 @@
 """Flags of phrases and regions: what is read, and what batches hold."""
 
+from tbnets.data.hard_negatives import PER_PHRASE
 from tbnets.data.phrase_pairs import CONTRASTS
 from tbnets.data.proposal_roles import NEGATIVE_IOU
+from tbnets.data.proposal_roles import NEGATIVE_REGIONS
 from tbnets.data.proposal_roles import POSITIVE_IOU
 from tbnets.data.proposal_roles import POSITIVES
 from tbnets.flags.flag import Flag
 from tbnets.flags.flag import Limits
+from tbnets.flags.flag import Other
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)
@@ -21,6 +24,14 @@ REGION_FLAGS = (
         "theirs. docs/localization.md describes both. HM-LSTM is measured by "
         "them, and never sees them.",
         is_place=True,
+    ),
+    Flag(
+        "skip_bad_rows",
+        "bool",
+        False,
+        "Leave out phrases, captions and photos of --phrases with which "
+        "something is wrong, and tell how many, instead of ending at the "
+        "first; tools/describe_data.py lists them all.",
     ),
     Flag(
         "regions",
@@ -93,6 +104,32 @@ PHRASE_FLAGS = (
         "Regions of a photo that are drawn to be its phrases' negatives, 0: "
         "all. Wang 2018: all.",
         limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "negative_regions",
+        "string",
+        NEGATIVE_REGIONS[0],
+        "Regions that may be a phrase's negatives. photo: those of its photo; "
+        "batch: those that other phrases of the batch brought as positives. "
+        "Wang 2018: photo; 2016: batch, then hard ones of the photo.",
+        NEGATIVE_REGIONS,
+    ),
+    Flag(
+        "hard_negative_epochs",
+        "integer",
+        0,
+        "Fine-tune in the last so many epochs: a phrase's negatives are the "
+        "wrong regions of its photo that then rank before a right one, found "
+        "once, and terms within a view do not count. Wang 2016: 5; 0: none.",
+        limits=_NOT_NEGATIVE,
+    ),
+    Flag(
+        "hard_negatives_per_phrase",
+        "integer",
+        PER_PHRASE,
+        "How many of them are kept of a phrase, the hardest. Wang 2016: 50.",
+        when=({"hard_negative_epochs": Other(0)},),
+        limits=_COUNT,
     ),
 )
 

@@ -14,7 +14,7 @@ TITLES = {
     "run": "The run",
     "captions": "Captions and splits",
     "images": "Images, from pixels or from features",
-    "features": "Features of images or regions",
+    "features": "Photos, and features of images or regions",
     "regions": "Phrases and regions",
     "phrases": "Regions that phrases name, and batches of both",
     "correspondences": "Regions that phrases are found to name",

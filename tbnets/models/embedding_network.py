@@ -56,6 +56,7 @@ class EmbeddingNetwork(TwoBranchModel):
         "triplet_loss",
         "hardness_steps",
         "structure_steps",
+        "structure_end",
     )
 
     def __init__(
@@ -72,6 +73,7 @@ class EmbeddingNetwork(TwoBranchModel):
         self.triplet_loss = None
         self.hardness_steps = 1
         self.structure_steps = 0
+        self.structure_end = None
 
     def compile(
         self,
@@ -80,6 +82,7 @@ class EmbeddingNetwork(TwoBranchModel):
         gradient_clip_norm=None,
         hardness_steps=1,
         structure_steps=0,
+        structure_end=None,
         **kwargs,
     ):
         """Prepares the network for `fit`.
@@ -93,12 +96,15 @@ class EmbeddingNetwork(TwoBranchModel):
                 negatives to the hardest.
             structure_steps: steps before the terms within a view count. Wang
                 2018, phrase localization: 8 of 10 epochs.
+            structure_end: step from which they count no more, None for none.
+                Wang 2016, fine-tuning with hard negatives: its first.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         self.triplet_loss = triplet_loss
         self.hardness_steps = hardness_steps
         self.structure_steps = structure_steps
+        self.structure_end = structure_end
 
     @staticmethod
     def reported_names():
@@ -145,18 +151,22 @@ class EmbeddingNetwork(TwoBranchModel):
         return self._staged(output)
 
     def _staged(self, output):
-        """Returns a `LossOutput` without the terms that do not count yet."""
+        """Returns a `LossOutput` without the terms that do not count now."""
         weights = self.triplet_loss.term_weights
         waiting = [
             weights[term] * output.terms[term]
             for term in WITHIN_VIEWS
             if term in output.terms
         ]
-        if not self.structure_steps or not waiting:
+        staged = self.structure_steps or self.structure_end is not None
+        if not staged or not waiting:
             return output
         step = tf.cast(self._step(), tf.float32)
-        early = tf.cast(step < self.structure_steps, tf.float32)
-        return output._replace(total=output.total - early * tf.add_n(waiting))
+        off = step < self.structure_steps
+        if self.structure_end is not None:
+            off |= step >= self.structure_end
+        off = tf.cast(off, tf.float32)
+        return output._replace(total=output.total - off * tf.add_n(waiting))
 
     def _step(self):
         return tf.convert_to_tensor(self.optimizer.iterations)

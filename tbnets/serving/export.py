@@ -20,8 +20,8 @@ from tbnets.losses import distances
 from tbnets.serving.half_precision import copy_halved
 from tbnets.serving.half_precision import with_halves
 from tbnets.serving.ops import check_ops
+from tbnets.serving.served import VOCABULARY_FILE
 from tbnets.serving.served_model import METADATA_FILE
-from tbnets.serving.served_model import VOCABULARY_FILE
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary

@@ -9,21 +9,20 @@ import tensorflow as tf
 
 from tbnets.images import fault_of
 from tbnets.images import list_photos
-from tbnets.images import read_content
 from tbnets.serving import search
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.serving.served import IMAGE_BYTES
+from tbnets.serving.served import Served
+from tbnets.serving.served import as_input
+from tbnets.serving.served_localizer import ServedLocalizer
 
 GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
-VOCABULARY_FILE = "assets.extra/vocabulary.txt"
-IMAGE_BYTES = "image_bytes"
-"""Name of the input that takes encoded photos."""
 PAIRS_AT_ONCE = 8192
 """Pairs that a learned comparison works on at once."""
 
 
-class ServedModel:
-    """Calls a loaded SavedModel with Python lists and NumPy arrays.
+class ServedModel(Served):
+    """Calls a loaded SavedModel of image-sentence matching.
 
     Args:
         path: folder of the SavedModel.
@@ -31,24 +30,11 @@ class ServedModel:
         metadata: content of `assets.extra/tbnets.json`, {} where absent.
     """
 
+    required = ("embed_text", "embed_image", "score")
+
     def __init__(self, path, signatures, metadata):
-        self.path = path
-        self.metadata = metadata
-        words = path / VOCABULARY_FILE
-        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
-        self._signatures = signatures
-        self.text_spec = self._specs("embed_text")[0]
+        super().__init__(path, signatures, metadata, "embed_text")
         self.image_spec = self._specs("embed_image")[0]
-
-    def _specs(self, name):
-        return list(
-            self._signatures[name].structured_input_signature[1].values()
-        )
-
-    @property
-    def takes_captions(self):
-        """Whether texts are strings (else they are feature vectors)."""
-        return self.text_spec.dtype == tf.string
 
     @property
     def takes_image_bytes(self):
@@ -59,12 +45,6 @@ class ServedModel:
     def learned_similarity(self):
         """Whether the model learned to compare (else cosines compare)."""
         return "compare" in self._signatures
-
-    @property
-    def embedding_dim(self):
-        """The number of features of an embedding."""
-        outputs = self._signatures["embed_image"].structured_outputs
-        return outputs["embeddings"].shape[-1]
 
     def embed_text(self, texts):
         """Embeds texts.
@@ -126,8 +106,8 @@ class ServedModel:
             logits of a model that learned to compare.
         """
         inputs = {
-            self.image_spec.name: _input("images", self.image_spec, images),
-            self.text_spec.name: _input("texts", self.text_spec, texts),
+            self.image_spec.name: as_input("images", self.image_spec, images),
+            self.text_spec.name: as_input("texts", self.text_spec, texts),
         }
         return self._call("score", inputs)["similarities"].numpy()
 
@@ -196,7 +176,7 @@ class ServedModel:
         ]
 
     def _embed(self, signature, argument, spec, values):
-        inputs = {spec.name: _input(argument, spec, values)}
+        inputs = {spec.name: as_input(argument, spec, values)}
         return self._call(signature, inputs)["embeddings"].numpy()
 
     def _call(self, signature, inputs):
@@ -251,7 +231,8 @@ def load_saved_model(path):
             it, of which the newest version is taken.
 
     Returns:
-        A `ServedModel`.
+        A `ServedModel`; of phrase localization, a
+        `served_localizer.ServedLocalizer`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -270,7 +251,8 @@ def load_saved_model(path):
             f"path='{path}', which does not load "
             f"({' '.join(str(error).split())}). Export the run again."
         ) from error
-    missing = {"embed_text", "embed_image", "score"} - set(signatures)
+    kind = ServedLocalizer if "embed_phrases" in signatures else ServedModel
+    missing = set(kind.required) - set(signatures)
     if missing:
         raise ValueError(
             "`path` must be a SavedModel exported by tbnets. Received: "
@@ -279,7 +261,7 @@ def load_saved_model(path):
         )
     extra = path / METADATA_FILE
     metadata = json.loads(extra.read_text("utf-8")) if extra.is_file() else {}
-    return ServedModel(path, signatures, metadata)
+    return kind(path, signatures, metadata)
 
 
 def _embed_all(embed, rows, what):
@@ -292,27 +274,3 @@ def _name(images, row):
     image = images[row]
     is_path = isinstance(image, str | os.PathLike)
     return os.fspath(image) if is_path else int(row)
-
-
-def _input(argument, spec, values):
-    """Converts one input; says what is wrong with its shape or type."""
-    if spec.dtype == tf.string:
-        if isinstance(values, str | bytes | os.PathLike):
-            raise ValueError(
-                f"`{argument}` must be a list. Received: one "
-                f"{type(values).__name__}. Put it into a list."
-            )
-        if spec.name == IMAGE_BYTES:
-            values = [
-                one if isinstance(one, bytes) else read_content(one)
-                for one in values
-            ]
-        return tf.constant(list(values), tf.string, [len(values)])
-    values = np.asarray(values, np.float32)
-    if not spec.shape.is_compatible_with(values.shape):
-        raise ValueError(
-            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
-            f"shape={values.shape}. Use the features the network was trained "
-            "on."
-        )
-    return tf.constant(values)

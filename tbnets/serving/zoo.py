@@ -42,7 +42,7 @@ def names():
     """Returns the names of the models that `load` takes, sorted.
 
     Example:
-        tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding"]
+        tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding", ...]
     """
     return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
 
@@ -54,7 +54,8 @@ def load(name):
         name: one of `names()`.
 
     Returns:
-        A `served_model.ServedModel`.
+        A `served_model.ServedModel`; of phrase localization, a
+        `served_localizer.ServedLocalizer`.
 
     Raises:
         ValueError: no model has this name, or a file of it was changed, is
@@ -81,7 +82,8 @@ def open_model(name_or_path):
             `./NAME` for a folder that is called the same.
 
     Returns:
-        A `served_model.ServedModel`.
+        A `served_model.ServedModel`; of phrase localization, a
+        `served_localizer.ServedLocalizer`.
 
     Raises:
         ValueError: see `load` and `served_model.load_saved_model`.

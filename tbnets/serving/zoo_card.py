@@ -11,6 +11,7 @@ import re
 import textwrap
 
 from tbnets.evaluation import tables
+from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.zoo import CHECKSUMS
 from tbnets.serving.zoo import list_files
 
@@ -18,7 +19,7 @@ MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
 """Headings that the part by hand must have."""
 METRICS = "metrics.json"
-MOST_BYTES = 12_000_000
+MOST_BYTES = 20_000_000
 _EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
 
 
@@ -50,6 +51,23 @@ def summary(text):
     return " ".join(text.split("\n\n")[1].split())
 
 
+def finds_regions(metrics):
+    """Tells whether a model's `metrics.json` is of phrase localization."""
+    return "phrase_to_region/recall_at_1" in metrics["test"]
+
+
+def recall_sum(measures):
+    """Returns recall at 1, 5 and 10 in per cent, all added.
+
+    Args:
+        measures: metrics of a split; of matching, both ways are added.
+    """
+    if "recall_sum" in measures:
+        return measures["recall_sum"]
+    names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
+    return sum(100 * measures[name] for name in names)
+
+
 def render_card(name, text, metrics):
     """Returns a whole card.
 
@@ -58,32 +76,30 @@ def render_card(name, text, metrics):
         text: what `own_text` returned.
         metrics: content of `metrics.json`, see `describe`.
     """
-    takes_photos = metrics["takes"] == "photos"
-    images = '["one.jpg", "two.png"]' if takes_photos else "features"
+    regions = finds_regions(metrics)
+    measured = _MEASURED_REGIONS if regions else _MEASURED_IMAGES
+    usage = _USE_WITH_REGIONS if regions else _USE_WITH_IMAGES
+    takes_photos = metrics["takes"].startswith("photos")
+    if regions and not takes_photos:
+        usage = _USE_WITH_FEATURES
     return f"""{text}
 
 {MARK}
 
 ## How well it does
 
-Recall in per cent and median rank of the model as it is here, on the split
+{measured}of the model as it is here, on the split
 {metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
 
-{tables.markdown_header()}
-{tables.markdown_row(metrics["test"], name)}
+{_header(metrics)}
+{_row(metrics, name)}
 
 The run that it was exported from, with float32 weights, has a recall sum of
 {metrics["run_recall_sum"]:.1f}.
 
 ## How to load it
 
-```python
-import tbnets
-
-model = tbnets.zoo.load("{name}")
-images, texts = {images}, ["a sentence", "another"]
-print(model.similarity(images, texts))  # [images, texts] cosines
-```
+{usage.format(name=name, images=_IMAGES[takes_photos])}
 
 Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
 SavedModel: docs/serving.md.
@@ -97,6 +113,20 @@ SavedModel: docs/serving.md.
 """
 
 
+def _header(metrics):
+    """Returns the two header lines of a table of models of this kind."""
+    if finds_regions(metrics):
+        return tables.localization_markdown_header()
+    return tables.markdown_header()
+
+
+def _row(metrics, name):
+    """Returns the row of a model in such a table."""
+    if finds_regions(metrics):
+        return tables.localization_markdown_row(metrics["test"], name)
+    return tables.markdown_row(metrics["test"], name)
+
+
 def _history(metrics):
     """Returns in words how a model came about."""
     versions = metrics["versions"]
@@ -105,7 +135,8 @@ def _history(metrics):
         f"{metrics['epochs']} epochs in {minutes} minutes, of which epoch "
         f"{metrics['best_epoch']} is the best; exported on {metrics['date']}, "
         f"trained with TensorFlow {versions['tensorflow']} and Keras "
-        f"{versions['keras']}. Takes {metrics['takes']} and sentences, embeds "
+        f"{versions['keras']}. Takes {metrics['takes']} and "
+        f"{'phrases' if finds_regions(metrics) else 'sentences'}, embeds "
         f"into {metrics['embedding_dim']} dimensions."
     )
     return textwrap.fill(text, 79)
@@ -121,16 +152,21 @@ def describe(report, model, scores, date):
 
     Args:
         report: that of the run.
-        model: the `ServedModel` that was exported.
+        model: the `ServedModel` or `ServedLocalizer` that was exported.
         scores: its metrics on the test split.
         date: of the export, as YYYY-MM-DD.
     """
+    if isinstance(model, ServedLocalizer):
+        photos = "photos with boxes" if model.takes_photos else None
+        takes = photos or "features of regions"
+    else:
+        takes = "photos" if model.takes_image_bytes else "features"
     kept = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
     return {
-        "takes": "photos" if model.takes_image_bytes else "features",
-        "embedding_dim": int(model.embed_text(["a"]).shape[1]),
+        "takes": takes,
+        "embedding_dim": int(model.embedding_dim),
         "test": scores,
-        "run_recall_sum": report["test"]["recall_sum"],
+        "run_recall_sum": recall_sum(report["test"]),
         **{key: report[key] for key in kept},
         "versions": report["versions"],
         "date": date,
@@ -143,22 +179,25 @@ def render_table(folder):
     Args:
         folder: the zoo's.
     """
-    rows = []
+    parts, found = [_INTRODUCTION], {False: [], True: []}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
         metrics = json.loads(path.read_text("utf-8"))
-        name = path.parent.name
-        row = tables.markdown_row(
-            metrics["test"], f"[{name}]({name}/README.md)"
-        )
-        told = (
-            summary(own_text(path.with_name("README.md"))),
-            f"{size(path.parent) / 1e6:.1f} MB",
-            metrics["date"],
-        )
-        rows.append(f"{row} {' | '.join(told)} |")
-    head, rule = tables.markdown_header().split("\n")
-    head += " what it is | size | date |"
-    return "\n".join([_INTRODUCTION, head, f"{rule}---|---:|---|", *rows, ""])
+        found[finds_regions(metrics)].append((path.parent, metrics))
+    for regions, models in found.items():
+        parts += [_ABOUT_REGIONS] * (regions and bool(models))
+        for number, (path, metrics) in enumerate(models):
+            if not number:
+                head, rule = _header(metrics).split("\n")
+                parts.append(f"{head} what it is | size | date |")
+                parts.append(f"{rule}---|---:|---|")
+            told = (
+                summary(own_text(path / "README.md")),
+                f"{size(path) / 1e6:.1f} MB",
+                metrics["date"],
+            )
+            row = _row(metrics, f"[{path.name}]({path.name}/README.md)")
+            parts.append(f"{row} {' | '.join(told)} |")
+    return "\n".join([*parts, ""])
 
 
 def size(path):
@@ -166,6 +205,37 @@ def size(path):
     return sum(file.stat().st_size for file in list_files(path).values())
 
 
+_MEASURED_IMAGES = "Recall in per cent and median rank "
+_MEASURED_REGIONS = (
+    "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
+    "at most, and the mean average precision of phrases, all in per cent,\n"
+)
+_IMAGES = {True: '["one.jpg", "two.png"]', False: "features"}
+_USE_WITH_IMAGES = """```python
+import tbnets
+
+model = tbnets.zoo.load("{name}")
+images, texts = {images}, ["a sentence", "another"]
+print(model.similarity(images, texts))  # [images, texts] cosines
+```"""
+_USE_WITH_REGIONS = """```python
+import tbnets
+
+model = tbnets.zoo.load("{name}")
+for regions in model.find(["a red ball", "the box"], "photo.jpg", top=3):
+    print(regions)  # [(box, cosine), ...], best first
+```
+
+    python tools/localize.py --model={name} photo.jpg "a red ball"
+
+draws them too. `model.localize(phrases, photo, boxes)` compares boxes of your
+own."""
+_USE_WITH_FEATURES = """```python
+import tbnets
+
+model = tbnets.zoo.load("{name}")
+print(model.similarity(["a red ball"], {images}))  # [phrases, regions] cosines
+```"""
 _INTRODUCTION = """# The model zoo
 
 Trained networks that come with the package:
@@ -181,6 +251,16 @@ weights as float16, and the sha256 of every file, which is checked whenever
 the model is loaded. Recall is in per cent, on the test split that the card
 names, of the model as it is here. This page is written by `python
 tools/make_zoo.py --table`; docs/zoo.md tells how a model gets here.
+"""
+_ABOUT_REGIONS = """
+## Phrases and the boxes that they name
+
+    model = tbnets.zoo.load("NAME")
+    model.find(["a red ball"], "photo.jpg")
+
+or `python tools/localize.py --model=NAME photo.jpg "a red ball"`. Recall is
+that of phrases over the regions proposed in their photo, at an overlap (IoU)
+of 0.5; bound is what it could be at most.
 """
 
 

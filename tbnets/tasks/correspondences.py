@@ -4,11 +4,16 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE
 from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.evaluation import pair_ranks
+from tbnets.evaluation.correspondences import IOU_THRESHOLD
 from tbnets.tasks.embedder import Embedder
 
 PHOTOS_AT_ONCE = 128
+REGIONS_AT_ONCE = 8192
+PHRASES_AT_ONCE = 1024
 
 
 class Matcher:
@@ -74,6 +79,74 @@ class Matcher:
                     choices[phrases], confidences[phrases] = best
                 bar.update(len(rows))
         return {CHOICE: choices, CONFIDENCE: confidences}
+
+    def rank_true_regions(self, examples, links):
+        """Ranks all phrases of a split for each true region, and back.
+
+        The candidate that overlaps a known box most stands for the thing in
+        it; things without one that overlaps by half are left out. Phrases of
+        the same words are one.
+
+        Args:
+            examples: `PairExamples`.
+            links: its `evaluation.correspondences.Links`.
+
+        Returns:
+            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+        """
+        chosen = np.full(len(links.things), -1)
+        for _, rows, overlaps in boxes.overlaps_by_photo(
+            links.boxes,
+            links.images,
+            [
+                examples.regions.candidates(image)
+                for image in range(examples.records.num_images)
+            ],
+        ):
+            is_there = overlaps.max(axis=1) >= IOU_THRESHOLD
+            chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]
+        kept = np.flatnonzero(chosen >= 0)
+        _, first, things = np.unique(
+            links.things[kept], return_index=True, return_inverse=True
+        )
+        rows = kept[first]
+        texts = examples.phrases.texts[links.phrases[kept]]
+        _, said, spoken = np.unique(
+            texts, return_index=True, return_inverse=True
+        )
+        scores = pair_ranks.EmbeddingScores(
+            self._embed_candidates(examples, links.images[rows], chosen[rows]),
+            self._embed_phrases(examples, links.phrases[kept[said]]),
+        )
+        pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
+        return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
+
+    def _embed_candidates(self, examples, images, numbers):
+        """Returns embeddings `[n, dim]` of candidates of photos."""
+        found = self._embedder.images(examples)[images]
+        is_region = numbers < examples.regions.counts[images]
+        rows = np.flatnonzero(is_region)
+        for start in range(0, len(rows), REGIONS_AT_ONCE):
+            part = rows[start : start + REGIONS_AT_ONCE]
+            found[part] = self.network.embed_regions(
+                examples.regions.take(images[part], numbers[part])
+            )
+        return found
+
+    def _embed_phrases(self, examples, rows):
+        """Returns embeddings `[n, dim]` of phrases."""
+        found = np.zeros((len(rows), self.network.embedding_dim), np.float32)
+        for start in range(0, len(rows), PHRASES_AT_ONCE):
+            part = slice(start, start + PHRASES_AT_ONCE)
+            captions = examples.phrases.captions[rows[part]]
+            lengths = examples.texts.lengths[captions]
+            nodes = np.cumsum(lengths) - lengths
+            nodes += examples.phrases.nodes[rows[part]]
+            _, found[part] = self.network.embed_nodes(
+                tf.constant(examples.texts.batch(captions)),
+                tf.constant(nodes, tf.int32),
+            )
+        return found
 
     def _of_photos(self, examples, rows, captions, images):
         """Returns candidates and similarities of the phrases of photos."""

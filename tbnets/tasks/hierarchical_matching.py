@@ -1,6 +1,7 @@
 """Image-sentence matching that finds out which regions phrases name."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from tbnets.data.phrase_pairs import PairOptions
 from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.evaluation.correspondences import evaluate_correspondences
 from tbnets.serving.node_endpoints import node_endpoints
+from tbnets.tasks import correspondence_views
 from tbnets.tasks import phrase_inputs
 from tbnets.tasks import phrase_links
+from tbnets.tasks import views
 from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.matching import MatchingTask
+from tbnets.tasks.region_scores import TRUE_REGIONS
 
 CORRESPONDENCES = "correspondences"
 ADAPT_PHOTOS = 1000
@@ -40,6 +44,10 @@ class HierarchicalMatching(MatchingTask):
     """
 
     flag_groups = (*MatchingTask.flag_groups, "regions")
+    measure_options = (*MatchingTask.measure_options, "region_phrase_ranking")
+    about_pictures = (
+        f"{MatchingTask.about_pictures} {correspondence_views.WHAT_IS_SHOWN}"
+    ).strip()
 
     def __init__(self, settings):
         super().__init__(settings)
@@ -77,10 +85,13 @@ class HierarchicalMatching(MatchingTask):
 
     def _known(self, split):
         """Returns the `PhraseRegions` of a split."""
-        sizes = self._regions(split, checked=False)
-        return phrase_inputs.load_phrases(
-            self.settings, self.records(split), sizes.store.sizes[sizes.rows]
+        regions = self._regions(split, checked=False)
+        phrases, _ = phrase_inputs.load_phrases(
+            self.settings,
+            self.records(split),
+            regions.store.sizes[regions.rows],
         )
+        return phrases
 
     def _regions(self, split, checked=True):
         """Returns the `PhotoRegions` of a split."""
@@ -195,10 +206,18 @@ class HierarchicalMatching(MatchingTask):
         scores = super().scores(network, examples)
         if not self._knows_links:
             return scores
-        found = self.matcher(network).match(examples, "regions of phrases")
-        links = self._links_of(examples)
-        candidates = examples.regions.candidates
-        return scores | {CORRESPONDENCES: (found[CHOICE], candidates, links)}
+        matcher, links = self.matcher(network), self._links_of(examples)
+        found = matcher.match(examples, "regions of phrases")
+        return scores | {
+            CORRESPONDENCES: (
+                found[CHOICE],
+                examples.regions.candidates,
+                links,
+            ),
+            TRUE_REGIONS: functools.partial(
+                matcher.rank_true_regions, examples, links
+            ),
+        }
 
     def _links_of(self, examples):
         """Returns the `Links` of a split; finds them once."""
@@ -209,14 +228,65 @@ class HierarchicalMatching(MatchingTask):
             )
         return self._links[split]
 
-    def measure(self, scores, protocol="full", text_to_text=True):
-        """Returns the metrics of retrieval, and of correspondences."""
+    def measure(
+        self,
+        scores,
+        protocol="full",
+        text_to_text=True,
+        region_phrase_ranking=False,
+    ):
+        """Returns the metrics of retrieval, and of correspondences.
+
+        Args:
+            scores: of a split.
+            protocol: as of `MatchingTask.measure`.
+            text_to_text: likewise.
+            region_phrase_ranking: whether those of `evaluation.pair_ranks`
+                come too.
+
+        Raises:
+            ValueError: these are asked for where no link is known.
+        """
         scores = dict(scores)
         known = scores.pop(CORRESPONDENCES, None)
+        rank = scores.pop(TRUE_REGIONS, None)
+        if region_phrase_ranking and rank is None:
+            raise ValueError(
+                "`--region_phrase_ranking` must come with a run that knows "
+                "links of phrases to boxes, and with one run. Received: none "
+                "that are known. Train with --phrases, which tells them for "
+                "measuring, or leave out --combine_with."
+            )
         metrics = super().measure(scores, protocol, text_to_text)
         if known:
             metrics |= evaluate_correspondences(*known)
-        return metrics
+        return metrics | (rank() if region_phrase_ranking else {})
+
+    def pictures(self, scores, examples):
+        """Returns answered captions, and photos with the regions of phrases.
+
+        Without photos, as with features alone, there are none.
+        """
+        pictures = super().pictures(scores, examples)
+        folder = views.shown_photos(self.settings, examples.records)
+        if folder is None or CORRESPONDENCES not in scores:
+            return pictures
+        choices = scores[CORRESPONDENCES][0]
+        return pictures | correspondence_views.draw_correspondences(
+            choices, examples, folder
+        )
+
+    def table(self, metrics, title=""):
+        """Returns recalls and ranks, and a line on correspondences."""
+        table = super().table(metrics, title)
+        if "correspondence_accuracy" not in metrics:
+            return table
+        names = ("accuracy", "chance", "upper_bound")
+        values = [100 * metrics[f"correspondence_{name}"] for name in names]
+        return table + (
+            "\nregions of phrases: {:.1f} % right, {:.1f} % by chance, at most "
+            "{:.1f} %"
+        ).format(*values)
 
     def headline(self, row):
         """Returns recalls, and the share of phrases with a right region."""

@@ -1,6 +1,7 @@
 """Phrase localization: which region of a photo does a phrase name?"""
 
 import numpy as np
+import tqdm
 
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseSampler
@@ -9,10 +10,14 @@ from tbnets.evaluation.localization import DIRECTION
 from tbnets.evaluation.localization import evaluate_localization
 from tbnets.evaluation.tables import format_localization
 from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
 from tbnets.tasks import region_scores
+from tbnets.tasks import region_views
+from tbnets.tasks import sentence_scores
 from tbnets.tasks import text_inputs
+from tbnets.tasks import views
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -32,11 +37,14 @@ class LocalizationTask(Task):
 
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "regions", "phrases", "texts")
+    about_pictures = region_views.WHAT_IS_SHOWN
+    measure_options = ("region_phrase_ranking",)
 
     def __init__(self, settings):
         super().__init__(settings)
         self._records = {}
         self._phrases = {}
+        self._told = set()
         self._sampler = None
         self._scorer = None
 
@@ -51,10 +59,20 @@ class LocalizationTask(Task):
         """Returns the `PhraseRegions` of a split; reads each once."""
         if split not in self._phrases:
             store, rows = self._regions(split, checked=False)
-            self._phrases[split] = phrase_inputs.load_phrases(
+            self._phrases[split], problems = phrase_inputs.load_phrases(
                 self.settings, self.records(split), store.sizes[rows]
             )
+            self._tell(split, [p for p in problems if p not in self._told])
         return self._phrases[split]
+
+    def _tell(self, split, problems):
+        """Says once what was left out; splits may share a file."""
+        self._told.update(problems)
+        if problems:
+            tqdm.tqdm.write(
+                f"left out  {len(problems)} bad rows of phrases, read for "
+                f"{split}; the first: {problems[0]}"
+            )
 
     def _regions(self, split, checked=True):
         """Returns the store of regions, and the rows of a split's photos."""
@@ -72,6 +90,7 @@ class LocalizationTask(Task):
         """Refuses a run whose splits, phrases or regions are not there."""
         super().check_plan(queries)
         settings = self.settings
+        hard_negatives.check(settings)
         if getattr(settings, "jit_compile", False):
             raise ValueError(
                 "`--jit_compile` must be off with --task=localization. "
@@ -88,6 +107,10 @@ class LocalizationTask(Task):
             phrase_inputs.build_region_reader(
                 settings, {"image_features_made_by": store.made_by}
             )
+
+        if settings.images and not settings.scenes:
+            for split in splits:
+                inputs.load_photos(settings, self.records(split))
 
     def _check_split(self, split):
         """Refuses a split without phrases, or with others than the rest."""
@@ -156,11 +179,13 @@ class LocalizationTask(Task):
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
-        words = fitted["words"]
+        words, phrases = fitted["words"], self.phrases(split)
+        store, rows = self._regions(split)
         return phrase_inputs.load_examples(
             self.settings,
-            self.phrases(split),
-            *self._regions(split),
+            phrases,
+            store,
+            rows[phrase_inputs.rows_of(self.records(split), phrases.images)],
             Vocabulary(words) if words else None,
         )
 
@@ -174,16 +199,19 @@ class LocalizationTask(Task):
             "phrases": examples.phrases.num_phrases,
         }
 
-    def notes(self):
-        """Returns how many phrases are learned from."""
-        if self._sampler is None:
-            return {}
-        found = self._sampler
-        total = self.phrases(self.settings.train_split).num_phrases
-        return {
-            "positives": f"{found.num_positives / found.num_drawable:.1f} "
-            f"regions a phrase; {total - found.num_drawable} phrases have none"
-        }
+    def notes(self, fitted):
+        """Returns how many phrases are learned from, and what is missing."""
+        notes, found = {}, self._sampler
+        if found is not None:
+            total = self.phrases(self.settings.train_split).num_phrases
+            notes["positives"] = (
+                f"{found.num_positives / found.num_drawable:.1f} regions a "
+                f"phrase; {total - found.num_drawable} phrases have none"
+            )
+        dev = self.records(self.settings.dev_split)
+        if views.shown_photos(self.settings, dev) is None:
+            notes["pictures"] = "none: --images names no folder of the photos"
+        return notes | text_inputs.notes(fitted)
 
     def describe(self, network):
         """Returns what reads phrases, and the embeddings' size."""
@@ -214,19 +242,50 @@ class LocalizationTask(Task):
         """Returns how many batches an epoch has."""
         return self.sampler(train).num_batches
 
+    def start_epoch(self, network, train, epoch):
+        """Gives the sampler the hard negatives of the last epochs."""
+        found, self.held = hard_negatives.of_epoch(
+            self.settings,
+            self.held,
+            epoch,
+            train,
+            self._region_scorer(network).scores,
+        )
+        self.sampler(train).hard_negatives = found
+
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
         return PhraseBatches(train, self.sampler(train))
 
     def scores(self, network, examples):
         """Scores the regions of each phrase's photo; see `RegionScorer`."""
+        return self._region_scorer(network).scores(examples)
+
+    def _region_scorer(self, network):
+        """Returns the `RegionScorer` of a network."""
         if self._scorer is None or self._scorer.network is not network:
             self._scorer = region_scores.RegionScorer(network)
-        return self._scorer.scores(examples)
+        return self._scorer
 
-    def measure(self, scores):
-        """Returns the metrics of `evaluation.localization`."""
-        return evaluate_localization(
+    def measure(self, scores, region_phrase_ranking=False):
+        """Returns the metrics of `evaluation.localization`.
+
+        Args:
+            scores: of a split.
+            region_phrase_ranking: whether those of `evaluation.pair_ranks`,
+                which compare everything with everything, come too.
+
+        Raises:
+            ValueError: these are asked for of two runs taken together.
+        """
+        rank = scores.get(region_scores.TRUE_REGIONS)
+        if region_phrase_ranking and rank is None:
+            raise ValueError(
+                "`--region_phrase_ranking` must come with one run. Received: "
+                "two that are combined, which compare a phrase with regions "
+                "of its own photo alone. Leave it out, or --combine_with."
+            )
+        metrics = evaluate_localization(
             scores["similarities"],
             scores["proposals"],
             scores["truth"],
@@ -234,12 +293,19 @@ class LocalizationTask(Task):
             types=scores["types"],
             texts=scores["texts"],
         )
+        return metrics | (rank() if region_phrase_ranking else {})
 
     def combine(self, scores, other, others, split, weight):
         """Returns what `region_scores.combine` makes of two runs."""
         if not isinstance(other, LocalizationTask):
             super().combine(scores, other, others, split, weight)
         return region_scores.combine(scores, others, weight)
+
+    def pair_scores(self, scores, records, split):
+        """Returns the `PairScores` by phrases and regions, minus d_rp."""
+        phrases = self.phrases(split)
+        found = sentence_scores.sentence_scores(scores, phrases, records)
+        return found, False
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""
@@ -250,6 +316,17 @@ class LocalizationTask(Task):
                 scores[f"{side}_embeddings"]
             ).items()
         }
+
+    def pictures(self, scores, examples):
+        """Returns a few photos with the true boxes and those found.
+
+        Without photos, as with features alone, there are none.
+        """
+        records = examples.phrases.images
+        folder = views.shown_photos(self.settings, records)
+        if folder is None:
+            return {}
+        return region_views.draw_found_regions(scores, examples, folder)
 
     def headline(self, row):
         """Returns an epoch's recalls and what they could be at most."""
@@ -278,4 +355,24 @@ class LocalizationTask(Task):
             read_regions=phrase_inputs.build_region_reader(
                 self.settings, fitted
             ),
+        )
+
+    def served_scores(self, model, split):
+        """Scores a split by an exported model, from what a user has.
+
+        Args:
+            model: a `served_localizer.ServedLocalizer` that takes captions.
+            split: name of the split.
+
+        Returns:
+            dict, as that of `scores` without embeddings.
+        """
+        photos = None
+        if model.takes_photos:
+            photos = inputs.load_photos(self.settings, self.records(split))
+        return region_scores.served_scores(
+            model,
+            self.phrases(split),
+            *self._regions(split),
+            photos and photos.paths,
         )

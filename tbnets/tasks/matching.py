@@ -40,6 +40,7 @@ class MatchingTask(Task):
     best_metric = "recall_sum"
     flag_groups = ("captions", "images", "features", "texts", "batches")
     measure_options = ("protocol", "text_to_text")
+    about_pictures = views.WHAT_IS_SHOWN
     answers_queries = True
 
     def __init__(self, settings):
@@ -184,8 +185,8 @@ class MatchingTask(Task):
                     self.settings, splits, made_by, where, flag
                 )
 
-    def notes(self):
-        """Returns how splits were drawn, and where features are kept."""
+    def notes(self, fitted):
+        """Returns how splits were drawn, where features are, and words."""
         notes = {}
         if self._cuts:
             sizes = [
@@ -197,7 +198,7 @@ class MatchingTask(Task):
             )
         if self.own_photos:
             notes |= self.own_photos.notes()
-        return notes
+        return notes | text_inputs.notes(fitted)
 
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
@@ -261,9 +262,16 @@ class MatchingTask(Task):
 
     def combine(self, scores, other, others, split, weight):
         """Returns what `matching_scores.combine` makes of two runs."""
-        both = self.records(split), other.records(split)
-        matching_scores.check_same_examples(*both, split)
-        return matching_scores.combine(scores, others, weight)
+        records = self.records(split)
+        found, learned = other.pair_scores(others, records, split)
+        return matching_scores.combine(scores, found, weight, learned)
+
+    def pair_scores(self, scores, records, split):
+        """Returns the `PairScores` of a split, and whether they are logits."""
+        own = self.records(split)
+        matching_scores.check_same_examples(records, own, split)
+        learned = PAIR_SCORES in scores
+        return matching_scores.as_pair_scores(scores), learned
 
     def health(self, scores):
         """Returns `embedding_health` of both sides."""

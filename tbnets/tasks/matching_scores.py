@@ -118,7 +118,7 @@ def served_scores(model, images, records):
     return scores
 
 
-def combine(first, second, weight):
+def combine(first, second, weight, learned=False):
     """Returns the scores of two models taken together.
 
     ::
@@ -139,16 +139,17 @@ def combine(first, second, weight):
 
     Args:
         first: scores of a split, as above.
-        second: those of another model, of the same images and captions.
+        second: `PairScores` of the same images and captions by another model.
         weight: of the second, in [0, 1]; Wang et al. 2018: 0.3.
+        learned: whether the second are logits.
 
     Returns:
         Such scores, with `pair_scores` and `caption_to_image` alone.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
     """
-    both, units = [as_pair_scores(one) for one in (first, second)], (1.0, 1.0)
-    if PAIR_SCORES in first or PAIR_SCORES in second:
+    both, units = (as_pair_scores(first), second), (1.0, 1.0)
+    if PAIR_SCORES in first or learned:
         units = tuple(score_tiles.spread(one) for one in both)
     return {
         PAIR_SCORES: score_tiles.weighted_sum(*both, weight, units),

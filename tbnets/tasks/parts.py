@@ -23,6 +23,7 @@ from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
@@ -263,12 +264,14 @@ def build_triplet_loss(settings):
 
 def compile_embedding_network(network, settings, steps_per_epoch, **more):
     """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
+    fine_tuned = hard_negatives.first_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
         hardness_steps=max(1.0, settings.hardness_epochs * steps_per_epoch),
         structure_steps=settings.structure_epochs * steps_per_epoch,
+        structure_end=fine_tuned and fine_tuned * steps_per_epoch,
         jit_compile=settings.jit_compile,
         **more,
     )

@@ -23,6 +23,10 @@ def load_phrases(settings, records, sizes):
         records: `CaptionedImages` of the split.
         sizes: int `[num_images, 2]`, width and height of the photos.
 
+    Returns:
+        (phrases, problems): without the photos that can not be read; and the
+        list of `Problem`s that were left out, empty unless `skip_bad_rows`.
+
     Raises:
         FileNotFoundError, ValueError: there are no phrases, or something is
             wrong with them; names file and line.
@@ -39,7 +43,21 @@ def load_phrases(settings, records, sizes):
             "--phrases= with --task=localization. Set it, or --scenes for "
             "the embedded data set."
         )
-    return read_phrases(path, records).in_photos(sizes)
+    problems = [] if settings.skip_bad_rows else None
+    phrases = read_phrases(path, records, problems)
+    rows = rows_of(records, phrases.images)
+    return phrases.in_photos(sizes[rows], problems), problems or []
+
+
+def rows_of(records, some):
+    """Returns the rows that some images have among others, int64 `[n]`.
+
+    Args:
+        records: `CaptionedImages`.
+        some: `CaptionedImages` with some of the same images.
+    """
+    places = {key: row for row, key in enumerate(records.image_ids)}
+    return np.array([places[key] for key in some.image_ids], np.int64)
 
 
 def open_regions(settings, records, checked=True):

@@ -6,6 +6,7 @@ import numpy as np
 
 from tbnets.evaluation.correspondences import Links
 from tbnets.evaluation.correspondences import phrases_of_spans
+from tbnets.tasks.phrase_inputs import rows_of
 from tbnets.text.vocabulary import split_words
 
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -27,8 +28,8 @@ def find_links(known, records, phrases):
     another order and with other blanks.
 
     Args:
-        known: `data.phrases.PhraseRegions` of the photos of the records, in
-            their order, in pixels of the photos.
+        known: `data.phrases.PhraseRegions` of photos of the records, in
+            pixels of the photos.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of their captions.
 
@@ -41,10 +42,11 @@ def find_links(known, records, phrases):
             [*enumerate(zip(records.caption_to_image, records.captions))]
         )
     }
+    photos = rows_of(records, known.images)
     spoken, owners = known.images.captions, known.images.caption_to_image
     places = np.array(
         [
-            rows.get((int(image), letters(caption)), -1)
+            rows.get((int(photos[image]), letters(caption)), -1)
             for image, caption in zip(owners, spoken)
         ],
         np.int64,
@@ -66,7 +68,7 @@ def find_links(known, records, phrases):
     return Links(
         found[kept],
         known.boxes[kept],
-        known.phrase_to_image[kept],
+        photos[known.phrase_to_image[kept]],
         known.phrase_to_chain[kept],
         is_exact[kept],
         len(found) - len(kept),

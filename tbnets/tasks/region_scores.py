@@ -1,12 +1,20 @@
 """Scores the regions of each photo for its phrases, with a network."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
+import tqdm
 
 from tbnets.data.phrase_batches import rows_by
+from tbnets.data.proposal_roles import BEST_IOU
+from tbnets.evaluation import pair_ranks
+from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.pair_scorer import PairScorer
 
 REGIONS_AT_ONCE = 8192
+TRUE_REGIONS = "rank_true_regions"
 
 
 class RegionScorer:
@@ -29,19 +37,23 @@ class RegionScorer:
             network.similarities, input_signature=[embeddings, embeddings]
         )
 
-    def scores(self, examples):
+    def scores(self, examples, progress=None):
         """Scores a split.
 
         Args:
             examples: `PhraseExamples`.
+            progress: called with the number of photos done since the last
+                call.
 
         Returns:
             dict of `similarities` float32 `[num_phrases, width]`, whose rows
             begin with the regions of the phrase's photo (the rest is 0),
             whether these are learned, `learned_similarity`;
-            `phrase_embeddings` and, of some photos, `region_embeddings`; and
-            what `measure` compares with: `proposals`, `truth`,
-            `phrase_to_image`, `types`, `texts`.
+            `phrase_embeddings` and, of some photos, `region_embeddings`;
+            `nearest`, a function of embeddings as `nearest` below; what
+            `measure` compares with: `proposals`, `truth`, `phrase_to_image`,
+            `types`, `texts`; and `rank_true_regions`, a function without
+            arguments that does what it says.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -59,6 +71,9 @@ class RegionScorer:
                     continue
                 found = self._compare(regions[start:end], embeddings[rows])
                 table[rows, : counts[image]] = found.numpy().T
+            raise_if_interrupted()
+            if progress is not None:
+                progress(len(images))
         if some is None:
             some = np.zeros((0, self.network.embedding_dim), np.float32)
         return {
@@ -66,12 +81,70 @@ class RegionScorer:
             "learned_similarity": self.network.learned_similarity,
             "phrase_embeddings": embeddings,
             "region_embeddings": some,
-            "proposals": examples.proposals,
-            "truth": phrases.boxes,
-            "phrase_to_image": phrases.phrase_to_image,
-            "types": phrases.type_masks(),
-            "texts": phrases.phrase_to_text,
+            "nearest": functools.partial(self.nearest, examples),
+            TRUE_REGIONS: functools.partial(
+                self.rank_true_regions, examples, embeddings
+            ),
+            **_compared_with(phrases, examples.proposals),
         }
+
+    def nearest(self, examples, text_embeddings):
+        """Finds how similar the best region of every photo is to phrases.
+
+        Args:
+            examples: `PhraseExamples`.
+            text_embeddings: float32 `[n, embedding_dim]`.
+
+        Returns:
+            float32 `[num_images, n]`, -infinity for a photo without regions.
+        """
+        counts = examples.features.counts[examples.image_rows]
+        shape = len(counts), len(text_embeddings)
+        table = np.full(shape, -np.inf, np.float32)
+        for images in _chunks(counts, REGIONS_AT_ONCE):
+            regions, starts = self._regions(examples, images, counts)
+            for image, start in zip(images, starts):
+                end = start + counts[image]
+                if start < end:
+                    found = self._compare(regions[start:end], text_embeddings)
+                    table[image] = found.numpy().max(axis=0)
+        return table
+
+    def rank_true_regions(self, examples, embeddings):
+        """Ranks all phrases of a split for each true region, and back.
+
+        The region that overlaps the true box most stands for it; things
+        without one that overlaps by half are left out.
+
+        Args:
+            examples: `PhraseExamples`.
+            embeddings: float32 `[num_phrases, dim]`, of its phrases.
+
+        Returns:
+            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+        """
+        phrases, roles = examples.phrases, examples.roles
+        chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text
+        _, first = np.unique(chains, return_index=True)
+        is_there = roles.best_iou[first] >= BEST_IOU
+        first = first[is_there]
+        rows = roles.first_rows[first] + roles.best[first]
+        regions = [
+            self._embed(examples.features.take_regions(part)).numpy()
+            for part in np.split(
+                rows, range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
+            )
+        ]
+        _, said = np.unique(texts, return_index=True)
+        sides = np.concatenate(regions), embeddings[said]
+        if self.network.learned_similarity:
+            tile = PairScorer(self.network).scores(*sides).tile
+            scores = tile(*(np.arange(len(side)) for side in sides))
+        else:
+            scores = pair_ranks.EmbeddingScores(*sides)
+        places = np.cumsum(is_there) - 1
+        pairs = np.stack([places[chains], texts], axis=1)[is_there[chains]]
+        return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples, images, counts):
         """Returns embeddings of the regions of photos, and their starts."""
@@ -83,6 +156,50 @@ class RegionScorer:
         features = examples.features.take_regions(np.concatenate(rows))
         ends = np.cumsum(counts[images])
         return self._embed(features).numpy(), ends - counts[images]
+
+
+def served_scores(model, phrases, store, rows, photos=None):
+    """Scores a split by an exported model.
+
+    Args:
+        model: a `served_localizer.ServedLocalizer` that takes captions.
+        phrases: `PhraseRegions` of the split, in pixels of its photos.
+        store: `FeatureStore` of the regions, with
+        rows: int `[num_images]`, the row of each photo.
+        photos: paths of the photos, for a model that begins with them; None
+            for one that takes features.
+
+    Returns:
+        dict, as that of `RegionScorer.scores` without embeddings.
+    """
+    counts = store.counts[rows]
+    width = int(counts.max(initial=0))
+    table = np.zeros((phrases.num_phrases, width), np.float32)
+    owned = rows_by(phrases.phrase_to_image, len(counts))
+    proposals = []
+    for image, row in enumerate(tqdm.tqdm(rows, "localizing", disable=None)):
+        boxes = store.boxes(row)[0]
+        proposals.append(boxes)
+        said = [phrases.phrases[phrase] for phrase in owned[image]]
+        if not said or not len(boxes):
+            continue
+        if photos is None:
+            found = model.similarity(said, store.regions(row)[0])
+        else:
+            found = model.localize(said, photos[image], boxes)
+        table[owned[image], : len(boxes)] = found
+    return {"similarities": table, **_compared_with(phrases, proposals)}
+
+
+def _compared_with(phrases, proposals):
+    """Returns what scores are measured by."""
+    return {
+        "proposals": proposals,
+        "truth": phrases.boxes,
+        "phrase_to_image": phrases.phrase_to_image,
+        "types": phrases.type_masks(),
+        "texts": phrases.phrase_to_text,
+    }
 
 
 def combine(first, second, weight):
@@ -121,7 +238,9 @@ def combine(first, second, weight):
         spreads = [float(one[is_region].std()) or 1.0 for one in both]
         both = [one / spread for one, spread in zip(both, spreads)]
     total = (1 - weight) * both[0] + weight * both[1]
-    return {**first, "similarities": -total, "learned_similarity": True}
+    combined = {**first, "similarities": -total, "learned_similarity": True}
+    combined.pop(TRUE_REGIONS, None)
+    return combined
 
 
 def _as_distances(scores):

@@ -37,6 +37,7 @@ class Task:
         flag_groups: names of the groups of `flags.table` that it reads.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
+        about_pictures: what `pictures` show, in a sentence.
         answers_queries: whether `answer` can be asked.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
@@ -46,6 +47,7 @@ class Task:
     loss = "total_loss"
     flag_groups = ()
     measure_options = ()
+    about_pictures = ""
     answers_queries = False
 
     def __init__(self, settings):
@@ -139,8 +141,12 @@ class Task:
         """Returns how many of what a split has, for people: name -> int."""
         raise NotImplementedError
 
-    def notes(self):
-        """Returns what people should know of the data: title -> text."""
+    def notes(self, fitted):
+        """Returns what people should know of the data: title -> text.
+
+        Args:
+            fitted: what `fit_data` returned when the run began.
+        """
         return {}
 
     def build(self, fitted):
@@ -195,7 +201,27 @@ class Task:
         Raises:
             ValueError: the scores of these tasks can not be taken together.
         """
-        raise ValueError(
+        raise self._does_not_add_up()
+
+    def pair_scores(self, scores, records, split):
+        """Returns what its scores say of whole images and captions.
+
+        Args:
+            scores: of this run.
+            records: `CaptionedImages` that are to be scored.
+            split: name of the split.
+
+        Returns:
+            (scores, learned): an `evaluation.score_tiles.PairScores`, minus
+            distances unless they are learned.
+
+        Raises:
+            ValueError: the task has none, or its data are others.
+        """
+        raise self._does_not_add_up()
+
+    def _does_not_add_up(self):
+        return ValueError(
             "`--combine_with` must come with a task whose scores add up. "
             f"Received: a run of --task={self.settings.task}. Leave it out."
         )

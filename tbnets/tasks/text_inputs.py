@@ -18,6 +18,7 @@ from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import centred
 from tbnets.text.word_tables import coverage
+from tbnets.text.word_tables import coverage_line
 from tbnets.text.word_tables import embedding_table
 from tbnets.text.word_tables import with_new_dims
 from tbnets.text.word_vectors import read_word_vectors
@@ -71,6 +72,20 @@ def load_word_vectors(settings, vocabulary, captions):
         table = with_new_dims(table, settings.new_word_dims, settings.seed)
     report = coverage(vectors, count_words(captions)[0])
     return {"word_vectors": table, "word_vectors_coverage": report}
+
+
+def notes(fitted):
+    """Returns what people should know of the words: title -> text.
+
+    Args:
+        fitted: what `load_word_vectors` and the vocabulary gave.
+    """
+    found = {}
+    if fitted.get("words"):
+        found["words"] = str(len(fitted["words"]))
+    if fitted.get("word_vectors_coverage"):
+        found["vectors"] = coverage_line(fitted["word_vectors_coverage"])
+    return found
 
 
 def tree_path(settings):

@@ -14,6 +14,10 @@ NUM_QUERIES = 2
 WHAT_IS_A_HIT = (
     "a caption of the image has the words of the sentence, in this order"
 )
+WHAT_IS_SHOWN = (
+    "A sentence of the dev split and the images ranked first for it. Green: "
+    "the image it was written about; red: another one."
+)
 # At most 250 + 3 * 250 points: the projector stays fluent.
 POINT_IMAGES, POINT_CAPTIONS, THUMBNAIL = 250, 3, 64
 

@@ -47,6 +47,8 @@ DESCRIPTIONS = {
     "first 5.",
     "recall_at_10": "Fraction of the queries with a right answer among the "
     "first 10.",
+    "upper_bound": "Fraction of the phrases with a right region among all that "
+    "are proposed: no network can find more.",
     "median_rank": "Median rank of the best right answer; 1 is perfect.",
     "mean_rank": "Mean rank of the best right answer; 1 is perfect.",
     "tie_rate": "Fraction of the queries with a wrong answer that scores "
@@ -69,10 +71,6 @@ DESCRIPTIONS = {
     "for a collapse.",
     "seconds": "Seconds of the epoch: steps and evaluation.",
 }
-ABOUT_ANSWERS = (
-    "A sentence of the dev split and the images ranked first for it. Green: "
-    "the image it was written about; red: another one."
-)
 
 
 def describe(key):
@@ -158,12 +156,14 @@ class Board:
 
     Args:
         run_dir: folder of the run.
-        task: its `tasks.task.Task`, for the names of its metric and loss.
+        task: its `tasks.task.Task`, for the names of its metric and loss and
+            what its pictures show.
     """
 
     def __init__(self, run_dir, task):
         self._folder = pathlib.Path(run_dir)
         self._metric = task.best_metric
+        self._about_pictures = task.about_pictures
         folder = self._folder / FOLDER
         self._run = tf.summary.create_file_writer(str(folder))
         self._best = tf.summary.create_file_writer(str(folder / BEST))
@@ -247,7 +247,7 @@ class Board:
                     f"{ANSWERS}/{name}",
                     np.asarray(pixels)[None],
                     step=epoch,
-                    description=ABOUT_ANSWERS,
+                    description=self._about_pictures,
                 )
 
     def add_points(self, name, points):

@@ -48,6 +48,24 @@ class _Moments:
         return self._found.get(variable.ref(), [])
 
 
+def _inputs(optimizer, gradient, variable, learning_rate, dtype):
+    """Returns what every operation takes: the weight, the rate, the gradient.
+
+    Args:
+        optimizer: of Keras.
+        gradient: of the variable.
+        variable: a `tf.Variable`.
+        learning_rate: () or (rate,), as `update_step` was called.
+        dtype: of the moments.
+    """
+    (rate,) = learning_rate or (optimizer.learning_rate,)
+    return {
+        "var": variable.handle,
+        "lr": tf.cast(rate, dtype),
+        "grad": tf.cast(tf.convert_to_tensor(gradient), dtype),
+    }
+
+
 def _as_tensorflow(variable):
     """Returns the `tf.Variable` within a variable of Keras 3."""
     return variable if isinstance(variable, tf.Variable) else variable.value
@@ -90,23 +108,20 @@ class FusedAdam(keras.optimizers.Adam):
         if not moments:
             super().update_step(gradient, variable, *learning_rate)
             return
-        (rate,) = learning_rate or (self.learning_rate,)
         momentum, velocity = moments
         dtype = momentum.dtype
         step = tf.cast(self.iterations, dtype) + 1
         beta_1 = tf.cast(self.beta_1, dtype)
         beta_2 = tf.cast(self.beta_2, dtype)
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
             m=momentum.handle,
             v=velocity.handle,
             beta1_power=beta_1**step,
             beta2_power=beta_2**step,
-            lr=tf.cast(rate, dtype),
             beta1=beta_1,
             beta2=beta_2,
             epsilon=tf.cast(self.epsilon, dtype),
-            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
+            **_inputs(self, gradient, variable, learning_rate, dtype),
         )
 
 
@@ -141,14 +156,11 @@ class FusedSGD(keras.optimizers.SGD):
         if not moments:
             super().update_step(gradient, variable, *learning_rate)
             return
-        (rate,) = learning_rate or (self.learning_rate,)
         (momentum,) = moments
         dtype = momentum.dtype
         tf.raw_ops.ResourceApplyKerasMomentum(
-            var=variable.handle,
             accum=momentum.handle,
-            lr=tf.cast(rate, dtype),
-            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
             momentum=tf.cast(self.momentum, dtype),
             use_nesterov=self.nesterov,
+            **_inputs(self, gradient, variable, learning_rate, dtype),
         )

@@ -135,10 +135,14 @@ def about(session, train):
     splits = {settings.train_split: train, settings.dev_split: session.dev}
     lines = [f"- network: {task.describe(session.network)}"]
     for split, examples in splits.items():
-        counts = task.counts(examples).items()
-        found = ", ".join(f"{count} {name}" for name, count in counts)
-        lines.append(f"- {split}: {found}")
+        lines.append(f"- {split}: {counted(task, examples)}")
     return "\n".join(lines)
+
+
+def counted(task, examples):
+    """Returns how many of what a split has, in words."""
+    counts = task.counts(examples).items()
+    return ", ".join(f"{count} {name}" for name, count in counts)
 
 
 def _train_epoch(session, train, batches):

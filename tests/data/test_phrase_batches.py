@@ -1,31 +1,22 @@
 """What batches of phrases and regions hold, and when."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tbnets import boxes
-from tbnets.data.captions import read_captions
-from tbnets.data.examples import TokenRows
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseExamples
 from tbnets.data.phrase_batches import PhraseSampler
 from tbnets.data.phrase_batches import Sampling
-from tbnets.data.phrases import read_phrases
-from tbnets.store.shards import open_store
 from tests import tiny_phrases
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     folder = tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
-    images = read_captions("karpathy", folder / "captions.json", "train")
-    store = open_store(folder / "regions")
-    rows = store.rows(images.image_ids)
-    phrases = read_phrases(folder / "phrases.jsonl", images)
-    phrases = phrases.in_photos(store.sizes[rows])
-    count = phrases.num_phrases
-    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
-    return PhraseExamples(phrases, texts, store, rows)
+    return tiny_phrases.examples(folder)
 
 
 def drawn(examples, seed=0, epoch=0, **sampling):
@@ -175,5 +166,45 @@ def test_phrases_without_regions_are_refused(examples):
 
 @pytest.mark.parametrize("name", Sampling._fields)
 def test_numbers_that_make_no_batch_are_refused(examples, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be at least"):
+    with pytest.raises(ValueError, match=f"`{name}` must be .*{name}=-1"):
         PhraseSampler(examples, Sampling(**{name: -1}), 0)
+
+
+def is_wrong(examples, phrase, owner, region, equal_texts):
+    """Whether a region drawn for another phrase is a phrase's negative."""
+    phrases = examples.phrases
+    if phrases.phrase_to_image[phrase] == phrases.phrase_to_image[owner]:
+        return overlap(examples, phrase, region) < 0.3
+    same = phrases.phrase_to_text[phrase] == phrases.phrase_to_text[owner]
+    return not (equal_texts and same)
+
+
+@pytest.mark.parametrize("equal_texts", [False, True])
+def test_negatives_may_be_the_regions_of_other_phrases(examples, equal_texts):
+    ids = examples.phrases.phrase_to_text if equal_texts else None
+    examples = dataclasses.replace(examples, text_ids=ids)
+    found = drawn(
+        examples,
+        pairs_per_batch=20,
+        phrases_per_region=2,
+        negative_regions="batch",
+    )
+    for batch in found:
+        assert batch.candidates.tolist() == batch.regions.tolist()
+        owners = batch.phrases[batch.drawn_for]
+        assert batch.is_negative.tolist() == [
+            [
+                is_wrong(examples, phrase, owner, region, equal_texts)
+                for owner, region in zip(owners, batch.regions)
+            ]
+            for phrase in batch.phrases
+        ]
+
+
+def test_hard_negatives_take_the_place_of_those_of_the_batch(examples):
+    sampling = Sampling(pairs_per_batch=60, negative_regions="batch")
+    sampler = PhraseSampler(examples, sampling, 0)
+    sampler.hard_negatives = np.full((60, 1), -1, np.int16)
+    [batch] = sampler.epoch(0)
+    # No phrase has any: all 15 regions of 10 photos.
+    assert len(batch.candidates) == 150

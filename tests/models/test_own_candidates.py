@@ -144,6 +144,11 @@ def test_terms_within_a_view_count_after_their_steps():
     network.optimizer.iterations.assign(1)
     assert network.batch_loss(tensors(batch()), True).total == both.total
     assert len(gradients) == len(early)
+    # From their end on they do not count again.
+    network.structure_end = 2
+    assert network.batch_loss(tensors(batch()), True).total == both.total
+    network.optimizer.iterations.assign(2)
+    assert network.batch_loss(tensors(batch()), True).total == one.total
 
 
 def test_half_of_a_batch_with_candidates_is_refused():

@@ -42,25 +42,38 @@ def network(extractor):
     return network
 
 
-def test_photo_and_boxes_score_as_their_features_do(
-    extractor, network, tmp_path
-):
-    tokenizer = Tokenizer(Vocabulary.build(["a red ball"]))
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(Vocabulary.build(["a red ball"]))
+
+
+@pytest.fixture(scope="module")
+def endpoints(extractor, network, tokenizer):
     fitted = {"image_features_made_by": extractor.description()}
-    endpoints = region_endpoints(
+    return region_endpoints(
         network,
         tokenizer,
         region_dim=extractor.dim,
         read_regions=build_region_reader(settings(), fitted),
     )
+
+
+def offline(extractor, network, tokenizer, photo, phrases):
+    """Returns features of the boxes, and similarities by them."""
+    features = extractor(decode_photo(photo).numpy(), BOXES)
+    texts = network.embed_text(tokenizer(phrases))
+    regions = network.embed_images(features)
+    return features, network.similarities(texts, regions).numpy()
+
+
+def test_photo_and_boxes_score_as_their_features_do(
+    extractor, network, tokenizer, endpoints, tmp_path
+):
     path = write_saved_model(endpoints, tmp_path / "1")
     served = tf.saved_model.load(str(path))
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
     found = served.localize(phrases, tf.constant(photo), tf.constant(BOXES))
-    features = extractor(decode_photo(photo).numpy(), BOXES)
-    expected = network.similarities(
-        network.embed_text(tokenizer(phrases)), network.embed_images(features)
-    )
+    features, expected = offline(extractor, network, tokenizer, photo, phrases)
     assert found["similarities"].shape == (2, 3)
     np.testing.assert_allclose(found["similarities"], expected, 1e-3, 1e-4)
     score = served.score(phrases, tf.constant(features))["similarities"]
@@ -69,6 +82,21 @@ def test_photo_and_boxes_score_as_their_features_do(
         "similarities"
     ]
     assert none.shape == (2, 0)
+
+
+def test_half_precision_ranks_as_the_features_do(
+    extractor, network, tokenizer, endpoints, tmp_path
+):
+    path = write_saved_model(endpoints, tmp_path / "1", half_precision=True)
+    served = tf.saved_model.load(str(path))
+    photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
+    found = served.localize(phrases, tf.constant(photo), tf.constant(BOXES))
+    found = found["similarities"].numpy()
+    _, expected = offline(extractor, network, tokenizer, photo, phrases)
+    for one, other in zip(found, expected):
+        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+        assert cosine > 0.999
+    np.testing.assert_array_equal(np.argsort(found), np.argsort(expected))
 
 
 def test_other_features_and_weights_are_refused(extractor):

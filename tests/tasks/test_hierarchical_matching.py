@@ -111,6 +111,13 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     report = json.loads((session.run_dir / "metrics.json").read_text())
     assert opened.task.measure(scores) == report["test"]
 
+    ranked = opened.task.measure(scores, region_phrase_ranking=True)
+    assert ranked["phrase_to_true_region/num_queries"] > 9
+    assert ranked["true_region_to_phrase/recall_at_10"] > 0
+    assert "% by chance" in opened.task.table(ranked, "test")
+    pictures = opened.task.pictures(scores, test)
+    assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
+
     served = tf.saved_model.load(str(runs.export(opened)))
     captions = np.arange(9)
     trees = tf.constant(test.texts.batch(captions))

@@ -1,16 +1,20 @@
 """Phrase localization as a tenant: trained, resumed, measured, exported."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets import boxes
 from tbnets import runs
 from tbnets import tasks
 from tbnets.flags import command_line
+from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import region_scores
 from tbnets.training import loop
+from tests import tiny
 from tests import tiny_phrases
 
 MODELS = {
@@ -21,6 +25,7 @@ MODELS = {
         "phrases_per_region": 2,
         "phrases_per_image": 3,
         "dropout": 0.1,
+        "images": "images",
     },
     "similarity": {
         "model": "similarity",
@@ -54,10 +59,16 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def session(model, folder, tmp_path_factory):
-    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    """Trains six epochs; beside it lies the folder as it was after two."""
+    run_dir = tmp_path_factory.mktemp("runs") / model
     changes = MODELS[model]
-    found = tiny_phrases.settings(folder, run_dir, **changes, epochs=6)
-    session = train(found)
+    found = tiny_phrases.settings(folder, run_dir, **changes, epochs=2)
+    session, examples = runs.prepare(found, runs.start(found, False))
+    session.described = runs.describe(session, examples)
+    loop.fit(session, examples)
+    shutil.copytree(run_dir, run_dir.with_name(f"{model}_stopped"))
+    found.epochs = 6
+    loop.fit(session, examples)
     runs.finish(session)
     return session
 
@@ -76,16 +87,25 @@ def test_it_learns_and_reports(session):
     assert "R@1" in session.task.table(report["test"], "test")
 
 
-def test_resumed_run_is_bit_for_bit_the_same(session, model, folder, tmp_path):
-    changes = MODELS[model]
-    at = tmp_path / "run"
-    train(tiny_phrases.settings(folder, at, **changes, epochs=2))
+def test_resumed_run_is_bit_for_bit_the_same(session, model, folder):
+    at = session.run_dir.with_name(f"{model}_stopped")
     again = train(
-        tiny_phrases.settings(folder, at, **changes, epochs=6), resume=True
+        tiny_phrases.settings(folder, at, **MODELS[model], epochs=6),
+        resume=True,
     )
     straight = runs.open_run(session.run_dir, "last").network
+    assert again.state.epoch == 6
     for one, other in zip(straight.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_pictures_are_drawn_where_photos_are(session, model):
+    tags = tiny.events(session.run_dir / "tensorboard")
+    pictures = {tag: steps for tag, steps in tags.items() if "answers" in tag}
+    has_photos = "images" in MODELS[model]
+    names = [f"2_answers/{number}" for number in range(1, 5)]
+    assert sorted(pictures) == (names if has_photos else [])
+    assert ("pictures  none" in session.described) != has_photos
 
 
 def test_opened_run_measures_the_same_and_exports_it(session):
@@ -95,18 +115,69 @@ def test_opened_run_measures_the_same_and_exports_it(session):
     report = json.loads((session.run_dir / "metrics.json").read_text())
     assert opened.task.measure(scores) == report["test"]
 
-    served = tf.saved_model.load(str(runs.export(opened)))
+    served = load_saved_model(runs.export(opened))
     [rows] = np.nonzero(test.phrases.phrase_to_image == 2)
     phrases = [test.phrases.phrases[row] for row in rows]
     features, _ = test.features.regions(test.image_rows[2])
-    found = served.score(tf.constant(phrases), tf.constant(features))
+    found = served.similarity(phrases, features)
     expected = scores["similarities"][rows, : len(features)]
-    np.testing.assert_allclose(found["similarities"], expected, 1e-5, 1e-5)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
     by_embeddings = served.compare(
-        served.embed_phrases(tf.constant(phrases))["embeddings"],
-        served.embed_regions(tf.constant(features))["embeddings"],
-    )["similarities"]
+        served.embed_phrases(phrases), served.embed_regions(features)
+    )
     np.testing.assert_allclose(by_embeddings, expected, 1e-5, 1e-5)
+    again = opened.task.served_scores(served, "test")
+    np.testing.assert_allclose(
+        again["similarities"], scores["similarities"], 1e-5, 1e-5
+    )
+    assert opened.task.measure(again).keys() == report["test"].keys()
+
+
+def scores_of_true_regions(network, test):
+    """Scores [things, distinct phrases] and which belong together."""
+    phrases = test.phrases
+    chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text
+    regions, is_said = [], np.zeros((12, max(texts) + 1), bool)
+    for chain in range(12):
+        row = list(chains).index(chain)
+        image = test.image_rows[phrases.phrase_to_image[row]]
+        features, proposals = test.features.regions(image)[:2]
+        overlaps = boxes.iou(phrases.boxes[row : row + 1], proposals)[0]
+        regions.append(features[overlaps.argmax()])
+        is_said[chain, texts[chains == chain]] = True
+    rows = [list(texts).index(text) for text in range(is_said.shape[1])]
+    said = test.texts.batch(np.array(rows))
+    found = network.similarities(
+        network.embed_images(np.array(regions, "float32")),
+        network.embed_text(said),
+    )
+    return found.numpy(), is_said
+
+
+def test_true_regions_rank_all_phrases_and_back(session):
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    scores = opened.task.scores(opened.network, test)
+    metrics = opened.task.measure(scores, region_phrase_ranking=True)
+    found, is_said = scores_of_true_regions(opened.network, test)
+    for direction, values, right in (
+        ("true_region_to_phrase", found, is_said),
+        ("phrase_to_true_region", found.T, is_said.T),
+    ):
+        ranks = [
+            1 + sum(row[~mask] >= max(row[mask]))
+            for row, mask in zip(values, right)
+        ]
+        median = np.floor(np.median(ranks))
+        assert metrics[f"{direction}/median_rank"] == median
+        first = np.mean(np.array(ranks) == 1)
+        assert metrics[f"{direction}/recall_at_1"] == pytest.approx(first)
+        assert metrics[f"{direction}/num_queries"] == len(ranks)
+        title = direction.replace("_", " ")
+        assert f"{title}: R@1/R@5/R@10" in opened.task.table(metrics)
+    both = region_scores.combine(scores, scores, 0.5)
+    with pytest.raises(ValueError, match="`--region_phrase_ranking` must"):
+        opened.task.measure(both, region_phrase_ranking=True)
 
 
 def made_up_scores(similarities, learned=False):
@@ -201,6 +272,8 @@ def test_flags_of_matching_are_refused(folder, tmp_path, monkeypatch):
         ({"dev_split": "x"}, "`--captions` must have the split 'x'"),
         ({"jit_compile": True}, "`--jit_compile` must be off"),
         ({"cnn_weights": "random", "export": True}, "`--cnn_weights` must"),
+        ({"images": "none"}, "`--images` must name what is there"),
+        ({"images": "."}, "`--images` must hold every image of split train"),
     ],
 )
 def test_what_is_not_there_is_named_before_anything(

@@ -245,9 +245,10 @@ def test_two_models_are_taken_together(opened, embedding):
 
 def test_two_distances_are_added_as_they_are(embedding):
     scores = scores_of(embedding)
-    both = matching_scores.combine(scores, scores, 0.3)
+    same = matching_scores.as_pair_scores(scores)
+    both = matching_scores.combine(scores, same, 0.3)
     rows = np.arange(6)
-    one = matching_scores.as_pair_scores(scores).tile(rows, rows)
+    one = same.tile(rows, rows)
     found = both["pair_scores"].tile(rows, rows)
     np.testing.assert_allclose(found, one, 1e-5, 1e-6)
 

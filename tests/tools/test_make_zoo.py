@@ -1,6 +1,7 @@
 """A run becomes a folder of the zoo, or is refused; nothing is half made."""
 
 import json
+import shutil
 
 import pytest
 
@@ -124,6 +125,63 @@ def test_a_model_that_lost_too_much_is_not_made(made, run_dir, tmp_path):
 def test_flags_that_make_nothing_are_refused(arguments, said):
     ended = tool(*arguments)
     assert ended.returncode == 1 and said in ended.stderr
+
+
+LOCALIZED = {
+    "phrase_to_region/recall_at_1": 0.25,
+    "phrase_to_region/recall_at_5": 0.5,
+    "phrase_to_region/recall_at_10": 0.75,
+    "phrase_to_region/upper_bound": 0.875,
+    "phrase_to_region/mean_average_precision": 0.125,
+    "phrase_to_region/num_queries": 8.0,
+}
+
+
+def localized(takes):
+    """Returns the `metrics.json` of a model of phrase localization."""
+    return {
+        "test": LOCALIZED,
+        "takes": takes,
+        "test_split": {"name": "test", "photos": 2, "phrases": 8},
+        "run_recall_sum": zoo_card.recall_sum(LOCALIZED),
+        "command": "python tools/train.py --flagfile=configs/x.flags",
+        **{"epochs": 3, "best_epoch": 2, "train_seconds": 90},
+        **{"date": "2026-01-02", "embedding_dim": 4},
+        "versions": {"tensorflow": "2", "keras": "3"},
+    }
+
+
+def test_the_recall_sum_of_localization_is_that_of_its_recalls():
+    # 25 + 50 + 75.
+    assert zoo_card.recall_sum(LOCALIZED) == 150
+    assert zoo_card.recall_sum({"recall_sum": 300.5}) == 300.5
+
+
+@pytest.mark.parametrize(
+    "takes, used",
+    [
+        ("photos with boxes", "tools/localize.py --model=tiny photo.jpg"),
+        ("features of regions", 'model.similarity(["a red ball"], features)'),
+    ],
+)
+def test_the_card_of_localization_says_how_it_is_used(takes, used):
+    card = zoo_card.render_card("tiny", CARD.strip(), localized(takes))
+    assert "| tiny | 25.0 | 50.0 | 75.0 | 87.5 | 12.5 | 8 |" in card
+    assert "recall sum of\n150.0" in card and used in card
+    assert f"Takes {takes}" in " ".join(card.split())
+
+
+def test_localization_has_a_table_of_its_own(made, tmp_path):
+    folder = shutil.copytree(made[0], tmp_path / "zoo")
+    (folder / "finder").mkdir()
+    text = json.dumps(localized("photos with boxes"))
+    (folder / "finder" / "metrics.json").write_text(text)
+    (folder / "finder" / "README.md").write_text(CARD)
+    images, _, regions = zoo_card.render_table(folder).partition("\n## Phrases")
+    assert "[tiny](tiny/README.md)" in images and "finder" not in images
+    assert "[finder](finder/README.md) | 25.0 |" in regions
+    rows = [line for line in regions.splitlines() if line.startswith("|")]
+    assert len(rows) == 3 and len({row.count("|") for row in rows}) == 1
 
 
 @pytest.mark.parametrize(

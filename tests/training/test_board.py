@@ -13,7 +13,9 @@ from tbnets.flags.table import ALL
 from tbnets.training import board
 from tests import tiny
 
-TASK = types.SimpleNamespace(best_metric="recall_sum", loss="total_loss")
+TASK = types.SimpleNamespace(
+    best_metric="recall_sum", loss="total_loss", about_pictures=""
+)
 
 
 @pytest.fixture

@@ -1,0 +1,300 @@
+"""Draws a photo with boxes and the phrases that name them.
+
+Box and phrase share a colour that people with any colour vision tell from the
+others. A right box is solid and its phrase has a tick, a wrong one is dashed
+and its phrase has a cross: what is right does not hang on a colour.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+from PIL import ImageColor
+from PIL import ImageDraw
+from PIL import ImageFont
+
+from tbnets.boxes import check_boxes
+from tbnets.boxes import clip_boxes
+from tbnets.files import readable
+
+COLOURS = (
+    *("#e69f00", "#56b4e9", "#009e73", "#f0e442"),
+    *("#0072b2", "#d55e00", "#cc79a7"),
+)
+"""Okabe & Ito 2008, "Color universal design", without black."""
+SIDE = 480
+"""Longer side of a drawn photo in pixels."""
+LEAST_WIDTH, LEAST_HEIGHT = 200, 60
+LINE, CASING, DASH = 3, 7, 8
+FONT_SIZE, PADDING, HEADING = 15, 4, 26
+GAP = 12
+MOST_LETTERS = 200
+
+
+class PhraseBox(NamedTuple):
+    """A box with the phrase that names it.
+
+    Args:
+        box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
+        phrase: what stands beside it.
+        colour: a number; from 7 on the colours come again.
+        is_right: True for a tick, False for a cross, None for neither.
+    """
+
+    box: np.ndarray
+    phrase: str
+    colour: int = 0
+    is_right: bool | None = None
+
+
+def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
+    """Draws a photo with its boxes, each with its phrase.
+
+    Phrases stand at their boxes, inside of the picture, and do not cover each
+    other as long as there is space. Boxes reach no further than the photo.
+
+    Args:
+        photo: uint8 `[height, width, 3]`, RGB.
+        boxes: list of `PhraseBox`; the first is drawn on top.
+        side: longer side of the drawn photo in pixels, whatever its own.
+        heading: what stands above it; "" for no line there.
+
+    Returns:
+        uint8 `[h, w, 3]`; a very narrow photo has grey beside it, as wide as
+        the phrases need.
+
+    Raises:
+        ValueError: a box is none, see `boxes.check_boxes`.
+
+    Example:
+        >>> dog = PhraseBox([5, 8, 60, 90], "a dog")
+        >>> pixels = draw_boxes(read_photo("a.jpg"), [dog])
+    """
+    photo = Image.fromarray(np.asarray(photo))
+    scale = side / max(photo.size)
+    drawn = [max(1, round(scale * length)) for length in photo.size]
+    size = (max(drawn[0], LEAST_WIDTH), max(drawn[1], LEAST_HEIGHT))
+    corners = check_boxes(np.reshape([one.box for one in boxes], (-1, 4)))
+    corners = clip_boxes(corners, *photo.size)
+    corners *= np.divide([*drawn, *drawn], [*photo.size, *photo.size])
+    sheet = Image.new("RGB", size, "#dddddd")
+    sheet.paste(photo.resize(drawn, Image.Resampling.BICUBIC))
+    draw = ImageDraw.Draw(sheet)
+    for one, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
+        _draw_box(draw, edges, one)
+    taken = []
+    # Small boxes have the fewest places for their phrase.
+    areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
+    for row in np.argsort(areas, kind="stable"):
+        label = _Label(boxes[row], size[0])
+        left, top = _free_place(corners[row], label.size, size, taken)
+        taken.append((left, top, left + label.size[0], top + label.size[1]))
+        label.draw(draw, (left, top))
+    return np.asarray(_below_heading(sheet, heading))
+
+
+def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
+    """Draws the true boxes of a photo and, at their right, those found.
+
+    Args:
+        photo: uint8 `[height, width, 3]`, RGB.
+        truth: list of `PhraseBox`.
+        found: list of `PhraseBox`.
+        side: longer side of each of the drawn photos in pixels.
+
+    Returns:
+        uint8 `[h, w, 3]`.
+    """
+    left = draw_boxes(photo, truth, side, "true")
+    right = draw_boxes(photo, found, side, "found")
+    between = np.full((len(left), GAP, 3), 255, np.uint8)
+    return np.concatenate([left, between, right], axis=1)
+
+
+def colour_of(number):
+    """Returns the colour of a `PhraseBox`, as #rrggbb."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def _in_each_other(corners):
+    """Moves a box that has the lines of another inside of it.
+
+    Args:
+        corners: `[n, 4]` in pixels of the picture.
+
+    Returns:
+        The same with each box smaller by a line for each one before it that
+        is as large.
+    """
+    moved = corners.copy()
+    for row in range(1, len(corners)):
+        apart = np.abs(corners[:row] - corners[row]).max(axis=1)
+        inset = CASING * np.count_nonzero(apart < LINE)
+        sides = corners[row, 2:] - corners[row, :2]
+        inset = np.minimum(inset, sides / 2)
+        moved[row] += [*inset, *-inset]
+    return moved
+
+
+def _below_heading(sheet, heading):
+    """Returns a picture below a line of text; as it is without text."""
+    if not heading:
+        return sheet
+    whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
+    whole.paste(sheet, (0, HEADING))
+    font = ImageFont.load_default(FONT_SIZE + 3)
+    text = _shortened(readable(heading), font, sheet.width)
+    ImageDraw.Draw(whole).text((0, 2), text, "black", font)
+    return whole
+
+
+def _ink(colour):
+    """Returns black or white, whichever is read more easily on a colour.
+
+    Source: relative luminance and contrast of WCAG 2.1.
+    """
+    parts = np.array(ImageColor.getrgb(colour)) / 255
+    parts = np.where(
+        parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4
+    )
+    luminance = parts @ [0.2126, 0.7152, 0.0722]
+    on_black, on_white = (luminance + 0.05) / 0.05, 1.05 / (luminance + 0.05)
+    return "black" if on_black >= on_white else "white"
+
+
+def _draw_box(draw, edges, one):
+    """Draws a box: coloured lines in black ones, dashed where it is wrong."""
+    x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
+    x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
+    centres = [
+        ((x_min, y_min), (x_max, y_min)),
+        ((x_min, y_max), (x_max, y_max)),
+        ((x_min, y_min), (x_min, y_max)),
+        ((x_max, y_min), (x_max, y_max)),
+    ]
+    for reach, colour in (
+        (CASING // 2, "black"),
+        (LINE // 2, colour_of(one.colour)),
+    ):
+        dashed = one.is_right is False and colour != "black"
+        for start, end in centres:
+            for left, top, right, bottom in _dashes(start, end, dashed):
+                draw.rectangle(
+                    (left - reach, top - reach, right + reach, bottom + reach),
+                    colour,
+                )
+
+
+def _dashes(start, end, dashed):
+    """Yields the pieces of an upright or level line as edges."""
+    if not dashed:
+        yield *start, *end
+        return
+    axis = 0 if start[1] == end[1] else 1
+    for first in range(start[axis], end[axis] + 1, 2 * DASH):
+        piece = [*start, *end]
+        piece[axis] = first
+        piece[axis + 2] = min(first + DASH - 1, end[axis])
+        yield tuple(piece)
+
+
+class _Label:
+    """A phrase on its colour, with a tick or a cross before it.
+
+    Args:
+        one: the `PhraseBox`.
+        most_width: in pixels; a longer phrase ends in dots.
+    """
+
+    def __init__(self, one, most_width):
+        self.one = one
+        self.font = ImageFont.load_default(FONT_SIZE)
+        self.height = FONT_SIZE + 2 * PADDING
+        self.mark = self.height if one.is_right is not None else PADDING
+        rest = most_width - self.mark - PADDING
+        self.text = _shortened(readable(one.phrase), self.font, rest)
+        width = self.mark + PADDING + round(self.font.getlength(self.text))
+        self.size = (width, self.height)
+
+    def draw(self, draw, place):
+        """Draws it with its upper left corner at (x, y)."""
+        left, top = place
+        right, bottom = left + self.size[0] - 1, top + self.size[1] - 1
+        colour = colour_of(self.one.colour)
+        ink = _ink(colour)
+        draw.rectangle((left, top, right, bottom), colour, "black")
+        middle = top + self.height // 2
+        draw.text(
+            (left + self.mark, middle), self.text, ink, self.font, anchor="lm"
+        )
+        if self.one.is_right is None:
+            return
+        near, far = left + 7, left + self.height - 5
+        up, down = top + 7, bottom - 6
+        if self.one.is_right:
+            third = near + (far - near) // 3
+            points = [(near, middle), (third, down), (far, up)]
+            draw.line(points, ink, 3, joint="curve")
+        else:
+            draw.line([(near, up), (far, down)], ink, 3)
+            draw.line([(near, down), (far, up)], ink, 3)
+
+
+def _shortened(text, font, width):
+    """Returns as much of the beginning of a text as is no wider."""
+    if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
+        return text
+    text = text[:MOST_LETTERS]
+    while text and font.getlength(f"{text} ...") > width:
+        text = text[:-1].rstrip()
+    return f"{text} ..."
+
+
+def _free_place(edges, label, size, taken):
+    """Finds a place for a label near its box that covers no other label.
+
+    Above and below the box and inside at its top and bottom are tried first,
+    then the whole picture from the box on. Where no place is free, it is the
+    one that covers the least.
+
+    Args:
+        edges: `[4]`, the box in pixels of the picture.
+        label: width and height of the label.
+        size: width and height of the picture.
+        taken: list of the edges of other labels.
+
+    Returns:
+        (x, y), the upper left corner.
+    """
+    x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
+    width, height = label
+    lefts = (x_min, x_max - width)
+    near = [
+        (left, top)
+        for top in (y_min - height, y_max, y_min, y_max - height)
+        for left in lefts
+    ]
+    # A place beside the picture is none, but the last row or column is.
+    near = [(x, y) for x, y in near if 0 <= y <= size[1] - height]
+    far = [
+        (left, top)
+        for top in range(0, size[1] - height + 1, height // 2)
+        for left in range(0, size[0] - width + 1, height)
+    ]
+    far.sort(key=lambda one: abs(one[0] - x_min) + abs(one[1] - y_min))
+    places = [
+        (min(max(x, 0), max(size[0] - width, 0)), y)
+        for x, y in [*near, *far, (0, 0)]
+    ]
+    return min(places, key=lambda place: _covered(place, label, taken))
+
+
+def _covered(place, label, taken):
+    """Returns how many pixels of other labels a label would cover."""
+    right, bottom = place[0] + label[0], place[1] + label[1]
+    covered = 0
+    for x_min, y_min, x_max, y_max in taken:
+        width = min(right, x_max) - max(place[0], x_min)
+        height = min(bottom, y_max) - max(place[1], y_min)
+        covered += max(width, 0) * max(height, 0)
+    return covered

@@ -1,0 +1,93 @@
+"""What each loaded SavedModel has, whatever it was exported for."""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.images import read_content
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY_FILE = "assets.extra/vocabulary.txt"
+IMAGE_BYTES = "image_bytes"
+"""Name of the input that takes encoded photos."""
+
+
+class Served:
+    """A loaded SavedModel whose signatures are called with lists and arrays.
+
+    Args:
+        path: folder of the SavedModel.
+        signatures: name -> concrete function.
+        metadata: content of `assets.extra/tbnets.json`, {} where absent.
+        reads_text: name of the signature that embeds texts alone.
+
+    Attributes:
+        required: names of the signatures that a model must have.
+        vocabulary: the `Vocabulary` of its texts; None without.
+        text_spec: `tf.TensorSpec` of its texts.
+    """
+
+    required = ()
+
+    def __init__(self, path, signatures, metadata, reads_text):
+        self.path = path
+        self.metadata = metadata
+        words = path / VOCABULARY_FILE
+        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
+        self._signatures = signatures
+        self._reads_text = reads_text
+        self.text_spec = self._specs(reads_text)[0]
+
+    def _specs(self, name):
+        return list(
+            self._signatures[name].structured_input_signature[1].values()
+        )
+
+    @property
+    def takes_captions(self):
+        """Whether texts are strings (else they are feature vectors)."""
+        return self.text_spec.dtype == tf.string
+
+    @property
+    def embedding_dim(self):
+        """The number of features of an embedding."""
+        outputs = self._signatures[self._reads_text].structured_outputs
+        return outputs["embeddings"].shape[-1]
+
+
+def as_input(argument, spec, values):
+    """Converts one input; says what is wrong with its shape or type.
+
+    Args:
+        argument: how the message calls it.
+        spec: its `tf.TensorSpec`.
+        values: list of strings, or float array; for `IMAGE_BYTES` paths will
+            do too.
+
+    Returns:
+        A tensor.
+
+    Raises:
+        ValueError: it is no list, or of another shape.
+    """
+    if spec.dtype == tf.string:
+        if isinstance(values, str | bytes | os.PathLike):
+            raise ValueError(
+                f"`{argument}` must be a list. Received: one "
+                f"{type(values).__name__}. Put it into a list."
+            )
+        if spec.name == IMAGE_BYTES:
+            values = [
+                one if isinstance(one, bytes) else read_content(one)
+                for one in values
+            ]
+        return tf.constant(list(values), tf.string, [len(values)])
+    values = np.asarray(values, np.float32)
+    if not spec.shape.is_compatible_with(values.shape):
+        raise ValueError(
+            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
+            f"shape={values.shape}. Use the features the network was trained "
+            "on."
+        )
+    return tf.constant(values)

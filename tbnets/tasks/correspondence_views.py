@@ -1,0 +1,81 @@
+"""Photos with the regions that a caption's noun phrases were given."""
+
+import numpy as np
+
+from tbnets.pictures import boxes as box_pictures
+from tbnets.pictures import montage
+from tbnets.tasks.views import spread
+from tbnets.text.vocabulary import split_words
+
+NUM_PHOTOS = 5
+NUM_PHRASES = 4
+WHAT_IS_SHOWN = (
+    "A photo of the dev split with the region that each noun phrase of one of "
+    "its captions was given."
+)
+
+
+def draw_correspondences(choices, examples, folder):
+    """Draws the regions of the noun phrases of a few captions.
+
+    Args:
+        choices: int `[num_phrases]`, the candidate of each phrase.
+        examples: `PairExamples`; the same captions each time.
+        folder: folder of the photos.
+
+    Returns:
+        dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
+        can not be read is left out.
+
+    Source: Niu et al. 2017, Fig. 7.
+    """
+    records, phrases, regions = (
+        examples.records,
+        examples.phrases,
+        examples.regions,
+    )
+    # Of each photo the caption with the most to see, up to what is drawn.
+    counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
+    told = [
+        rows[np.argmax(counts[rows])]
+        for rows in records.caption_rows()
+        if len(rows) and counts[rows].any()
+    ]
+    pictures = {}
+    for number, row in enumerate(spread(len(told), NUM_PHOTOS), start=1):
+        caption = told[row]
+        image = records.caption_to_image[caption]
+        photo = montage.open_photo(folder, records.file_name(image))
+        if photo is None:
+            continue
+        # Photos may lie there in another size than that of the regions.
+        size = regions.store.sizes[regions.rows[image]]
+        scale = np.tile(np.divide(photo.size, size), 2)
+        found = regions.candidates(image)
+        drawn = [
+            box_pictures.PhraseBox(
+                found[choices[phrase]] * scale,
+                said(examples, phrase),
+                colour,
+            )
+            for colour, phrase in enumerate(
+                phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
+            )
+        ]
+        pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
+            photo, drawn, heading=records.captions[caption]
+        )
+    return pictures
+
+
+def said(examples, phrase):
+    """Returns the words of a noun phrase, as its caption has them.
+
+    Args:
+        examples: `PairExamples`.
+        phrase: its row.
+    """
+    caption = examples.records.captions[examples.phrases.captions[phrase]]
+    first, end = examples.phrases.spans[phrase]
+    [words] = split_words([caption]).to_list()
+    return b" ".join(words[first:end]).decode()

@@ -1,0 +1,82 @@
+"""What people see of a run of phrase localization beside its numbers."""
+
+import numpy as np
+
+from tbnets import boxes as box_math
+from tbnets.data.phrase_batches import rows_by
+from tbnets.evaluation.localization import IOU_THRESHOLD
+from tbnets.pictures import boxes as box_pictures
+from tbnets.pictures import montage
+from tbnets.tasks.views import spread
+
+NUM_PHOTOS = 5
+NUM_PHRASES = 3
+WHAT_IS_SHOWN = (
+    "A photo of the dev split with phrases and their true boxes, and with the "
+    "boxes ranked first for them. Tick, solid: overlaps the true box enough "
+    "(IoU 0.5); cross, dashed: does not."
+)
+
+
+def shown_phrases(phrases):
+    """Chooses photos, evenly spread, and phrases of different things in each.
+
+    Args:
+        phrases: `PhraseRegions`.
+
+    Returns:
+        dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` with
+        `NUM_PHRASES` each, the same ones each time.
+    """
+    owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
+    told = np.flatnonzero([len(rows) > 0 for rows in owned])
+    shown = {}
+    for image in told[spread(len(told), NUM_PHOTOS)]:
+        rows = owned[image]
+        _, firsts = np.unique(phrases.phrase_to_chain[rows], return_index=True)
+        firsts = np.sort(firsts)
+        shown[int(image)] = rows[firsts[spread(len(firsts), NUM_PHRASES)]]
+    return shown
+
+
+def draw_found_regions(scores, examples, folder):
+    """Draws what is said of a few photos: the true boxes, and those found.
+
+    Args:
+        scores: what `LocalizationTask.scores` returns for the examples.
+        examples: `PhraseExamples`.
+        folder: folder of the photos.
+
+    Returns:
+        dict, number of the picture -> uint8 `[height, width, 3]`. A photo
+        that can not be read is left out.
+    """
+    phrases = examples.phrases
+    pictures = {}
+    for number, (image, rows) in enumerate(shown_phrases(phrases).items(), 1):
+        name = phrases.images.file_name(image)
+        photo = montage.open_photo(folder, name)
+        if photo is None:
+            continue
+        truth, found = [], []
+        # Photos may lie there in another size than that of the regions.
+        scale = np.divide(photo.size, phrases.image_sizes[image])
+        scale = np.tile(scale, 2)
+        proposals = np.asarray(scores["proposals"][image], np.float64)
+        for colour, row in enumerate(rows):
+            text, box = phrases.phrases[row], phrases.boxes[row]
+            truth.append(box_pictures.PhraseBox(box * scale, text, colour))
+            if not len(proposals):
+                continue
+            best = np.argmax(scores["similarities"][row, : len(proposals)])
+            chosen = proposals[best]
+            is_right = box_math.iou([box], [chosen])[0, 0] >= IOU_THRESHOLD
+            found.append(
+                box_pictures.PhraseBox(
+                    chosen * scale, text, colour, bool(is_right)
+                )
+            )
+        pictures[str(number)] = box_pictures.draw_side_by_side(
+            photo, truth, found
+        )
+    return pictures

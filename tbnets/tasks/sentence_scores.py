@@ -1,0 +1,148 @@
+"""How well sentences fit photos by their phrases and the photos' regions.
+
+The distance of Wang et al. 2018, Sec. 5.6: each phrase of a sentence y looks
+for its best region of a photo x, whether y was said of x or not::
+
+    d_rp(x, y) = mean over phrases p of y of  min over regions r of x  d(r, p)
+"""
+
+import difflib
+import re
+
+import numpy as np
+
+from tbnets.evaluation.score_tiles import PairScores
+
+_LETTERS = re.compile(r"\W+")
+
+
+def sentence_scores(scores, phrases, records):
+    """Scores photos and sentences by regions and phrases.
+
+    Args:
+        scores: of a split, as `region_scores.RegionScorer` has them.
+        phrases: `PhraseRegions` of the split, those that have a box.
+        records: `CaptionedImages` of the same photos in the same order, whose
+            captions are to be scored.
+
+    Returns:
+        `PairScores`, minus d_rp. A sentence without phrases has the mean of
+        the other sentences in each photo, so that it prefers none.
+
+    Raises:
+        ValueError: the embeddings are compared by a learned head, a photo has
+            no regions, or no sentence has a phrase.
+
+    Source: Wang et al. 2018, Eq. 8. Departure: phrases are those of the
+        annotation that have a box.
+    """
+    if scores["learned_similarity"]:
+        raise ValueError(
+            "`--combine_with` must be a run whose distances can be added. "
+            "Received: a similarity network of phrases, which would judge "
+            "each phrase with each region of all photos. Name a run of "
+            "--model=embedding."
+        )
+    texts, first = np.unique(phrases.phrase_to_text, return_index=True)
+    similarities = scores["nearest"](scores["phrase_embeddings"][first])
+    distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
+    if not np.isfinite(distances).all():
+        row = int(np.flatnonzero(~np.isfinite(distances).all(axis=1))[0])
+        raise ValueError(
+            "`--regions` must hold regions of every photo. Received: none of "
+            f"{records.image_ids[row]!r}. Propose some."
+        )
+    columns = np.searchsorted(texts, phrases.phrase_to_text)
+    table = -_mean_of_phrases(
+        distances, columns, captions_of_phrases(phrases, records), records
+    )
+    return PairScores(
+        *table.shape,
+        lambda images, captions: table[np.ix_(images, captions)],
+        lambda images, captions: table[images, captions],
+    )
+
+
+def _mean_of_phrases(distances, columns, captions, records):
+    """Returns d_rp, float32 `[num_images, num_captions]`."""
+    total = np.zeros((records.num_captions, len(distances)), np.float64)
+    np.add.at(total, captions, distances.T[columns])
+    counts = np.bincount(captions, minlength=records.num_captions)
+    spoken = counts > 0
+    if not spoken.any():
+        raise ValueError(
+            "`--phrases` must hold phrases of the captions. Received: none "
+            f"that has a box, of {records.num_captions} captions of "
+            f"{records.path}. Name phrases of these photos."
+        )
+    total[spoken] /= counts[spoken, None]
+    total[~spoken] = total[spoken].mean(axis=0)
+    return total.T.astype(np.float32)
+
+
+def captions_of_phrases(phrases, records):
+    """Finds in which caption each phrase stands.
+
+    Phrases come with captions of their own, which may have another order and
+    another spelling than those of the caption file (Flickr30K Entities writes
+    `gray` where Flickr8k has `grey`). Captions of one photo with the same
+    letters are the same; of what is left, the most similar ones are.
+
+    Args:
+        phrases: `PhraseRegions`.
+        records: `CaptionedImages` of the same photos in the same order.
+
+    Returns:
+        int64 `[num_phrases]`, rows of the captions of `records`.
+
+    Raises:
+        ValueError: the photos differ, or one has other captions.
+    """
+    if phrases.images.image_ids != records.image_ids:
+        raise ValueError(
+            "`--combine_with` must be a run on the same photos. Received: "
+            f"{phrases.images.num_images} and {records.num_images} of them, "
+            "which differ. Evaluate both on one captions file and split."
+        )
+    found = np.full(phrases.images.num_captions, -1, np.int64)
+    for marked, own in zip(
+        phrases.images.caption_rows(), records.caption_rows()
+    ):
+        _pair_up(found, marked, phrases.images, own, records)
+    captions = found[phrases.phrase_to_caption]
+    if (captions < 0).any():
+        lost = phrases.phrase_to_caption[np.argmin(captions)]
+        image = int(phrases.images.caption_to_image[lost])
+        raise ValueError(
+            "`--captions` must hold the captions that phrases stand in. "
+            f"Received: photo {records.image_ids[image]!r} without "
+            f"{phrases.images.captions[lost]!r}. Name the captions that were "
+            "annotated."
+        )
+    return captions
+
+
+def _pair_up(found, marked, images, own, records):
+    """Enters the row of the caption of each marked one of a photo."""
+    wanted = {int(row): _letters(images.captions[row]) for row in marked}
+    free = {int(row): _letters(records.captions[row]) for row in own}
+    for row, text in wanted.items():
+        same = [other for other, has in free.items() if has == text]
+        if same:
+            found[row] = same[0]
+            del free[same[0]]
+    likeness = [
+        (difflib.SequenceMatcher(None, text, has).ratio(), row, other)
+        for row, text in wanted.items()
+        if found[row] < 0
+        for other, has in free.items()
+    ]
+    for _, row, other in sorted(likeness, reverse=True):
+        if found[row] < 0 and other in free:
+            found[row] = other
+            del free[other]
+
+
+def _letters(text):
+    """Returns a caption as small letters and digits alone."""
+    return _LETTERS.sub("", text.lower())

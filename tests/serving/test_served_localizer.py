@@ -1,0 +1,111 @@
+"""An exported localizer called with lists: what it finds, what it refuses."""
+
+import numpy as np
+import pytest
+
+from tbnets.features.proposals import Proposer
+from tbnets.features.proposals import proposer_of
+from tbnets.images import BrokenImageError
+from tbnets.serving.served_localizer import ServedLocalizer
+from tbnets.serving.served_model import load_saved_model
+from tests import tiny_localizer
+
+BOXES = np.array(list(tiny_localizer.BOXES.values()), "float32")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("localizer")
+    tiny_localizer.write_photo(folder / "photo.png")
+    tiny_localizer.write_model(folder / "1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_saved_model(folder / "1")
+
+
+def test_it_is_loaded_as_what_it_is(model):
+    assert isinstance(model, ServedLocalizer)
+    assert model.takes_photos and model.takes_captions
+    assert model.embedding_dim == 3
+    assert "red" in model.vocabulary.words
+
+
+def test_phrases_are_compared_with_boxes_and_features(model, folder):
+    phrases = ["red", "blue and red"]
+    # "and" is unknown, [1, 1, 1]: [2, 1, 2] / 3.
+    expected = [[1, 0], [2 / 3, 2 / 3]]
+    for photo in ("photo.png", (folder / "photo.png").read_bytes()):
+        photo = folder / photo if isinstance(photo, str) else photo
+        found = model.localize(phrases, photo, BOXES)
+        np.testing.assert_allclose(found, expected, atol=2e-2)
+    colours = [[200, 0, 0], [0, 0, 200]]
+    found = model.similarity(phrases, colours)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    embeddings = model.embed_phrases(phrases), model.embed_regions(colours)
+    np.testing.assert_allclose(model.compare(*embeddings), found, atol=1e-6)
+    assert model.localize(phrases, folder / "photo.png", []).shape == (2, 0)
+
+
+def test_the_best_box_of_each_phrase_is_found(model, folder):
+    near = BOXES[0] + [1, 0, 1, 0]  # Overlaps the first one by 39 / 41.
+    boxes = np.stack([near, *BOXES])
+    red, blue = model.find(
+        ["red", "blue"], folder / "photo.png", top=3, boxes=boxes
+    )
+    # The near copy of the red box is no answer of its own.
+    assert [box.tolist() for box, _ in red] == BOXES.tolist()
+    assert [box.tolist() for box, _ in blue][0] == BOXES[1].tolist()
+    assert red[0][1] == pytest.approx(1, abs=1e-3)
+    [[best]] = model.find(["red"], folder / "photo.png", boxes=boxes)
+    assert best[0].tolist() == BOXES[0].tolist()
+    assert model.find(["red"], folder / "photo.png", boxes=[]) == [[]]
+
+
+def test_boxes_are_proposed_as_for_the_training(model, folder):
+    pytest.importorskip("cv2")
+    boxes = model.propose(folder / "photo.png")
+    assert 0 < len(boxes) <= 30
+    for name, box in tiny_localizer.BOXES.items():
+        [[(found, similarity)]] = model.find([name], folder / "photo.png")
+        assert similarity > 0.9
+        assert tiny_localizer.is_centred_in(found, box)
+
+
+def test_what_is_no_photo_is_named(model, folder):
+    cut = (folder / "photo.png").read_bytes()[:-30]
+    (folder / "cut.png").write_bytes(cut)
+    with pytest.raises(BrokenImageError, match=r"cut.png', which does not"):
+        model.localize(["red"], folder / "cut.png", BOXES)
+    with pytest.raises(BrokenImageError, match=f"{len(cut)} bytes.*which does"):
+        model.localize(["red"], cut, BOXES)
+    with pytest.raises(BrokenImageError, match="none.png', which is not there"):
+        model.find(["red"], folder / "none.png")
+    with pytest.raises(ValueError, match="`phrases` must be a list"):
+        model.localize("red", folder / "photo.png", BOXES)
+    with pytest.raises(ValueError, match=r"`features` must be of shape \(None"):
+        model.embed_regions([[1, 2]])
+
+
+def test_without_photos_it_says_how_they_come_in(tmp_path, folder):
+    model = load_saved_model(tiny_localizer.write_model(tmp_path / "1", None))
+    assert not model.takes_photos
+    with pytest.raises(ValueError, match="--cnn_weights=imagenet"):
+        model.localize(["red"], folder / "photo.png", BOXES)
+
+
+def test_a_proposer_is_that_of_its_description():
+    pytest.importorskip("cv2")
+    before = Proposer("selective_search", 7, 0.9, 300, 0.01)
+    assert proposer_of(before.description()) == before
+    described = Proposer().description()
+    for other, message in (
+        ({}, "must tell how boxes are proposed"),
+        ({**described, "limit": "200"}, "must tell how boxes are proposed"),
+        ({**described, "limit": 0}, "`limit` must lie from 1"),
+        ({**described, "edges": {"structured": {}}}, "need no other file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            proposer_of(other)

@@ -1,0 +1,105 @@
+"""Tests of what is drawn of a run of phrase localization."""
+
+import types
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tbnets.pictures import boxes as pictures
+from tbnets.tasks import region_views
+
+NUM_PHOTOS = 7
+PROPOSALS = np.array([[0, 0, 10, 10], [20, 0, 40, 20]], "float32")
+
+
+@pytest.fixture
+def examples(tmp_path):
+    """Seven photos, the fourth without phrases; four phrases of three things
+    in each other one.
+    """
+    for row in range(NUM_PHOTOS):
+        size = (100, 50) if row else (200, 100)  # The first lies there larger.
+        PIL.Image.new("RGB", size).save(tmp_path / f"{row}.png")
+    photos = np.repeat([0, 1, 2, 4, 5, 6], 4)
+    phrases = types.SimpleNamespace(
+        phrases=[f"phrase {row}" for row in range(len(photos))],
+        phrase_to_image=photos,
+        phrase_to_chain=10 * photos + np.tile([3, 3, 1, 2], 6),
+        boxes=np.tile([[0, 0, 10, 8.0]], (len(photos), 1)),
+        image_sizes=np.tile([[100, 50]], (NUM_PHOTOS, 1)),
+        images=types.SimpleNamespace(
+            num_images=NUM_PHOTOS, file_name=lambda row: f"{row}.png"
+        ),
+    )
+    return types.SimpleNamespace(phrases=phrases)
+
+
+def test_photos_are_spread_and_phrases_name_different_things(examples):
+    shown = region_views.shown_phrases(examples.phrases)
+    # Of photos 0 1 2 4 5 6, numbers 0, 6 // 5, 12 // 5, 18 // 5 and 24 // 5.
+    assert list(shown) == [0, 1, 2, 4, 5]
+    # Of phrases 0 to 3 the second names what the first does.
+    assert shown[0].tolist() == [0, 2, 3]
+
+
+def draw(monkeypatch, examples, folder, similarities):
+    drawn = []
+    monkeypatch.setattr(
+        pictures,
+        "draw_side_by_side",
+        lambda photo, truth, found: drawn.append((photo.size, truth, found)),
+    )
+    scores = {
+        "similarities": np.tile(similarities, (24, 1)),
+        "proposals": [PROPOSALS] * NUM_PHOTOS,
+    }
+    found = region_views.draw_found_regions(scores, examples, folder)
+    return found, drawn
+
+
+@pytest.mark.parametrize("best, is_right", [(0, True), (1, False)])
+def test_the_best_region_is_right_or_wrong(
+    monkeypatch, examples, tmp_path, best, is_right
+):
+    similarities = np.eye(3)[best]
+    similarities[2] = 9  # Beyond the regions of the photo.
+    found, drawn = draw(monkeypatch, examples, tmp_path, similarities)
+    assert list(found) == ["1", "2", "3", "4", "5"]
+    size, truth, chosen = drawn[1]
+    assert [one.phrase for one in truth] == ["phrase 4", "phrase 6", "phrase 7"]
+    assert [one.colour for one in chosen] == [0, 1, 2]
+    # IoU 80 / 100, or 0.
+    assert [one.is_right for one in chosen] == [is_right] * 3
+    assert chosen[0].box.tolist() == PROPOSALS[best].tolist()
+    assert truth[0].box.tolist() == [0, 0, 10, 8] and truth[0].is_right is None
+    # The first photo is twice as large as that of the regions.
+    assert drawn[0][0] == (200, 100)
+    assert drawn[0][1][0].box.tolist() == [0, 0, 20, 16]
+
+
+def test_a_photo_that_is_gone_is_left_out(monkeypatch, examples, tmp_path):
+    (tmp_path / "1.png").unlink()
+    found, _ = draw(monkeypatch, examples, tmp_path, np.eye(3)[0])
+    assert list(found) == ["1", "3", "4", "5"]
+
+
+def test_a_photo_without_regions_has_none_found(
+    monkeypatch, examples, tmp_path
+):
+    monkeypatch.setattr(
+        "tests.tasks.test_region_views.PROPOSALS", np.zeros((0, 4))
+    )
+    _, drawn = draw(monkeypatch, examples, tmp_path, np.eye(3)[0])
+    assert drawn[0][2] == [] and len(drawn[0][1]) == 3
+
+
+def test_pictures_are_pixels(examples, tmp_path):
+    scores = {
+        "similarities": np.zeros((24, 2)),
+        "proposals": [PROPOSALS] * NUM_PHOTOS,
+    }
+    found = region_views.draw_found_regions(scores, examples, tmp_path)
+    assert all(
+        one.dtype == np.uint8 and one.ndim == 3 for one in found.values()
+    )

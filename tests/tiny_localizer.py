@@ -1,0 +1,76 @@
+"""A SavedModel of phrase localization whose answers are plain to see."""
+
+import numpy as np
+import PIL.Image
+import tensorflow as tf
+
+from tbnets.features.cutting import roi_average
+from tbnets.features.proposals import Proposer
+from tbnets.images import decode_photo
+from tbnets.serving.export import write_saved_model
+from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.text.vocabulary import Tokenizer
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
+BOXES = {"red": (10, 20, 50, 60), "blue": (70, 10, 110, 50)}
+SIZE = (120, 80)
+
+
+class ColourNetwork(tf.Module):
+    """Embeds a region as its mean colour, a phrase as that of its words."""
+
+    embedding_dim = 3
+
+    def __init__(self):
+        super().__init__()
+        rows = [[0] * 3, [1] * 3, [0, 0, 1], [0, 1, 0], [1, 0, 0]]
+        self.words = tf.Variable(rows, dtype=tf.float32)
+
+    def embed_images(self, rows, training=False):
+        return tf.math.l2_normalize(rows, axis=-1)
+
+    def embed_text(self, texts, training=False):
+        total = tf.reduce_sum(tf.gather(self.words, texts), axis=1)
+        return tf.math.l2_normalize(total, axis=-1)
+
+    def similarities(self, regions, phrases):
+        return tf.matmul(regions, phrases, transpose_b=True)
+
+
+def mean_colours(image_bytes, boxes):
+    """Returns the mean colour of each box of an encoded photo."""
+    return roi_average(tf.cast(decode_photo(image_bytes), tf.float32), boxes)
+
+
+def write_model(path, read_regions=mean_colours):
+    """Writes the model; None for `read_regions`: it takes colours alone."""
+    endpoints = region_endpoints(
+        ColourNetwork(),
+        Tokenizer(VOCABULARY),
+        region_dim=3,
+        read_regions=read_regions,
+    )
+    proposals = Proposer(limit=30, iou_threshold=0.75).description()
+    made_by = {"image_features_made_by": {"proposals": proposals}}
+    return write_saved_model(endpoints, path, made_by)
+
+
+def write_photo(path):
+    """Writes a grey photo with a red and a blue square."""
+    pixels = np.full((*SIZE[::-1], 3), 128, np.uint8)
+    for (x_min, y_min, x_max, y_max), colour in zip(
+        BOXES.values(), ([200, 0, 0], [0, 0, 200])
+    ):
+        pixels[y_min:y_max, x_min:x_max] = colour
+    PIL.Image.fromarray(pixels).save(path)
+    return path
+
+
+def is_centred_in(box, other):
+    """Tells whether the centre of a box lies in another box.
+
+    A part of a square has its mean colour too: the best box may be a part.
+    """
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    return other[0] < x < other[2] and other[1] < y < other[3]

@@ -1,0 +1,154 @@
+"""Tests of the tool that finds the boxes that phrases name in a photo."""
+
+import json
+import pathlib
+
+import PIL.Image
+import pytest
+
+from tbnets.pictures.boxes import COLOURS
+from tests import fresh
+from tests import tiny_localizer
+
+# Asks several questions in one process, the last one without OpenCV.
+DRIVER = """
+import contextlib
+import io
+import json
+import sys
+from absl import flags
+from absl.testing import flagsaver
+from tools import localize
+
+answers = []
+for arguments in json.loads(sys.argv[1]):
+    out, err, failure = io.StringIO(), io.StringIO(), ""
+    if arguments[0] == "-cv2":
+        sys.modules["cv2"] = None
+        arguments = arguments[1:]
+    with flagsaver.flagsaver():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                localize.main(flags.FLAGS(["localize.py", *arguments]))
+            except (ValueError, OSError) as error:
+                failure = str(error)
+    answers.append([out.getvalue(), err.getvalue(), failure])
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("localize")
+    tiny_localizer.write_model(folder / "model" / "1")
+    tiny_localizer.write_model(folder / "features" / "1", None)
+    photo = tiny_localizer.write_photo(folder / "photo.png")
+    (folder / "cut.png").write_bytes(photo.read_bytes()[:-30])
+    PIL.Image.new("RGB", (60, 40)).save(folder / "black.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder):
+    """Name of a question -> (standard output, standard error, error)."""
+    pytest.importorskip("cv2")
+    model, photo = f"--model={folder}/model", f"{folder}/photo.png"
+    quiet = "--output="
+    questions = {
+        "colours": [
+            *(model, f"--json={folder}/found.json", "--top=2"),
+            *(
+                f"--output={folder}/drawn.png",
+                photo,
+                "red",
+                "blue",
+                "a thing, red",
+            ),
+        ],
+        "unknown": [model, photo, "a zebra", "..."],
+        "nothing there": [model, quiet, f"{folder}/black.png", "red"],
+        "no phrase": [model, photo],
+        "empty phrase": [model, photo, " "],
+        "no text": [model, photo, "a \udcff"],
+        "no photo": [model, f"{folder}/none.jpg", "red"],
+        "cut photo": [model, f"{folder}/cut.png", "red"],
+        "over the photo": [model, f"--output={photo}", photo, "red"],
+        "no folder": [model, f"--json={folder}/none/a.json", photo, "red"],
+        "no model": [f"--model={folder}/none", photo, "red"],
+        "whole images": ["--model=scenes_embedding", photo, "red"],
+        "features": [f"--model={folder}/features", photo, "red"],
+        "no opencv": ["-cv2", model, quiet, photo, "red"],
+    }
+    asked = json.dumps(list(questions.values()))
+    result = fresh.run("-c", DRIVER, asked, cwd=folder, check=True)
+    return dict(zip(questions, json.loads(result.stdout)))
+
+
+def test_each_phrase_has_its_box(answers, folder):
+    out, err, failure = answers["colours"]
+    assert (err, failure) == ("", "")
+    titles = [line for line in out.splitlines() if line.startswith('"')]
+    note = "(unknown words: a, thing)"
+    assert titles == ['"red"', '"blue"', f'"a thing, red" {note}']
+    record = json.loads((folder / "found.json").read_text())
+    said = [one["phrase"] for one in record["phrases"]]
+    assert said == ["red", "blue", "a thing, red"]
+    assert record["phrases"][2]["unknown_words"] == ["a", "thing"]
+    for one, box in zip(record["phrases"], tiny_localizer.BOXES.values()):
+        first, second = one["regions"]
+        assert tiny_localizer.is_centred_in(first["box"], box)
+        assert first["similarity"] > second["similarity"]
+        printed = "".join(f"{edge:8.1f}" for edge in first["box"])
+        assert printed in out
+
+
+def test_the_boxes_are_drawn(answers, folder):
+    assert f"drawn: {folder}/drawn.png" in answers["colours"][0]
+    with PIL.Image.open(folder / "drawn.png") as drawn:
+        assert drawn.size == (640, 427)  # 640 * 80 / 120 = 426.7
+        colours = {colour for _, colour in drawn.getcolors(1 << 20)}
+    for colour in COLOURS[:3]:
+        assert PIL.ImageColor.getrgb(colour) in colours
+    # Unless told, beside nothing of the user's but in the current folder.
+    assert "drawn: photo.localized.png" in answers["unknown"][0]
+    assert (folder / "photo.localized.png").is_file()
+
+
+def test_a_phrase_without_a_known_word_is_warned_of(answers):
+    out, err, failure = answers["unknown"]
+    assert failure == "" and out.count("rank") == 2
+    warnings = err.splitlines()
+    assert len(warnings) == 2 and 'knows no word of "a zebra"' in warnings[0]
+
+
+def test_a_photo_without_proposals_is_told(answers):
+    out, _, failure = answers["nothing there"]
+    assert failure == "" and "no box is proposed" in out
+
+
+@pytest.mark.parametrize(
+    "question, message",
+    [
+        ("no phrase", "`localize.py` must be given a photo and a phrase"),
+        ("empty phrase", "`localize.py` must be given phrases of words"),
+        ("no text", "`localize.py` must be asked in UTF-8"),
+        ("no photo", "none.jpg', which is not there"),
+        ("cut photo", "cut.png', which does not decode"),
+        ("over the photo", "`--output` must not be the photo"),
+        ("no folder", "`--json` must be a file in a folder that is there"),
+        ("no model", "`model` must be a name of the zoo, or a folder"),
+        ("whole images", "tools/query.py"),
+        ("features", "tools/export.py --cnn_weights=imagenet"),
+        ("no opencv", 'pip install "tbnets[regions]"'),
+    ],
+)
+def test_what_can_not_be_answered_is_one_clear_line(answers, question, message):
+    out, _, failure = answers[question]
+    assert message in failure and "\n" not in failure
+    assert out == ""
+
+
+def test_the_photo_is_left_as_it_is(answers, folder, tmp_path):
+    other = tiny_localizer.write_photo(tmp_path / "photo.png")
+    written = pathlib.Path(folder / "photo.png").read_bytes()
+    assert written == other.read_bytes()

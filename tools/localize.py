@@ -1,0 +1,221 @@
+r"""Finds the boxes that phrases name in one photo.
+
+  python tools/localize.py --model=scenes_localization \
+      photo.jpg "a red ball" "the box"
+
+proposes boxes as they were proposed for the training, compares each phrase
+with each of them, and prints the best box of each phrase with its similarity
+(the cosine, 1 is identical; of a similarity network the log odds of a match, 0
+is even). The photo with these boxes is drawn as photo.localized.png in the
+current folder.
+
+  python tools/localize.py --model=runs/own --top=3 \
+      --json=found.json photo.jpg "a red ball"
+
+asks the newest SavedModel of a run of tools/train.py --task=localization. It
+must begin with the photo: train with --cnn_weights=imagenet, or export the run
+once more by tools/export.py --cnn_weights=imagenet.
+
+A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
+upper left corner. Some box is always the best, of a phrase that names nothing
+in the photo too, and its similarity does not tell. Words the network was never
+shown are named: they do not count.
+
+Needs the extra: pip install "tbnets[regions]". docs/localization.md tells
+more.
+"""
+
+import os
+import pathlib
+import sys
+
+import PIL.Image
+from absl import flags
+
+from tbnets import startup
+
+with startup.quiet_tensorflow():
+    import tensorflow  # noqa: F401
+
+from tbnets import files
+from tbnets.images import read_photo
+from tbnets.pictures.boxes import PhraseBox
+from tbnets.pictures.boxes import draw_boxes
+from tbnets.serving import search
+from tbnets.serving import zoo
+from tbnets.serving.served_localizer import ServedLocalizer
+
+_MODEL = flags.DEFINE_string(
+    "model",
+    None,
+    "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
+    "tools/train.py, whose newest SavedModel is asked; or of one version, "
+    "RUN/saved_model/1.",
+    required=True,
+)
+_TOP = flags.DEFINE_integer(
+    "top",
+    1,
+    "Boxes per phrase; those that overlap a better one by more than half are "
+    "left out.",
+    lower_bound=1,
+)
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    "PNG to write; without it, PHOTO.localized.png in the current folder; "
+    "empty for none.",
+)
+_JSON = flags.DEFINE_string("json", None, "JSON file to write what is printed.")
+
+LEAST_SIDE, MOST_SIDE = 640, 1280
+
+
+def read_arguments(arguments):
+    """Returns the photo's path, the phrases and the picture's path or None."""
+    if len(arguments) < 2:
+        raise ValueError(
+            "`localize.py` must be given a photo and a phrase or more. "
+            f"Received: {len(arguments)} arguments. Write for example "
+            'localize.py --model=scenes_localization photo.jpg "a red ball".'
+        )
+    photo, *phrases = arguments
+    for phrase in phrases:
+        check_phrase(phrase)
+    output = _OUTPUT.value
+    if output is None:
+        output = pathlib.Path(photo).stem + ".localized.png"
+    for flag, path in (("output", output), ("json", _JSON.value)):
+        if path:
+            check_output(flag, path, photo)
+    return photo, phrases, output
+
+
+def check_phrase(phrase):
+    """Refuses what holds no word, or bytes that are no text."""
+    try:
+        phrase.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"`localize.py` must be asked in UTF-8. Received: {phrase!r}. "
+            "Convert the phrase, or set the terminal to UTF-8."
+        ) from error
+    if not phrase.strip():
+        raise ValueError(
+            "`localize.py` must be given phrases of words. Received: "
+            f"{phrase!r}. Leave it out."
+        )
+
+
+def check_output(flag, path, photo):
+    """Refuses to write where no folder is, or over the photo."""
+    if not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(
+            f"`--{flag}` must be a file in a folder that is there. Received: "
+            f"--{flag}={path}. Make the folder, or choose another."
+        )
+    if os.path.exists(path) and os.path.exists(photo):
+        if os.path.samefile(path, photo):
+            raise ValueError(
+                f"`--{flag}` must not be the photo. Received: --{flag}={path}. "
+                "Choose another name: the photo is left as it is."
+            )
+
+
+def open_localizer():
+    """Loads --model, which must find boxes in photos by phrases."""
+    model = zoo.open_model(_MODEL.value)
+    if not isinstance(model, ServedLocalizer):
+        raise ValueError(
+            "`--model` must be a network of phrase localization. Received: "
+            f"--model={_MODEL.value}, which is one for whole images: ask it "
+            "by tools/query.py, or train another with --task=localization."
+        )
+    if not model.takes_photos:
+        raise ValueError(
+            "`--model` must begin with the photo. Received: "
+            f"--model={_MODEL.value}, which has no endpoint `localize`. Export "
+            "its run by tools/export.py --cnn_weights=imagenet; the regions it "
+            "was trained on must be made with --region_features=roi_average."
+        )
+    if not model.takes_captions:
+        raise ValueError(
+            "`--model` must take phrases. Received: --model="
+            f"{_MODEL.value}, which takes text features. Use a network that "
+            "was trained on words."
+        )
+    return model
+
+
+def warn_of_unknown(model, phrases):
+    """Tells of phrases without a word that the network knows."""
+    for phrase in phrases:
+        words = search.split_into_words([phrase])[0]
+        if len(search.unknown_words(model, phrase)) == len(words):
+            print(
+                f'warning: the network knows no word of "{phrase}": its box '
+                "says nothing.",
+                file=sys.stderr,
+            )
+
+
+def print_found(model, phrases, found):
+    """Prints a table for each phrase."""
+    for phrase, regions in zip(phrases, found):
+        note = search.unknown_note(model, phrase)
+        print(f'"{phrase}"' + (f" ({note})" if note else ""))
+        if not regions:
+            print("  no box is proposed in this photo")
+            continue
+        print(" rank  similarity   x_min   y_min   x_max   y_max")
+        for rank, (box, similarity) in enumerate(regions, start=1):
+            edges = "".join(f"{edge:8.1f}" for edge in box)
+            print(f"{rank:5d}  {similarity:10.3f}{edges}")
+
+
+def write_found(model, phrases, found, photo):
+    """Writes the same to --json."""
+    answers = []
+    for phrase, regions in zip(phrases, found):
+        told = [
+            {"box": [float(edge) for edge in box], "similarity": similarity}
+            for box, similarity in regions
+        ]
+        unknown = search.unknown_words(model, phrase)
+        answers.append(
+            {"phrase": phrase, "unknown_words": unknown, "regions": told}
+        )
+    record = {"photo": files.readable(photo), "model": _MODEL.value}
+    files.write_json(_JSON.value, {**record, "phrases": answers})
+    print(f"\nThe same as JSON: {_JSON.value}")
+
+
+def write_picture(path, pixels, phrases, found):
+    """Draws the photo with the boxes that were found."""
+    side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
+    boxes = [
+        PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)
+        for colour, (phrase, regions) in enumerate(zip(phrases, found))
+        for rank, (box, _) in enumerate(regions, start=1)
+    ]
+    picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
+    files.write_atomically(path, lambda file: picture.save(file, "PNG"))
+    print(f"\nThe boxes drawn: {path}")
+
+
+def main(argv):
+    """Localizes the phrases."""
+    photo, phrases, output = read_arguments(argv[1:])
+    pixels = read_photo(photo)  # Its errors name the file.
+    model = open_localizer()
+    warn_of_unknown(model, phrases)
+    found = model.find(phrases, photo, _TOP.value)
+    print_found(model, phrases, found)
+    if _JSON.value:
+        write_found(model, phrases, found, photo)
+    if output:
+        write_picture(output, pixels, phrases, found)
+
+
+if __name__ == "__main__":
+    startup.run_tool(main)
