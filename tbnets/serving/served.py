@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.images import read_content
+from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
@@ -47,7 +48,28 @@ class Served:
     @property
     def takes_captions(self):
         """Whether texts are strings (else they are feature vectors)."""
-        return self.text_spec.dtype == tf.string
+        return self.text_spec.dtype == tf.string or self.takes_trees
+
+    @property
+    def takes_trees(self):
+        """Whether texts are parsed before the graph takes them."""
+        return self.text_spec.name == TreeReader.spec.name
+
+    def text_input(self, texts):
+        """Returns texts as the graph takes them.
+
+        Args:
+            texts: list of strings, or float array; where `takes_trees`,
+                strings, which are parsed, or `text.trees.Tree`s.
+        """
+        if not self.takes_trees:
+            return as_input("texts", self.text_spec, texts)
+        if isinstance(texts, str):
+            raise ValueError(
+                "`texts` must be a list. Received: one str. Put it into a list."
+            )
+        reader = TreeReader(self.vocabulary, self.metadata.get("max_tokens"))
+        return tf.constant(reader.read(texts))
 
     @property
     def embedding_dim(self):

@@ -50,12 +50,14 @@ class ServedModel(Served):
         """Embeds texts.
 
         Args:
-            texts: list of `m` strings, or float array `[m, text_dim]`.
+            texts: list of `m` strings, or float array `[m, text_dim]`; or,
+                where the model `takes_trees`, of `text.trees.Tree`s.
 
         Returns:
             float32 NumPy array `[m, embedding_dim]`, unit vectors.
         """
-        return self._embed("embed_text", "texts", self.text_spec, texts)
+        inputs = {self.text_spec.name: self.text_input(texts)}
+        return self._call("embed_text", inputs)["embeddings"].numpy()
 
     def embed_images(self, images):
         """Embeds images.
@@ -107,7 +109,7 @@ class ServedModel(Served):
         """
         inputs = {
             self.image_spec.name: as_input("images", self.image_spec, images),
-            self.text_spec.name: as_input("texts", self.text_spec, texts),
+            self.text_spec.name: self.text_input(texts),
         }
         return self._call("score", inputs)["similarities"].numpy()
 

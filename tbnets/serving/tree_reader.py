@@ -1,15 +1,21 @@
 """Captions as trees, at the border between strings and a network."""
 
+import numpy as np
 import tensorflow as tf
 
 from tbnets.text.packed_trees import FIELDS
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.parsing import parse_captions
+from tbnets.text.trees import Tree
+from tbnets.text.trees import read_tree
 
 
 class TreeReader:
     """Stands where a `Tokenizer` does, for a network that reads trees.
 
-    A graph can not parse: it takes rows of trees as
-    `text.packed_trees.TreeRows` makes them, from trees that others parsed.
+    A graph can not parse: it takes rows of trees as `read` makes them, outside
+    of the graph.
 
     Args:
         vocabulary: the `Vocabulary` of the words in the trees.
@@ -26,3 +32,28 @@ class TreeReader:
     def __call__(self, rows):
         """Returns rows of trees as they are."""
         return rows
+
+    def read(self, captions) -> np.ndarray:
+        """Returns captions as a graph takes them.
+
+        Args:
+            captions: list of strings, which are parsed by the embedded
+                parser, and of `text.trees.Tree`s, which are taken as they
+                are.
+
+        Returns:
+            int32 `[len(captions), nodes, 6]`.
+
+        Raises:
+            ModuleNotFoundError: strings are given, and what the parser needs
+                is not installed.
+        """
+        captions = list(captions)
+        texts = [one for one in captions if not isinstance(one, Tree)]
+        parsed = parse_captions(texts, processes=1).trees if texts else {}
+        trees = [
+            one if isinstance(one, Tree) else read_tree(parsed[one], one)
+            for one in captions
+        ]
+        arrays = tree_arrays(trees, self.vocabulary, self.max_tokens)
+        return TreeRows(arrays).batch(np.arange(len(arrays)))

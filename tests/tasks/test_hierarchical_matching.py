@@ -12,8 +12,11 @@ from tbnets import runs
 from tbnets import tasks
 from tbnets.data.phrase_pairs import CHOICE
 from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
+from tbnets.tasks import text_inputs
 from tbnets.text import parsing
+from tbnets.text import tree_files
 from tbnets.training import loop
 from tests import tiny_scenes
 
@@ -118,7 +121,17 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     pictures = opened.task.pictures(scores, test)
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
 
-    served = tf.saved_model.load(str(runs.export(opened)))
+    path = runs.export(opened)
+    said = test.records.captions[:9]
+    gold = tree_files.trees_of(text_inputs.tree_path(opened.settings), said)
+    model = load_saved_model(path)
+    np.testing.assert_allclose(
+        model.embed_text(gold), scores["text_embeddings"][:9], 1e-4, 1e-5
+    )
+    with pytest.raises(ValueError, match="`texts` must be a list"):
+        model.embed_text("a dog")
+
+    served = tf.saved_model.load(str(path))
     captions = np.arange(9)
     trees = tf.constant(test.texts.batch(captions))
     found = served.embed_text(trees)["embeddings"]

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from tbnets.serving.tree_reader import TreeReader
+from tbnets.text.packed_trees import tree_array
+from tbnets.text.trees import read_tree
+from tbnets.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "runs"))
+TREE = read_tree("(S (NP (DT a) (NN dog)) (VBZ runs))")
+
+
+def test_trees_are_taken_as_they_are():
+    found = TreeReader(VOCABULARY).read([TREE, read_tree("(NN cat)")])
+    assert found.shape == (2, 8, 6)
+    np.testing.assert_array_equal(found[0, :5], tree_array(TREE, [2, 3, 4]))
+    assert found[1, 0].tolist() == [1, 0, 1, 0, 0, 1]
+
+
+def test_words_beyond_the_most_are_cut():
+    found = TreeReader(VOCABULARY, max_tokens=2).read([TREE])
+    assert (found[0, :, 2] == 1).sum() == 2
+
+
+def test_strings_are_parsed():
+    pytest.importorskip("textblob")
+    pytest.importorskip("nltk")
+    found = TreeReader(VOCABULARY).read(["a dog", TREE])
+    assert found[0, :2, 0].tolist() == [2, 3]
+    np.testing.assert_array_equal(found[1, :5], tree_array(TREE, [2, 3, 4]))
+    assert TreeReader(VOCABULARY).read([]).shape[0] == 0
