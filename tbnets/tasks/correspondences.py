@@ -10,6 +10,7 @@ from tbnets.data.phrase_pairs import CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.correspondences import IOU_THRESHOLD
 from tbnets.tasks.embedder import Embedder
+from tbnets.text.packed_trees import TreeRows
 
 PHOTOS_AT_ONCE = 128
 REGIONS_AT_ONCE = 8192
@@ -34,7 +35,7 @@ class Matcher:
         self._best = tf.function(
             self._find_best,
             input_signature=[
-                tf.TensorSpec((None, None, 6), tf.int32),
+                tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((None, regions), tf.float32),
                 tf.TensorSpec((None, dim), tf.float32),

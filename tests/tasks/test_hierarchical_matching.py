@@ -37,7 +37,10 @@ def train(found, resume=False):
 @pytest.fixture(scope="module")
 def run(folder, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
-    session, examples = train(tiny_scenes.settings(folder, run_dir))
+    session, examples = train(tiny_scenes.settings(folder, run_dir, epochs=3))
+    shutil.copytree(run_dir, run_dir.with_name("three_epochs"))
+    session.settings.epochs = 4
+    loop.fit(session, examples)
     held = session.task.held
     runs.finish(session)
     return session, examples, held
@@ -89,11 +92,10 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
 
 
 def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
-    run, folder, tmp_path, monkeypatch
+    run, folder, monkeypatch
 ):
     session, _, held = run
-    at = tmp_path / "run"
-    train(tiny_scenes.settings(folder, at, epochs=3))
+    at = session.run_dir.with_name("three_epochs")
     no_links = property(lambda task: False)
     monkeypatch.setattr(type(session.task), "_knows_links", no_links)
     again, _ = train(tiny_scenes.settings(folder, at), resume=True)
@@ -178,7 +180,7 @@ def test_trees_of_other_captions_are_named(folder, tmp_path):
     lines = good.splitlines()
     for bad, message in (
         ("(NP (DT A) (NN dog))", f"without {len(lines)} of .*, first '"),
-        (good.replace(")", "", 1), "expected a tree.*stay open"),
+        (good.replace("\n", ")\n", 1), "expected a tree.*follows the end"),
     ):
         path.write_text(bad)
         with pytest.raises(ValueError, match=message):
@@ -229,5 +231,5 @@ def test_trees_are_a_text_encoder_of_other_models_too(folder, tmp_path):
         1e-5,
     )
     parsing.write_parses(parses, captions[3:], parsing.Parses(trees, {}, 0))
-    with pytest.raises(ValueError, match="`--trees` must hold the tree of eve"):
+    with pytest.raises(ValueError, match="`--trees` must hold a tree for eve"):
         runs.prepare(found, runs.start(found, False))
