@@ -163,7 +163,7 @@ TEXT_FLAGS = (
         "rnn_units",
         "integer",
         512,
-        "State size. Wang 2018 and Niu 2017: 512.",
+        "State size. Wang 2018: 512.",
         when=_STATES,
         limits=_COUNT,
     ),

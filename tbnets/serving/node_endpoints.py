@@ -10,7 +10,7 @@ def node_endpoints(model, reader, region_dim):
 
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`;
-    - `embed_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings` float32
+    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings` float32
       `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees each
       phrase is in, and `spans` int32 `[p, 2]`, its words.
 
@@ -29,8 +29,11 @@ def node_endpoints(model, reader, region_dim):
         return {"embeddings": model.embed_regions(rows, training=False)}
 
     @tf.function(input_signature=[reader.spec])
-    def embed_phrases(rows):
+    def embed_noun_phrases(rows):
         embeddings, captions, spans = model.embed_noun_phrases(rows)
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
 
-    return {"embed_regions": embed_regions, "embed_phrases": embed_phrases}
+    return {
+        "embed_regions": embed_regions,
+        "embed_noun_phrases": embed_noun_phrases,
+    }

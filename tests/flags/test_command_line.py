@@ -192,7 +192,9 @@ def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
 def test_groups_that_no_one_reads_name_their_readers(monkeypatch):
     monkeypatch.setattr("sys.argv", ["train.py", "--margin=0.3"])
     settings = parse("--margin=0.3")
-    with pytest.raises(ValueError, match="read with --model=embedding. Ch"):
+    with pytest.raises(
+        ValueError, match="read with --model=embedding or --model=hm_lstm. Ch"
+    ):
         command_line.check_read(
             settings, {"captions"}, tasks.readers_of_groups()
         )

@@ -145,7 +145,7 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     np.testing.assert_allclose(
         found, scores["image_embeddings"][:3], 1e-4, 1e-5
     )
-    phrases = served.embed_phrases(trees)
+    phrases = served.embed_noun_phrases(trees)
     assert (np.diff(phrases["captions"]) >= 0).all()
     rows, _, nodes = test.phrases.in_batch(
         captions, test.texts.lengths[captions]

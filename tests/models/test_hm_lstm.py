@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.branch import Branch
+from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import TripletLoss
+from tbnets.models.hm_lstm import HMLSTM
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.trees import read_tree
+from tbnets.text.vocabulary import Vocabulary
+from tests import reference
+
+VOCABULARY = Vocabulary(("", "[UNK]", "dog", "cat", "sees"))
+CAPTIONS = (
+    "(S (NP (NN dog)) (VBZ sees) (NP (NN cat)))",
+    "(NN cat)",
+    "(S (NP (JJ old) (NN cat)) (VBZ sees))",
+)
+TERMS = {"image_to_text": 1.0, "text_to_image": 1.0}
+random = np.random.default_rng(0)
+BATCH = {
+    "images": random.normal(size=(2, 5)).astype("float32"),
+    "captions": TreeRows(
+        tree_arrays([read_tree(text) for text in CAPTIONS], VOCABULARY)
+    ).batch(np.arange(3)),
+    "image_ids": np.array([7, 8]),
+    "caption_image_ids": np.array([7, 8, 8]),
+    "regions": random.normal(size=(3, 5)).astype("float32"),
+    "region_images": np.array([0, 0, 1], "int32"),
+    # Trees of 6, 1 and 5 nodes: dog, cat and old cat, which names photo 1.
+    "phrase_nodes": np.array([3, 4, 6 + 1 + 3], "int32"),
+    "region_of": np.array([1, 0, 4], "int32"),
+    "is_contrast": random.uniform(size=(5, 3)) < 0.7,
+    "weights": np.array([0.5, 1.0, 0.25], "float32"),
+}
+BATCH["is_contrast"][BATCH["region_of"], np.arange(3)] = False
+
+
+def network(own, batch_normalization="none", **options):
+    made = HMLSTM(
+        Branch((4,), batch_normalization, seed=1),
+        Branch((4,), batch_normalization, seed=2),
+        text_encoder=TreeEncoder(VOCABULARY.size, 3, 6),
+        region_branch=Branch((4,), batch_normalization) if own else None,
+    )
+    made.build(
+        {
+            "images": (None, 5),
+            "captions": (None, None, 6),
+            "regions": (None, 5),
+        }
+    )
+    loss = TripletLoss(**PRESETS["niu2017"] | {"margin": 0.5})
+    made.compile("sgd", loss, **options)
+    return made
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_loss_is_that_of_the_loops(own):
+    made = network(own, phrase_weight=2.0, region_mean_weight=float(own))
+    images = made.embed_images(BATCH["images"]).numpy()
+    regions = made.embed_regions(BATCH["regions"]).numpy()
+    states, trees = made.text_encoder.encode_nodes(BATCH["captions"])
+    nodes = made.text_branch(states).numpy()
+    sentences = nodes[trees.roots.numpy()]
+    # Packed nodes know their trees and words: those of the phrases.
+    spans = [(0, 0, 1), (0, 2, 3), (2, 0, 2)]
+    keys = np.column_stack([trees.trees, trees.spans, trees.is_noun_phrase])
+    rows = [np.flatnonzero((keys == (*s, 1)).all(axis=1))[0] for s in spans]
+    masks = reference.positive_masks(
+        BATCH["image_ids"], BATCH["caption_image_ids"]
+    )
+    options = TERMS, 0.5, None, "cosine", "sum"
+    wanted = reference.triplet_loss(images, sentences, masks, *options)[0]
+    pairs = reference.contrastive_loss(
+        np.concatenate([regions, images]).astype("float64"),
+        nodes[rows].astype("float64"),
+        *(BATCH[name] for name in ("region_of", "is_contrast", "weights")),
+        0.5,
+    )[0]
+    assert pairs > 0
+    total = wanted + 2 * pairs
+    if own:
+        mean = np.stack([regions[:2].sum(axis=0), regions[2]])
+        mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+        total += reference.triplet_loss(mean, sentences, masks, *options)[0]
+    found = made.batch_loss({k: tf.constant(v) for k, v in BATCH.items()})
+    np.testing.assert_allclose(found.total, total, rtol=1e-4)
+    reported = made.report(found)
+    both = reported["region_to_phrase_loss"] + reported["phrase_to_region_loss"]
+    np.testing.assert_allclose(both, pairs, rtol=1e-4)
+    assert ("region_mean_loss" in reported) == own
+
+
+def test_pairs_without_a_weight_teach_the_regions_nothing():
+    made = network(True)
+    batch = {k: tf.constant(v) for k, v in BATCH.items()}
+    kernel = made.region_branch.trainable_variables[0]
+    for weights, moves in ((batch["weights"], True), (tf.zeros(3), False)):
+        with tf.GradientTape() as tape:
+            output = made.batch_loss(batch | {"weights": weights}, True)
+        gradients = tape.gradient(output.total, [kernel])
+        assert bool(np.any(gradients[0])) == moves
+
+
+def test_no_pairs_at_all_are_no_error():
+    made = network(False, "last")
+    empty = {
+        "regions": tf.zeros([0, 5]),
+        "region_images": tf.zeros([0], tf.int32),
+        "phrase_nodes": tf.zeros([0], tf.int32),
+        "region_of": tf.zeros([0], tf.int32),
+        "is_contrast": tf.zeros([2, 0], tf.bool),
+        "weights": tf.zeros([0]),
+    }
+    batch = {k: tf.constant(v) for k, v in BATCH.items()} | empty
+    logs = made.train_step(batch)
+    assert np.isfinite(float(logs["total_loss"]))
+    assert all(np.isfinite(one.numpy()).all() for one in made.weights)
+
+
+def test_noun_phrases_of_trees_come_in_order():
+    made = network(True)
+    found, captions, spans = made.embed_noun_phrases(BATCH["captions"])
+    assert captions.numpy().tolist() == [0, 0, 2]
+    assert spans.numpy().tolist() == [[0, 1], [2, 3], [0, 2]]
+    _, wanted = made.embed_nodes(BATCH["captions"], BATCH["phrase_nodes"])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_branches_of_two_sizes_are_refused():
+    made = HMLSTM(
+        Branch((4,)),
+        Branch((4,)),
+        text_encoder=TreeEncoder(VOCABULARY.size, 3, 6),
+        region_branch=Branch((3,)),
+    )
+    shapes = {"images": (None, 5), "captions": (None, None, 6)}
+    with pytest.raises(ValueError, match="without regions"):
+        made.build(shapes)
+    with pytest.raises(ValueError, match="Received: 3 for regions, 4 for im"):
+        made.build(shapes | {"regions": (None, 2)})
+
+
+def test_a_batch_without_pairs_says_what_is_missing():
+    made = network(True)
+    batch = {k: tf.constant(v) for k, v in BATCH.items() if k != "region_of"}
+    with pytest.raises(ValueError, match="`batch` must .*without region_of"):
+        made.batch_loss(batch)
