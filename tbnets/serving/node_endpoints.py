@@ -10,9 +10,9 @@ def node_endpoints(model, reader, region_dim):
 
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`;
-    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings` float32
-      `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees each
-      phrase is in, and `spans` int32 `[p, 2]`, its words.
+    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees
+      each phrase is in, and `spans` int32 `[p, 2]`, its words.
 
     Args:
         model: a `models.hm_lstm.HMLSTM`.
