@@ -76,7 +76,7 @@ class HierarchicalMatching(MatchingTask):
                 f"{found} numbers a region. Extract them alike."
             )
         if self._knows_links:
-            for split in splits:
+            for split in splits[1:]:  # Those that are measured.
                 self._known(split)
 
     @property
