@@ -75,14 +75,15 @@ def evaluate_correspondences(
     Args:
         choices: int `[num_phrases]`, the candidate of each noun phrase.
         candidates: function of a photo's row that returns the boxes of its
-            candidates, `[k, 4]`.
+            candidates, `[k, 4]`; the last is the whole photo.
         links: `Links`.
         iou_threshold: least overlap of a right candidate with the box.
 
     Returns:
         dict of `correspondence_accuracy`, `correspondence_chance` (of a
-        candidate drawn at random) and `correspondence_upper_bound` (links
-        with a right candidate), fractions in [0, 1], NaN without links;
+        candidate drawn at random), `correspondence_whole_photo` (of the photo
+        every time) and `correspondence_upper_bound` (links with a right
+        candidate), fractions in [0, 1], NaN without links;
         `correspondence_exact_spans`, the fraction of links with a noun phrase
         of the same words; `correspondence_links` and `correspondence_lost`,
         how many there are, and how many had no noun phrase.
@@ -91,7 +92,7 @@ def evaluate_correspondences(
         Departures: known boxes judge.
     """
     count = len(links.phrases)
-    right, chance, possible = np.zeros((3, count))
+    right, chance, photo, possible = np.zeros((4, count))
     order = np.argsort(links.images, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(links.images[order])) + 1)
     for rows in groups if count else ():
@@ -100,10 +101,12 @@ def evaluate_correspondences(
         chosen = choices[links.phrases[rows]].astype(np.int64)
         right[rows] = matches[np.arange(len(rows)), chosen]
         chance[rows] = matches.mean(axis=1)
+        photo[rows] = matches[:, -1]
         possible[rows] = matches.any(axis=1)
     shares = {
         "accuracy": right,
         "chance": chance,
+        "whole_photo": photo,
         "upper_bound": possible,
         "exact_spans": links.is_exact,
     }

@@ -281,11 +281,11 @@ class HierarchicalMatching(MatchingTask):
         table = super().table(metrics, title)
         if "correspondence_accuracy" not in metrics:
             return table
-        names = ("accuracy", "chance", "upper_bound")
+        names = ("accuracy", "chance", "whole_photo", "upper_bound")
         values = [100 * metrics[f"correspondence_{name}"] for name in names]
         return table + (
-            "\nregions of phrases: {:.1f} % right, {:.1f} % by chance, at most "
-            "{:.1f} %"
+            "\nregions of phrases: {:.1f} % right, {:.1f} % by chance, "
+            "{:.1f} % by the whole photo, at most {:.1f} %"
         ).format(*values)
 
     def headline(self, row):

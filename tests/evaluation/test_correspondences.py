@@ -51,6 +51,7 @@ def test_fractions_by_hand():
     assert found["correspondence_accuracy"] == 2 / 4
     # Chances 2/3, 1, 2/3 and 0.
     assert found["correspondence_chance"] == pytest.approx((4 / 3 + 1) / 4)
+    assert found["correspondence_whole_photo"] == 1 / 4
     assert found["correspondence_upper_bound"] == 3 / 4
     assert found["correspondence_exact_spans"] == 3 / 4
     assert found["correspondence_links"] == 4
