@@ -59,7 +59,7 @@ def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
     found = entries(shown)
     assert found["rnn_units"] == (
         "(default: 512) State size. Wang 2018: 512. Read with "
-        "--text_encoder=lstm or gru."
+        "--text_encoder=lstm or gru or h_lstm."
     )
     assert found["dropout"].startswith("(default: 0.5) Rate")
     assert found["image_units"].startswith("(default: 2048,512) Sizes")
