@@ -33,6 +33,7 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets.data import captions as caption_files
+from tbnets.data.phrases import read_phrases
 from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
@@ -66,6 +67,12 @@ _FORMAT = flags.DEFINE_enum(
     "karpathy",
     list(caption_files.READERS),
     "Format of --captions; docs/data_formats.md describes each.",
+)
+_PHRASES = flags.DEFINE_string(
+    "phrases",
+    None,
+    "Phrases of the captions' images, a folder or .jsonl as train.py "
+    "--task=localization takes it: their features are made instead.",
 )
 _TRAIN_SPLIT = flags.DEFINE_string(
     "train_split", "train", "Split that is fitted on."
@@ -114,11 +121,14 @@ def read_captions():
     """Returns split -> captions of the splits asked for, the fitted first."""
     where = (_FORMAT.value, _CAPTIONS.value)
     splits = _SPLITS.value or caption_files.list_splits(*where)
-    names = dict.fromkeys([_TRAIN_SPLIT.value, *splits])
-    return {
-        name: caption_files.read_captions(*where, name).captions
-        for name in names
-    }
+    captions = {}
+    for name in dict.fromkeys([_TRAIN_SPLIT.value, *splits]):
+        images = caption_files.read_captions(*where, name)
+        if _PHRASES.value:
+            captions[name] = read_phrases(_PHRASES.value, images).phrases
+        else:
+            captions[name] = images.captions
+    return captions
 
 
 def new_encoder(captions):

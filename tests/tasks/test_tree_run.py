@@ -36,7 +36,7 @@ def settings(folder, run_dir, **changes):
         "text_encoder": "h_lstm",
         "trees": "trees.jsonl",
         "rnn_units": 5,
-        "epochs": 3,
+        "epochs": 2,
         **changes,
     }
     return tiny.settings(folder, run_dir, **given)
@@ -68,7 +68,7 @@ def test_it_learns_and_opens_again(session, folder):
 
 
 def test_straight_equals_resumed(session, folder, tmp_path):
-    train(settings(folder, tmp_path / "run", epochs=2))
+    train(settings(folder, tmp_path / "run", epochs=1))
     again = train(settings(folder, tmp_path / "run"), resume=True)
     for one, other in zip(again.network.weights, session.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -51,6 +51,23 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert code == 1 and "num_terms: 3000 in" in text, text
 
 
+def test_phrases_take_the_place_of_captions(folder):
+    box = '"box": [0, 0, 1, 1]'
+    (folder / "phrases.jsonl").write_text(
+        f'{{"image": "a.jpg", "phrase": "two dogs", {box}}}\n'
+        f'{{"image": "b.png", "phrase": "a cat", {box}}}\n'
+        f'{{"image": "c.jpg", "phrase": "the cat", {box}}}\n'
+    )
+    where = f"--phrases={folder / 'phrases.jsonl'}"
+    code, text = run(folder, "--features=tfidf", where)
+    assert code == 0, text
+    assert open_features(folder / "store").ids == (
+        "two dogs",
+        "a cat",
+        "the cat",
+    )
+
+
 def test_another_encoder_than_the_one_of_the_rows_is_told(folder):
     code, text = run(folder, "--features=tfidf", "--splits=train")
     assert code == 0, text

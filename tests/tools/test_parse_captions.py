@@ -1,0 +1,104 @@
+"""tools/parse_captions.py and compare_parses.py in processes of their own.
+
+They do without TensorFlow, so that a process takes no five seconds.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets.text.tree_files import read_parses
+from tests.data.test_phrases import write_entities
+
+pytest.importorskip("textblob")
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(tool, *arguments):
+    return subprocess.run(
+        [sys.executable, f"tools/{tool}.py", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def captions(tmp_path):
+    path = tmp_path / "my.csv"
+    path.write_text(
+        "image,caption,split\n"
+        "a.jpg,A dog runs on the grass.,train\n"
+        "a.jpg,!!!,train\n"
+        "b.jpg,A dog runs on the grass.,test\n"
+    )
+    return path
+
+
+def test_captions_become_trees_and_are_known_again(captions, tmp_path):
+    output = tmp_path / "trees.jsonl"
+    given = f"--captions={captions}", f"--output={output}", "--processes=1"
+    first = run("parse_captions", *given)
+    assert first.returncode == 0, first.stderr
+    assert "3 captions, 1 of them right-branching" in first.stdout
+    assert "1 x there are no words in it" in first.stdout
+    rows = read_parses(output)
+    assert [row.id for row in rows] == ["a.jpg#0", "a.jpg#1", "b.jpg#0"]
+    assert [row.is_fallback for row in rows] == [False, True, False]
+    assert len(rows[0].tree.phrases()) == 2  # A dog; the grass.
+    again = run("parse_captions", *given)
+    assert "parsed    0 captions" in again.stdout
+    assert "2 were known" in again.stdout
+    assert read_parses(output) == rows
+    cached = (tmp_path / "trees.jsonl.cache").read_text().splitlines()
+    assert {json.loads(line)["parser"] for line in cached} == {"embedded"}
+
+
+def test_a_server_that_does_not_run_is_one_line(captions, tmp_path):
+    ended = run(
+        "parse_captions",
+        *(f"--captions={captions}", f"--output={tmp_path / 'trees.jsonl'}"),
+        *("--parser=corenlp", "--corenlp_url=http://localhost:9"),
+    )
+    assert ended.returncode == 1
+    assert "which does not answer" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_parses_are_compared_with_gold_trees(tmp_path):
+    (tmp_path / "1.txt").write_text(
+        "(NP (NP (DT A) (NN dog)) (PP (IN on) (NP (NN grass))) (. .))\n"
+    )
+    ended = run("compare_parses", f"--gold_trees={tmp_path}", "--processes=1")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[0] == "1 captions by embedded, 0 distinct ones did not parse"
+    # The whole, a dog, grass.
+    assert lines[2].split() == [
+        "noun",
+        "phrases",
+        "3",
+        "0",
+        "0",
+        *["100.0"] * 2,
+    ]
+
+
+def test_parses_are_compared_with_entities(tmp_path):
+    folder = write_entities(tmp_path)
+    ended = run("compare_parses", f"--entities={folder}", "--processes=1")
+    assert ended.returncode == 0, ended.stderr
+    assert "innermost ones" in ended.stdout
+
+
+def test_one_thing_is_compared(tmp_path):
+    ended = run("compare_parses")
+    assert ended.returncode == 1
+    assert "one of --entities and --gold_trees" in ended.stderr
