@@ -79,6 +79,16 @@ def format_localization(metrics: dict, title: str = "") -> str:
     if f"{start}/mean_average_precision" in metrics:
         value = 100 * metrics[f"{start}/mean_average_precision"]
         lines.append(f"mean average precision of unique phrases {value:.1f}")
+    return "\n".join(lines + region_phrase_lines(metrics))
+
+
+def region_phrase_lines(metrics: dict) -> list[str]:
+    """Formats what `pair_ranks.evaluate_region_phrase_ranking` returns.
+
+    Args:
+      metrics: which may have it; without, there are no lines.
+    """
+    lines, cutoffs = [], recall_cutoffs(metrics)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
         if f"{direction}/median_rank" in metrics:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
@@ -88,7 +98,7 @@ def format_localization(metrics: dict, title: str = "") -> str:
                 f"{'/'.join(f'R@{k}' for k in cutoffs)} {recalls}, median "
                 f"rank {metrics[f'{direction}/median_rank']:g}"
             )
-    return "\n".join(lines)
+    return lines
 
 
 def _tie_note(tie_rate):

@@ -12,6 +12,7 @@ from tbnets.data.phrase_pairs import PairExamples
 from tbnets.data.phrase_pairs import PairOptions
 from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.evaluation.correspondences import evaluate_correspondences
+from tbnets.evaluation.tables import region_phrase_lines
 from tbnets.serving.node_endpoints import node_endpoints
 from tbnets.tasks import correspondence_views
 from tbnets.tasks import phrase_inputs
@@ -283,10 +284,11 @@ class HierarchicalMatching(MatchingTask):
             return table
         names = ("accuracy", "chance", "whole_photo", "upper_bound")
         values = [100 * metrics[f"correspondence_{name}"] for name in names]
-        return table + (
-            "\nregions of phrases: {:.1f} % right, {:.1f} % by chance, "
+        line = (
+            "regions of phrases: {:.1f} % right, {:.1f} % by chance, "
             "{:.1f} % by the whole photo, at most {:.1f} %"
         ).format(*values)
+        return "\n".join([table, line, *region_phrase_lines(metrics)])
 
     def headline(self, row):
         """Returns recalls, and the share of phrases with a right region."""

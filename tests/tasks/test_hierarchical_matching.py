@@ -119,7 +119,8 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     ranked = opened.task.measure(scores, region_phrase_ranking=True)
     assert ranked["phrase_to_true_region/num_queries"] > 9
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
-    assert "% by chance" in opened.task.table(ranked, "test")
+    table = opened.task.table(ranked, "test")
+    assert "% by chance" in table and "phrase to true region: R@1" in table
     pictures = opened.task.pictures(scores, test)
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
 
