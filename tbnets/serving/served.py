@@ -37,7 +37,6 @@ class Served:
         words = path / VOCABULARY_FILE
         self.vocabulary = Vocabulary.load(words) if words.is_file() else None
         self._signatures = signatures
-        self._reads_text = reads_text
         self.text_spec = self._specs(reads_text)[0]
 
     def _specs(self, name):
@@ -74,8 +73,13 @@ class Served:
     @property
     def embedding_dim(self):
         """The number of features of an embedding."""
-        outputs = self._signatures[self._reads_text].structured_outputs
-        return outputs["embeddings"].shape[-1]
+        outputs = [one.structured_outputs for one in self._signatures.values()]
+        sizes = [
+            one["embeddings"].shape[-1]
+            for one in outputs
+            if "embeddings" in one
+        ]
+        return next((size for size in sizes if size is not None), None)
 
 
 def as_input(argument, spec, values):
