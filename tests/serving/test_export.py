@@ -388,7 +388,7 @@ def test_export_refuses_an_existing_folder(features_model, tmp_path):
     ],
 )
 def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
-    def save(module, folder, signatures):
+    def save(module, folder, signatures, options=None):
         pathlib.Path(folder, "saved_model.pb").write_text("half")
         raise error
 
