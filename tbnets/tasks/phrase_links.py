@@ -1,24 +1,12 @@
 """Known links of phrases to boxes -> the noun phrases of parsed captions."""
 
-import re
-
 import numpy as np
 
+from tbnets.data.same_captions import same_captions
 from tbnets.evaluation.correspondences import Links
 from tbnets.evaluation.correspondences import phrases_of_spans
 from tbnets.tasks.phrase_inputs import rows_of
 from tbnets.text.vocabulary import split_words
-
-_NO_LETTERS = re.compile(r"[\W_]+")
-
-
-def letters(text):
-    """Returns what two ways of writing one sentence have in common.
-
-    Letters and digits in lower case, without blanks and punctuation: who
-    marks phrases writes both in other ways than who collects captions.
-    """
-    return _NO_LETTERS.sub("", text).casefold()
 
 
 def find_links(known, records, phrases):
@@ -36,21 +24,11 @@ def find_links(known, records, phrases):
     Returns:
         `Links`.
     """
-    rows = {
-        (int(image), letters(caption)): row
-        for row, (image, caption) in reversed(
-            [*enumerate(zip(records.caption_to_image, records.captions))]
-        )
-    }
     photos = rows_of(records, known.images)
-    spoken, owners = known.images.captions, known.images.caption_to_image
-    places = np.array(
-        [
-            rows.get((int(photos[image]), letters(caption)), -1)
-            for image, caption in zip(owners, spoken)
-        ],
-        np.int64,
-    )
+    same = same_captions(known.images, records, photos)
+    # Spans count words: of a caption in other words they say nothing.
+    places = np.where(same.is_exact, same.rows, -1)
+    spoken = known.images.captions
     starts = _word_starts(spoken)
     spans = np.array(
         [

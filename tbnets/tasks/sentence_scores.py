@@ -6,14 +6,10 @@ for its best region of a photo x, whether y was said of x or not::
     d_rp(x, y) = mean over phrases p of y of  min over regions r of x  d(r, p)
 """
 
-import difflib
-import re
-
 import numpy as np
 
+from tbnets.data.same_captions import same_captions
 from tbnets.evaluation.score_tiles import PairScores
-
-_LETTERS = re.compile(r"\W+")
 
 
 def sentence_scores(scores, phrases, records):
@@ -83,10 +79,7 @@ def _mean_of_phrases(distances, columns, captions, records):
 def captions_of_phrases(phrases, records):
     """Finds in which caption each phrase stands.
 
-    Phrases come with captions of their own, which may have another order and
-    another spelling than those of the caption file (Flickr30K Entities writes
-    `gray` where Flickr8k has `grey`). Captions of one photo with the same
-    letters are the same; of what is left, the most similar ones are.
+    Phrases come with captions of their own: see `data.same_captions`.
 
     Args:
         phrases: `PhraseRegions`.
@@ -104,11 +97,8 @@ def captions_of_phrases(phrases, records):
             f"{phrases.images.num_images} and {records.num_images} of them, "
             "which differ. Evaluate both on one captions file and split."
         )
-    found = np.full(phrases.images.num_captions, -1, np.int64)
-    for marked, own in zip(
-        phrases.images.caption_rows(), records.caption_rows()
-    ):
-        _pair_up(found, marked, phrases.images, own, records)
+    photos = np.arange(records.num_images)
+    found = same_captions(phrases.images, records, photos).rows
     captions = found[phrases.phrase_to_caption]
     if (captions < 0).any():
         lost = phrases.phrase_to_caption[np.argmin(captions)]
@@ -120,29 +110,3 @@ def captions_of_phrases(phrases, records):
             "annotated."
         )
     return captions
-
-
-def _pair_up(found, marked, images, own, records):
-    """Enters the row of the caption of each marked one of a photo."""
-    wanted = {int(row): _letters(images.captions[row]) for row in marked}
-    free = {int(row): _letters(records.captions[row]) for row in own}
-    for row, text in wanted.items():
-        same = [other for other, has in free.items() if has == text]
-        if same:
-            found[row] = same[0]
-            del free[same[0]]
-    likeness = [
-        (difflib.SequenceMatcher(None, text, has).ratio(), row, other)
-        for row, text in wanted.items()
-        if found[row] < 0
-        for other, has in free.items()
-    ]
-    for _, row, other in sorted(likeness, reverse=True):
-        if found[row] < 0 and other in free:
-            found[row] = other
-            del free[other]
-
-
-def _letters(text):
-    """Returns a caption as small letters and digits alone."""
-    return _LETTERS.sub("", text.lower())

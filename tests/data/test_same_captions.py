@@ -1,0 +1,35 @@
+"""Captions of one source found in another."""
+
+from tbnets.data.captions import CaptionedImages
+from tbnets.data.same_captions import letters
+from tbnets.data.same_captions import same_captions
+
+
+def captioned(images, captions, rows):
+    return CaptionedImages(images, captions, rows, "test", "captions.json")
+
+
+def test_letters_are_what_spellings_share():
+    assert letters("A T-shirt , isn't it ?") == letters("a t shirt isn't IT")
+
+
+def test_captions_are_found_within_their_photo():
+    marked = captioned(
+        "xy", ("A dog .", "a cat", "a grey dog", "it"), [0, 0, 1, 1]
+    )
+    # Photo y stands first; `a cat` is of x and of y.
+    own = captioned(
+        "yx", ("a cat", "a gray dog", "A cat!", "a dog"), [0, 0, 1, 1]
+    )
+    found = same_captions(marked, own, [1, 0])
+    # `it` takes what is left of y.
+    assert found.rows.tolist() == [3, 2, 1, 0]
+    assert found.is_exact.tolist() == [True, True, False, False]
+
+
+def test_no_caption_is_found_twice():
+    marked = captioned("x", ("a dog", "a dog", "a dog"), [0, 0, 0])
+    own = captioned("x", ("a dog", "A dog."), [0, 0])
+    found = same_captions(marked, own, [0])
+    assert found.rows.tolist() == [0, 1, -1]
+    assert found.is_exact.tolist() == [True, True, False]
