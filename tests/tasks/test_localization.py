@@ -13,6 +13,7 @@ from tbnets import tasks
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import region_scores
+from tbnets.tasks import sentence_scores
 from tbnets.training import loop
 from tests import tiny
 from tests import tiny_phrases
@@ -178,6 +179,33 @@ def test_true_regions_rank_all_phrases_and_back(session):
     both = region_scores.combine(scores, scores, 0.5)
     with pytest.raises(ValueError, match="`--region_phrase_ranking` must"):
         opened.task.measure(both, region_phrase_ranking=True)
+
+
+def test_photos_are_compared_with_sentences_by_their_phrases(session):
+    test = session.task.load("test", session.state.fitted)
+    scores = session.task.scores(session.network, test)
+    nearest = scores["nearest"](scores["phrase_embeddings"])
+    owners = scores["phrase_to_image"]
+    own = nearest[owners, np.arange(len(owners))]
+    # Each photo has as many regions, so no row of the table is padded.
+    wanted = scores["similarities"].max(axis=1)
+    np.testing.assert_allclose(own, wanted, 1e-5, 1e-5)
+    records = session.task.records("test")
+    if session.network.learned_similarity:
+        with pytest.raises(ValueError, match="similarity network of phrases"):
+            session.task.pair_scores(scores, records, "test")
+        return
+    found, learned = session.task.pair_scores(scores, records, "test")
+    # Here a caption is its one phrase.
+    rows = np.arange(records.num_images), np.arange(records.num_captions)
+    distances = np.sqrt(np.maximum(2 - 2 * nearest, 0))
+    place = sentence_scores.captions_of_phrases(
+        session.task.phrases("test"), records
+    )
+    np.testing.assert_allclose(
+        found.tile(*rows)[:, place], -distances, 1e-5, 1e-5
+    )
+    assert not learned
 
 
 def made_up_scores(similarities, learned=False):
