@@ -64,6 +64,18 @@ _IOU_THRESHOLD = flags.DEFINE_float(
     + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
     + ".",
 )
+_IOU_DECAY = flags.DEFINE_float(
+    "iou_decay",
+    1.0,
+    "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
+    "while it is above 0.5; with --iou_threshold=0.9 --iou_decay=0.996 the "
+    "best boxes have close neighbours and the others are far apart.",
+)
+_MAX_ASPECT_RATIO = flags.DEFINE_float(
+    "max_aspect_ratio",
+    3.0,
+    "Most times that a box of edge_boxes is wider than high, or higher.",
+)
 _LONGEST_SIDE = flags.DEFINE_integer(
     "longest_side",
     500,
@@ -123,6 +135,8 @@ def build_proposer():
         _LONGEST_SIDE.value,
         _MIN_AREA.value,
         _EDGE_MODEL.value,
+        _IOU_DECAY.value,
+        _MAX_ASPECT_RATIO.value,
     )
 
 

@@ -25,17 +25,15 @@ IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
 """Method -> overlap above which the worse of two boxes is dropped."""
 EDGE_BOXES = {
     "alpha": 0.65,
-    "eta": 1.0,
     "minScore": 0.01,
     "edgeMinMag": 0.1,
     "edgeMergeThr": 0.5,
     "clusterMinMag": 0.5,
-    "maxAspectRatio": 3.0,
     "gamma": 2.0,
     "kappa": 1.5,
 }
-"""Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV; beta, its own
-suppression before `MOST_CANDIDATES` are kept, is that of the proposer."""
+"""Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV; beta and eta, its
+own suppression before `MOST_CANDIDATES` are kept, are those of the proposer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +57,12 @@ class Proposer:
         min_area: least area of a box, as a fraction of the photo.
         edge_model: file of a structured-edge model (`.yml` or `.yml.gz`)
             for EdgeBoxes; None for Sobel edges.
+        iou_decay: what EdgeBoxes multiplies its `iou_threshold` by for each
+            box that it keeps, as long as it is above 0.5: the first boxes
+            stand close together, the last ones far apart. 1 for none.
+            Zitnick & Dollar 2015, the toolbox's `eta`: 0.9996.
+        max_aspect_ratio: most times that a box of EdgeBoxes is wider than
+            high or higher than wide.
 
     Raises:
         ValueError: an argument is out of its range, or OpenCV is missing.
@@ -73,6 +77,8 @@ class Proposer:
     longest_side: int = 500
     min_area: float = 0.005
     edge_model: str | None = None
+    iou_decay: float = 1.0
+    max_aspect_ratio: float = 3.0
 
     def __post_init__(self):
         if self.method not in IOU_THRESHOLDS:
@@ -88,6 +94,8 @@ class Proposer:
             ("iou_threshold", 0, 1),
             ("longest_side", 16, 10_000),
             ("min_area", 0, 1),
+            ("iou_decay", 0.5, 1),
+            ("max_aspect_ratio", 1, 100),
         ):
             value = getattr(self, name)
             if not least <= value <= most:
@@ -95,6 +103,11 @@ class Proposer:
                     f"`{name}` must lie from {least} to {most}. Received: "
                     f"{name}={value}. Change --{name}."
                 )
+        if self.method != "edge_boxes" and self.iou_decay != 1:
+            raise ValueError(
+                "`iou_decay` must be 1 for selective_search. Received: "
+                f"iou_decay={self.iou_decay}. Change --method or leave it out."
+            )
         if self.edge_model is not None:
             if self.method != "edge_boxes":
                 raise ValueError(
@@ -156,12 +169,13 @@ def proposer_of(description) -> Proposer:
         >>> proposer_of(Proposer(limit=50).description()).limit
         50
     """
-    names = ("method", "limit", "iou_threshold", "longest_side", "min_area")
-    numbers = [description.get(name) for name in names]
-    if not all(isinstance(one, kind) for one, kind in zip(numbers, _KINDS)):
+    # Stores of before tell nothing of the last two.
+    told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | dict(description)
+    parts = {name: told.get(name) for name in _KINDS}
+    if not all(isinstance(one, _KINDS[name]) for name, one in parts.items()):
         raise ValueError(
             "`description` must tell how boxes are proposed. Received: "
-            f"{dict(zip(names, numbers))}. Extract the features of regions "
+            f"{parts}. Extract the features of regions "
             "anew and train on them, or give boxes of your own."
         )
     if "structured" in description.get("edges", {}):
@@ -170,10 +184,18 @@ def proposer_of(description) -> Proposer:
             "Received: a structured-edge model. Give boxes of your own, by "
             "`Proposer(edge_model=...)`."
         )
-    return Proposer(*numbers)
+    return Proposer(**parts)
 
 
-_KINDS = (str, int, (int, float), int, (int, float))
+_KINDS = {
+    "method": str,
+    "limit": int,
+    "iou_threshold": (int, float),
+    "longest_side": int,
+    "min_area": (int, float),
+    "iou_decay": (int, float),
+    "max_aspect_ratio": (int, float),
+}
 
 
 def _edges_name(proposer):
@@ -197,6 +219,8 @@ def _edge_boxes(pixels, proposer):
         find_edges = edges.structured_edges(proposer.edge_model)
     finder = cv2.ximgproc.createEdgeBoxes(
         beta=proposer.iou_threshold,
+        eta=proposer.iou_decay,
+        maxAspectRatio=proposer.max_aspect_ratio,
         maxBoxes=MOST_CANDIDATES,
         minBoxArea=proposer.min_area * pixels.shape[0] * pixels.shape[1],
         **EDGE_BOXES,

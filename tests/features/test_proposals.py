@@ -221,6 +221,27 @@ def test_proposals_obey_their_limits(method):
     assert (box_math.areas(every) < 0.2 * 96 * 128).any()
 
 
+def test_first_boxes_stand_closer_where_the_threshold_decays():
+    boxes, _ = Proposer(limit=200, iou_threshold=0.9, iou_decay=0.99)(
+        noise(96, 128)
+    )
+    overlaps = np.triu(box_math.iou(boxes, boxes), 1).max(axis=0)
+    threshold = np.maximum(0.9 * 0.99 ** np.arange(len(boxes)), 0.5 * 0.99)
+    # OpenCV suppresses on its own grid of positions and sizes.
+    assert (overlaps <= threshold + 0.1).all()
+    assert overlaps[:20].max() > 0.75 and overlaps[-50:].max() < 0.6
+
+
+def test_boxes_are_as_long_as_is_allowed():
+    pixels = np.full((96, 192, 3), 30, np.uint8)
+    pixels[40:60, 20:170] = 220
+    for most in (2.0, 8.0):
+        boxes, _ = Proposer(max_aspect_ratio=most)(pixels)
+        width, height = (boxes[:, 2:] - boxes[:, :2]).T
+        longest = np.maximum(width / height, height / width).max()
+        assert (longest > 5) == (most == 8)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_proposals_are_the_same_each_time_and_in_each_thread(method):
     photos = [noise(64, 80, seed) for seed in range(4)]
@@ -269,6 +290,12 @@ def test_proposals_of_selective_search_begin_with_large_regions():
         ({"iou_threshold": 1.2}, "`iou_threshold` must lie from 0 to 1"),
         ({"min_area": -0.1}, "`min_area`"),
         ({"longest_side": 3}, "`longest_side`"),
+        ({"iou_decay": 0.3}, "`iou_decay` must lie from 0.5"),
+        ({"max_aspect_ratio": 0.5}, "`max_aspect_ratio`"),
+        (
+            {"method": "selective_search", "iou_decay": 0.9},
+            "`iou_decay` must be 1",
+        ),
         (
             {"method": "selective_search", "edge_model": "m.yml"},
             "`edge_model` must be left out",
