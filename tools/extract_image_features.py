@@ -118,6 +118,14 @@ _REGION_FEATURES = flags.DEFINE_enum(
     "roi_average: boxes are averaged from the maps of all --layers, the photo "
     "squeezed to --image_size, and their position and area added.",
 )
+_GRIDS = flags.DEFINE_list(
+    "grids",
+    None,
+    "For roi_average, a number for each of --layers: so many parts of each "
+    "side of a box are averaged by themselves, 2 gives four times the "
+    "channels. --layers=last,block14_add,block14_add --grids=1,1,2 has a "
+    "layer of small cells both ways. By default 1 each.",
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", extraction.BATCH_SIZE, "Photos a step.", lower_bound=1
 )
@@ -148,8 +156,26 @@ def build_features():
             )
         [layers] = layers
     return regions.make_region_extractor(
-        network, _REGION_FEATURES.value, layers
+        network, _REGION_FEATURES.value, layers, **region_options()
     )
+
+
+def region_options():
+    """Returns what --grids asks for, by the name of the argument."""
+    if not _GRIDS.value:
+        return {}
+    if _REGION_FEATURES.value != "roi_average":
+        raise ValueError(
+            "`--grids` must come with --region_features=roi_average. Received: "
+            f"--region_features={_REGION_FEATURES.value}. Leave it out."
+        )
+    if not all(text.isdecimal() for text in _GRIDS.value):
+        raise ValueError(
+            "`--grids` must be whole numbers, one for each of --layers. "
+            f"Received: --grids={','.join(_GRIDS.value)}. Write for example "
+            "--grids=1,2."
+        )
+    return {"grids": [int(text) for text in _GRIDS.value]}
 
 
 def open_writer(features):

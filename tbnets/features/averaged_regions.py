@@ -51,9 +51,13 @@ class AveragedFeatures:
             classifier averages; a single name is a list of one. Features
             of several stand side by side in this order.
         geometry: whether `box_geometry` follows them.
+        grids: for each layer how many parts of each side of a box are
+            averaged by themselves: with 2 there are four times its
+            channels, which tell what is where in the box. None for 1 each.
 
     Raises:
-        ValueError: a layer is unknown or gives no map.
+        ValueError: a layer is unknown or gives no map, or the grids are not
+            one for each layer.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -62,16 +66,24 @@ class AveragedFeatures:
     """
 
     @in_float32()
-    def __init__(self, cnn, layers=(LAST,), geometry=True):
+    def __init__(self, cnn, layers=(LAST,), geometry=True, grids=None):
         self.cnn = cnn
         self.layers = [layers] if isinstance(layers, str) else list(layers)
         self.geometry = geometry
-        outputs = layer_outputs(cnn, self.layers)
+        self.grids = _checked_grids(self.layers, grids)
+        self._distinct = list(dict.fromkeys(self.layers))
+        outputs = layer_outputs(cnn, self._distinct)
         maps = [_map(cnn, name, output) for name, output in outputs]
         self.network = fold_batch_normalization(
             keras.Model(cnn.network.inputs[0], maps)
         )
-        self.dim = sum(int(x.shape[-1]) for x in maps)
+        channels = {
+            name: int(x.shape[-1]) for name, x in zip(self._distinct, maps)
+        }
+        self.dim = sum(
+            channels[name] * grid**2
+            for name, grid in zip(self.layers, self.grids)
+        )
         self.dim += GEOMETRY_DIM * geometry
         self._forward = tf.function(
             self.forward,
@@ -87,6 +99,7 @@ class AveragedFeatures:
             "cnn": self.cnn.name,
             "weights_sha256": self.cnn.weights_hash(),
             "layers": self.layers,
+            "grids": self.grids,
             "image_size": self.cnn.image_size,
             "top": self.cnn.top,
             "resize": "squeezed, bilinear, antialiased, upright",
@@ -111,9 +124,14 @@ class AveragedFeatures:
         boxes = tf.clip_by_value(boxes, 0, tf.tile(sides, [2]))
         photo = tf.image.resize(pixels, [size] * 2, "bilinear", antialias=True)
         maps = self.network(self.cnn.preprocess(photo[None]), training=False)
+        maps = dict(zip(self._distinct, tf.nest.flatten(maps)))
         parts = [
-            roi_average(tf.cast(x[0], tf.float32), boxes * _cells(x, sides))
-            for x in tf.nest.flatten(maps)
+            roi_average(
+                tf.cast(maps[name][0], tf.float32),
+                boxes * _cells(maps[name], sides),
+                grid,
+            )
+            for name, grid in zip(self.layers, self.grids)
         ]
         if self.geometry:
             parts.append(box_geometry(boxes, sides))
@@ -149,6 +167,17 @@ class AveragedFeatures:
         """
         boxes = tf.constant(check_boxes(boxes), tf.float32)
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
+
+
+def _checked_grids(layers, grids):
+    """Returns a grid for each layer, or says that they are not that."""
+    grids = [1] * len(layers) if grids is None else list(grids)
+    if len(grids) != len(layers) or min(grids, default=1) < 1:
+        raise ValueError(
+            "`grids` must be a number from 1 for each layer. Received: "
+            f"grids={grids} for layers={layers}. Give one for each."
+        )
+    return grids
 
 
 def _cells(feature_map, sides):

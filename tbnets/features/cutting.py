@@ -1,5 +1,6 @@
 """Cuts boxes out of photos and out of feature maps, in the graph."""
 
+import numpy as np
 import tensorflow as tf
 
 LEAST_SIDE = 1 / 16
@@ -123,7 +124,7 @@ def roi_pool(feature_map, boxes, output_size):
     )
 
 
-def roi_average(feature_map, boxes):
+def roi_average(feature_map, boxes, grid=1):
     """Averages a map, interpolated between its cells, over each box.
 
     The map is bilinear between the centres of its cells and constant beyond
@@ -137,16 +138,22 @@ def roi_average(feature_map, boxes):
         feature_map: float32 `[height, width, channels]`.
         boxes: `[k, 4]` in cells of the map: pixels times the size of the
             map, divided by that of the photo.
+        grid: parts of equal size, of each side of a box, that are averaged
+            by themselves.
 
     Returns:
-        float32 `[k, channels]`.
+        float32 `[k, grid * grid * channels]`, the parts row by row.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
-    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling), with one bin;
-    departures: the map goes on beyond its outer cells, there it is 0.
+    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling); departures:
+    the map goes on beyond its outer cells, there it is 0.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     boxes = tf.cast(boxes, tf.float32)
+    if grid > 1:
+        parts = tf.reshape(grid_cells(boxes, grid), [-1, 4])
+        size = grid * grid * feature_map.shape[-1]
+        return tf.reshape(roi_average(feature_map, parts), [-1, size])
     height, width = tf.unstack(tf.shape(feature_map)[:2])
     columns = _shares(boxes[:, 0], boxes[:, 2], width)
     rows = _shares(boxes[:, 1], boxes[:, 3], height)
@@ -155,6 +162,24 @@ def roi_average(feature_map, boxes):
         tf.reshape(shares, [-1, height * width]),
         tf.reshape(feature_map, [-1, feature_map.shape[-1]]),
     )
+
+
+def grid_cells(boxes, grid):
+    """Divides boxes into the cells of a grid.
+
+    Args:
+        boxes: float32 `[k, 4]`.
+        grid: cells a side.
+
+    Returns:
+        float32 `[k, grid * grid, 4]`, row by row.
+    """
+    low, high = boxes[:, None, :2], boxes[:, None, 2:]
+    x, y = np.meshgrid(np.arange(grid), np.arange(grid))
+    starts = np.stack([x.ravel(), y.ravel()], axis=1) / grid
+    step = (high - low) / grid
+    low = low + (high - low) * tf.constant(starts, tf.float32)
+    return tf.concat([low, low + step], axis=2)
 
 
 def _shares(low, high, num_cells):

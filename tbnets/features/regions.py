@@ -321,4 +321,9 @@ def open_averaged_features(description, weights):
         ValueError: the weights are others than those of the description.
     """
     cnn = build_described_cnn(description, weights)
-    return AveragedFeatures(cnn, description["layers"], description["geometry"])
+    return AveragedFeatures(
+        cnn,
+        description["layers"],
+        description["geometry"],
+        description.get("grids"),
+    )

@@ -107,6 +107,21 @@ def test_roi_average_of_no_boxes():
     )
 
 
+def test_roi_average_of_a_grid_is_that_of_its_cells():
+    feature_map = np.random.default_rng(4).normal(size=(5, 7, 3)).astype("f")
+    boxes = np.array([[0, 0, 7, 5], [1.5, 0.5, 4.5, 5], [-2, 1, 2, 3]])
+    found = roi_average(feature_map, boxes, 3)
+    assert found.shape == (3, 27)
+    for box, row in zip(boxes, found.numpy().reshape(3, 9, 3)):
+        x = np.linspace(box[0], box[2], 4)
+        y = np.linspace(box[1], box[3], 4)
+        for i in range(3):
+            for j in range(3):
+                cell = [x[j], y[i], x[j + 1], y[i + 1]]
+                [expected] = roi_average(feature_map, [cell])
+                np.testing.assert_allclose(row[3 * i + j], expected, atol=1e-5)
+
+
 # Features.
 
 
@@ -128,6 +143,23 @@ def test_features_are_averages_of_each_map_and_geometry():
         np.testing.assert_allclose(found[:, columns], expected, atol=2e-3)
     expected = [reference.box_geometry(box, 40, 20) for box in boxes]
     np.testing.assert_allclose(found[:, 10:], expected, rtol=1e-6)
+
+
+def test_a_layer_stands_beside_its_own_grid():
+    cnn = two_depths()
+    extract = AveragedFeatures(cnn, ["last", "early", "early"], grids=[1, 1, 2])
+    photo = random_photo(20, 40)
+    boxes = np.array([[4, 2, 36, 18], [0, 0, 10, 20]])
+    found = extract(photo, boxes)
+    assert found.shape == (2, 6 + 4 + 16 + 5) and extract.dim == 31
+    plain = AveragedFeatures(cnn, ["last", "early"])(photo, boxes)
+    np.testing.assert_allclose(found[:, :10], plain[:, :10], atol=1e-5)
+    # The mean of the four parts is that of the box; the first part is the
+    # box of the upper left quarter.
+    parts = found[:, 10:26].reshape(2, 4, 4)
+    np.testing.assert_allclose(parts.mean(1), plain[:, 6:10], atol=1e-4)
+    quarter = AveragedFeatures(cnn, ["early"])(photo, [[4, 2, 20, 10]])
+    np.testing.assert_allclose(parts[0, 0], quarter[0, :4], atol=1e-4)
 
 
 def test_geometry_of_known_boxes():
@@ -193,6 +225,7 @@ def test_description_tells_what_matters():
     described = AveragedFeatures(cnn, ["last", "early"]).description()
     assert described["regions"] == "roi_average"
     assert described["layers"] == ["last", "early"]
+    assert described["grids"] == [1, 1]
     assert described["geometry"] is True and described["image_size"] == SIDE
     assert described["weights_sha256"] == cnn.weights_hash()
     plain = AveragedFeatures(cnn, geometry=False).description()
@@ -206,3 +239,5 @@ def test_what_gives_no_map_is_refused():
         AveragedFeatures(vgg_like(), ["nowhere"])
     with pytest.raises(ValueError, match="x_min <= x_max"):
         AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])
+    with pytest.raises(ValueError, match="`grids` must be a number from 1"):
+        AveragedFeatures(two_depths(), ["last", "early"], grids=[2])
