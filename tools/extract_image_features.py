@@ -126,6 +126,13 @@ _GRIDS = flags.DEFINE_list(
     "channels. --layers=last,block14_add,block14_add --grids=1,1,2 has a "
     "layer of small cells both ways. By default 1 each.",
 )
+_SCALES = flags.DEFINE_list(
+    "scales",
+    None,
+    "For roi_average, a number for each of --layers: so many times as long "
+    "the sides of a box are made before; 1.6 has what surrounds it, too. By "
+    "default 1 each.",
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", extraction.BATCH_SIZE, "Photos a step.", lower_bound=1
 )
@@ -161,21 +168,34 @@ def build_features():
 
 
 def region_options():
-    """Returns what --grids asks for, by the name of the argument."""
-    if not _GRIDS.value:
-        return {}
-    if _REGION_FEATURES.value != "roi_average":
+    """Returns what --grids and --scales ask for, by name of the argument."""
+    given = {
+        name: values
+        for name, values in (("grids", _GRIDS.value), ("scales", _SCALES.value))
+        if values
+    }
+    if given and _REGION_FEATURES.value != "roi_average":
         raise ValueError(
-            "`--grids` must come with --region_features=roi_average. Received: "
-            f"--region_features={_REGION_FEATURES.value}. Leave it out."
+            f"`--{min(given)}` must come with --region_features=roi_average. "
+            f"Received: --region_features={_REGION_FEATURES.value}. Leave it "
+            "out."
         )
-    if not all(text.isdecimal() for text in _GRIDS.value):
+    kinds = {"grids": int, "scales": float}
+    return {
+        name: numbers(name, values, kinds[name])
+        for name, values in given.items()
+    }
+
+
+def numbers(name, values, kind):
+    """Returns a list flag as numbers, or says how it is written."""
+    try:
+        return [kind(value) for value in values]
+    except ValueError as error:
         raise ValueError(
-            "`--grids` must be whole numbers, one for each of --layers. "
-            f"Received: --grids={','.join(_GRIDS.value)}. Write for example "
-            "--grids=1,2."
-        )
-    return {"grids": [int(text) for text in _GRIDS.value]}
+            f"`--{name}` must be numbers, one for each of --layers. Received: "
+            f"--{name}={','.join(values)}. Write for example --{name}=1,2."
+        ) from error
 
 
 def open_writer(features):

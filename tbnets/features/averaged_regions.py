@@ -54,10 +54,13 @@ class AveragedFeatures:
         grids: for each layer how many parts of each side of a box are
             averaged by themselves: with 2 there are four times its
             channels, which tell what is where in the box. None for 1 each.
+        scales: for each layer how many times as long the sides of a box are
+            made before, about its centre, cut off at the photo's edges:
+            above 1, what surrounds the box counts. None for 1 each.
 
     Raises:
-        ValueError: a layer is unknown or gives no map, or the grids are not
-            one for each layer.
+        ValueError: a layer is unknown or gives no map, or grids or scales
+            are not one for each layer.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -66,11 +69,14 @@ class AveragedFeatures:
     """
 
     @in_float32()
-    def __init__(self, cnn, layers=(LAST,), geometry=True, grids=None):
+    def __init__(
+        self, cnn, layers=(LAST,), geometry=True, grids=None, scales=None
+    ):
         self.cnn = cnn
         self.layers = [layers] if isinstance(layers, str) else list(layers)
         self.geometry = geometry
-        self.grids = _checked_grids(self.layers, grids)
+        self.grids = _one_each("grids", self.layers, grids, 1)
+        self.scales = _one_each("scales", self.layers, scales, 0.1)
         self._distinct = list(dict.fromkeys(self.layers))
         outputs = layer_outputs(cnn, self._distinct)
         maps = [_map(cnn, name, output) for name, output in outputs]
@@ -100,6 +106,7 @@ class AveragedFeatures:
             "weights_sha256": self.cnn.weights_hash(),
             "layers": self.layers,
             "grids": self.grids,
+            "scales": self.scales,
             "image_size": self.cnn.image_size,
             "top": self.cnn.top,
             "resize": "squeezed, bilinear, antialiased, upright",
@@ -128,10 +135,10 @@ class AveragedFeatures:
         parts = [
             roi_average(
                 tf.cast(maps[name][0], tf.float32),
-                boxes * _cells(maps[name], sides),
+                _scaled(boxes, scale, sides) * _cells(maps[name], sides),
                 grid,
             )
-            for name, grid in zip(self.layers, self.grids)
+            for name, grid, scale in zip(self.layers, self.grids, self.scales)
         ]
         if self.geometry:
             parts.append(box_geometry(boxes, sides))
@@ -169,15 +176,26 @@ class AveragedFeatures:
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
 
 
-def _checked_grids(layers, grids):
-    """Returns a grid for each layer, or says that they are not that."""
-    grids = [1] * len(layers) if grids is None else list(grids)
-    if len(grids) != len(layers) or min(grids, default=1) < 1:
+def _one_each(argument, layers, values, least):
+    """Returns a number for each layer, or says that they are not that."""
+    values = [1] * len(layers) if values is None else list(values)
+    if len(values) != len(layers) or min(values, default=least) < least:
         raise ValueError(
-            "`grids` must be a number from 1 for each layer. Received: "
-            f"grids={grids} for layers={layers}. Give one for each."
+            f"`{argument}` must be a number from {least} for each layer. "
+            f"Received: {argument}={values} for layers={layers}. Give one for "
+            "each."
         )
-    return grids
+    return values
+
+
+def _scaled(boxes, scale, sides):
+    """Makes boxes larger about their centres, within the photo."""
+    if scale == 1:
+        return boxes
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    halves = (boxes[:, 2:] - boxes[:, :2]) * scale / 2
+    boxes = tf.concat([centres - halves, centres + halves], axis=1)
+    return tf.clip_by_value(boxes, 0, tf.tile(sides, [2]))
 
 
 def _cells(feature_map, sides):

@@ -326,4 +326,5 @@ def open_averaged_features(description, weights):
         description["layers"],
         description["geometry"],
         description.get("grids"),
+        description.get("scales"),
     )

@@ -162,6 +162,16 @@ def test_a_layer_stands_beside_its_own_grid():
     np.testing.assert_allclose(parts[0, 0], quarter[0, :4], atol=1e-4)
 
 
+def test_a_larger_box_is_cut_off_at_the_photo():
+    extract = AveragedFeatures(
+        two_depths(), ["early", "early"], geometry=False, scales=[1, 1.5]
+    )
+    # 16 wide and 8 high, half as much again, and the same at a corner.
+    found = extract(random_photo(20, 40), [[12, 6, 28, 14], [0, 0, 16, 8]])
+    larger = extract(random_photo(20, 40), [[8, 4, 32, 16], [0, 0, 20, 10]])
+    np.testing.assert_allclose(found[:, 4:], larger[:, :4], atol=1e-5)
+
+
 def test_geometry_of_known_boxes():
     found = averaged_regions.box_geometry(
         tf.constant([[0.0, 0, 40, 20], [10, 5, 30, 10]]),
@@ -225,7 +235,7 @@ def test_description_tells_what_matters():
     described = AveragedFeatures(cnn, ["last", "early"]).description()
     assert described["regions"] == "roi_average"
     assert described["layers"] == ["last", "early"]
-    assert described["grids"] == [1, 1]
+    assert described["grids"] == described["scales"] == [1, 1]
     assert described["geometry"] is True and described["image_size"] == SIDE
     assert described["weights_sha256"] == cnn.weights_hash()
     plain = AveragedFeatures(cnn, geometry=False).description()
@@ -241,3 +251,5 @@ def test_what_gives_no_map_is_refused():
         AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])
     with pytest.raises(ValueError, match="`grids` must be a number from 1"):
         AveragedFeatures(two_depths(), ["last", "early"], grids=[2])
+    with pytest.raises(ValueError, match="`scales` must be.*=\\[0, 1\\]"):
+        AveragedFeatures(two_depths(), ["last", "early"], scales=[0, 1])
