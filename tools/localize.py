@@ -1,13 +1,13 @@
 r"""Finds the boxes that phrases name in one photo.
 
-  python tools/localize.py --model=scenes_localization \
-      photo.jpg "a red ball" "the box"
+  python tools/localize.py photo.jpg "a brown dog" "the ball"
 
 proposes boxes as they were proposed for the training, compares each phrase
 with each of them, and prints the best box of each phrase with its similarity
 (the cosine, 1 is identical; of a similarity network the log odds of a match, 0
 is even). The photo with these boxes is drawn as photo.localized.png in the
-current folder.
+current folder. The model is entities_localization of the zoo, which learned
+from photos; --model=scenes_localization knows the rendered scenes.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
@@ -47,11 +47,10 @@ from tbnets.serving.served_localizer import ServedLocalizer
 
 _MODEL = flags.DEFINE_string(
     "model",
-    None,
+    "entities_localization",
     "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
     "tools/train.py, whose newest SavedModel is asked; or of one version, "
     "RUN/saved_model/1.",
-    required=True,
 )
 _TOP = flags.DEFINE_integer(
     "top",
@@ -77,7 +76,7 @@ def read_arguments(arguments):
         raise ValueError(
             "`localize.py` must be given a photo and a phrase or more. "
             f"Received: {len(arguments)} arguments. Write for example "
-            'localize.py --model=scenes_localization photo.jpg "a red ball".'
+            'localize.py photo.jpg "a brown dog".'
         )
     photo, *phrases = arguments
     for phrase in phrases:
