@@ -130,6 +130,18 @@ def test_features_of_regions(folder, kind, dim):
         (["--cnn_weights=absent.h5"], "which is not a file"),
         (["--dtype=ternary"], "should be one of <float32|float16>"),
         (["--regions=boxes", "--layers=conv1,pool1"], "with one layer"),
+        (
+            ["--regions=boxes", "--grids=2"],
+            "with --region_features=roi_average",
+        ),
+        (
+            [
+                "--regions=boxes",
+                "--region_features=roi_average",
+                "--scales=1,x",
+            ],
+            "`--scales` must be numbers.*--scales=1,x",
+        ),
         (["--images=absent"], "`--images` must be a folder"),
         (["more"], "takes flags only"),
     ],
