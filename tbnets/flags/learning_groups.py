@@ -160,15 +160,6 @@ LEARNING_GROUPS = {
             "match becomes the negative. Wang 2018: 1.",
             limits=_COUNT,
         ),
-        Flag(
-            "negatives_per_pair",
-            "integer",
-            1,
-            "How many of --num_candidates become negatives, the best matches "
-            "first; together they weigh as much as the matching pair. Wang "
-            "2018: 1.",
-            limits=_COUNT,
-        ),
     ),
     "cca": (
         Flag(

@@ -21,7 +21,7 @@ class LogisticOutput(NamedTuple):
     accuracy: tf.Tensor
 
 
-def logistic_loss(logits, is_match, valid=None, negatives_per_pair=1):
+def logistic_loss(logits, is_match, valid=None):
     r"""Computes the logistic loss of pairs, labelled +1 or -1.
 
     $$\log(1 + \exp(-z p))$$
@@ -34,8 +34,6 @@ def logistic_loss(logits, is_match, valid=None, negatives_per_pair=1):
         logits: float `[pairs]`; larger means a better match.
         is_match: bool `[pairs]`, z is +1 where True, else -1.
         valid: bool `[pairs]`, the pairs that count; None for all.
-        negatives_per_pair: a pair that does not match weighs as one of so
-            many in the total.
 
     Returns:
         A `LogisticOutput`.
@@ -51,19 +49,18 @@ def logistic_loss(logits, is_match, valid=None, negatives_per_pair=1):
     logits = tf.where(valid, logits, 0.0)
     labels = tf.where(is_match, 1.0, -1.0)
     values = tf.where(valid, tf.nn.softplus(-labels * logits), 0.0)
-    share = 1.0 / negatives_per_pair
     right = tf.cast(labels * logits > 0.0, tf.float32)
     return LogisticOutput(
-        total=_mean(values, valid, tf.where(is_match, 1.0, share)),
+        total=_mean(values, valid),
         positive=_mean(values, valid & is_match),
         negative=_mean(values, valid & ~is_match),
         accuracy=tf.stop_gradient(_mean(right, valid)),
     )
 
 
-def _mean(values, mask, weights=1.0):
-    """Returns the weighted mean of values under a mask; 0 where empty."""
-    weights = weights * tf.cast(mask, tf.float32)
+def _mean(values, mask):
+    """Returns the mean of the values under a mask; 0 where it is empty."""
+    weights = tf.cast(mask, tf.float32)
     return tf.math.divide_no_nan(
         tf.reduce_sum(values * weights), tf.reduce_sum(weights)
     )

@@ -49,7 +49,6 @@ class SimilarityNetwork(TwoBranchModel):
     compile_arguments = (
         "gradient_clip_norm",
         "num_candidates",
-        "negatives_per_pair",
         "sampling_seed",
     )
     parts = (*PARTS, "head")
@@ -69,7 +68,6 @@ class SimilarityNetwork(TwoBranchModel):
         )
         self.head = head or PairHead()
         self.num_candidates = 1
-        self.negatives_per_pair = 1
         self.sampling_seed = 0
 
     def compile(
@@ -77,7 +75,6 @@ class SimilarityNetwork(TwoBranchModel):
         optimizer,
         gradient_clip_norm=None,
         num_candidates=1,
-        negatives_per_pair=1,
         sampling_seed=0,
         **kwargs,
     ):
@@ -88,28 +85,14 @@ class SimilarityNetwork(TwoBranchModel):
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone.
             num_candidates: captions drawn at random for each matching pair,
-                of which those that the head takes for the best matches
-                become negatives. Paper: 1, which is a random negative.
-            negatives_per_pair: how many of them do, at most
-                `num_candidates`; together they weigh as much as the matching
-                pair. Paper: 1.
+                of which the one that the head takes for the best match
+                becomes the negative. Paper: 1, which is a random negative.
             sampling_seed: integer; with the optimizer's step it decides what
                 is drawn.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
-
-        Raises:
-            ValueError: more negatives than candidates.
         """
-        if not 1 <= negatives_per_pair <= num_candidates:
-            raise ValueError(
-                "`negatives_per_pair` must lie from 1 to `num_candidates`. "
-                f"Received: negatives_per_pair={negatives_per_pair}, "
-                f"num_candidates={num_candidates}. Draw more candidates, or "
-                "take fewer of them."
-            )
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         self.num_candidates = num_candidates
-        self.negatives_per_pair = negatives_per_pair
         self.sampling_seed = sampling_seed
 
     @staticmethod
@@ -175,34 +158,13 @@ class SimilarityNetwork(TwoBranchModel):
         )
         image_rows = tf.gather(images, pairs.images)
         others = self._hardest(image_rows, texts, pairs.negatives)
-        others = tf.gather(texts, tf.reshape(others, [-1]))
         logits = self.judge(
-            tf.concat([image_rows, self._repeated(image_rows)], 0),
-            tf.concat([texts, others], 0),
+            tf.concat([image_rows, image_rows], 0),
+            tf.concat([texts, tf.gather(texts, others)], 0),
             training=training,
         )
-        return self._loss_of_pairs(logits, pairs.valid)
-
-    def _repeated(self, rows):
-        """Returns each pair's row once for each of its negatives."""
-        return tf.repeat(rows, self.negatives_per_pair, axis=0)
-
-    def _by_negative(self, valid):
-        """Returns `[p]` as `[p, negatives_per_pair]`."""
-        return tf.tile(valid[:, None], [1, self.negatives_per_pair])
-
-    def _loss_of_pairs(self, logits, valid):
-        """Returns the loss of p pairs that match and the negatives of each.
-
-        Args:
-            logits: float32 `[p + p * negatives_per_pair]`, the negatives in
-                the order of their pairs.
-            valid: bool `[p]`, which pairs count.
-        """
-        count = tf.shape(valid)[0]
-        is_match = tf.range(tf.size(logits)) < count
-        valid = tf.concat([valid, self._repeated(valid)], 0)
-        return logistic_loss(logits, is_match, valid, self.negatives_per_pair)
+        is_match = tf.repeat([True, False], tf.shape(texts)[0])
+        return logistic_loss(logits, is_match, tf.tile(pairs.valid, [2]))
 
     def _draw_seed(self):
         """Returns what decides the draws of a step, int32 `[2]`."""
@@ -223,25 +185,26 @@ class SimilarityNetwork(TwoBranchModel):
             count, self._draw_seed(), alg="philox"
         )
         columns, valid = random_columns(batch["is_negative"], owners, draws)
-        if self.num_candidates > self.negatives_per_pair:
+        if self.num_candidates > 1:
             columns = self._hardest_candidates(batch, columns)
         images, picked, places = own_candidates.embed_picked(
-            self, batch, columns, self._by_negative(valid), training
+            self, batch, columns, valid[:, None], training
         )
         texts = self.embed_text(batch["captions"], training=training)
         text_rows = tf.gather(texts, owners)
         # A row more, so that there is one where nothing was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
-        others = tf.gather(others, tf.reshape(places, [-1]))
+        others = tf.gather(others, places[:, 0])
         logits = self.judge(
             tf.concat([images, others], 0),
-            tf.concat([text_rows, self._repeated(text_rows)], 0),
+            tf.concat([text_rows, text_rows], 0),
             training=training,
         )
-        return self._loss_of_pairs(logits, valid)
+        is_match = tf.repeat([True, False], tf.shape(owners)[0])
+        return logistic_loss(logits, is_match, tf.tile(valid, [2]))
 
     def _hardest_candidates(self, batch, columns):
-        """Returns of each row of candidates the most convincing: `[n, k]`."""
+        """Returns of each row of candidates the most convincing: `[n, 1]`."""
         used, places = used_columns(
             columns,
             tf.ones_like(columns, tf.bool),
@@ -255,24 +218,20 @@ class SimilarityNetwork(TwoBranchModel):
             tf.gather(embeddings, tf.reshape(places, [-1])),
             tf.gather(tf.stop_gradient(texts), owners),
         )
-        return self._best_columns(logits, columns)
+        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
+        return tf.gather(columns, best, batch_dims=1)[:, None]
 
     def _hardest(self, image_rows, texts, candidates):
-        """Returns of each pair's candidates the most convincing: `[p, k]`."""
-        if self.num_candidates == self.negatives_per_pair:
-            return candidates
+        """Returns of each pair's candidates the most convincing: `[p]`."""
+        if self.num_candidates == 1:
+            return candidates[:, 0]
         rows = tf.repeat(tf.stop_gradient(image_rows), self.num_candidates, 0)
         logits = self.judge(
             rows,
             tf.gather(tf.stop_gradient(texts), tf.reshape(candidates, [-1])),
         )
-        return self._best_columns(logits, candidates)
-
-    def _best_columns(self, logits, columns):
-        """Returns the columns of the largest logits, `[p, k]`."""
-        logits = tf.reshape(logits, tf.shape(columns))
-        best = tf.math.top_k(logits, self.negatives_per_pair).indices
-        return tf.gather(columns, best, batch_dims=1)
+        best = tf.argmax(tf.reshape(logits, tf.shape(candidates)), axis=1)
+        return tf.gather(candidates, best, batch_dims=1)
 
     def report(self, output):
         """Returns the losses of both kinds of pairs, and the accuracy."""

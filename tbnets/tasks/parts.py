@@ -294,7 +294,6 @@ def compile_similarity_network(network, settings, steps_per_epoch):
         build_optimizer(settings, steps_per_epoch),
         gradient_clip_norm=settings.clip_norm or None,
         num_candidates=settings.num_candidates,
-        negatives_per_pair=settings.negatives_per_pair,
         sampling_seed=settings.seed,
         jit_compile=settings.jit_compile,
     )
