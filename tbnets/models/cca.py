@@ -62,7 +62,7 @@ class CCA(EmbeddingNetwork):
         network.fit(batches)
 
     Source: Gong et al. 2014, Sec. 3.3 and 4; the CCA rows of Wang et al.
-    2016, Table 1. Neither has background.
+    2016, Table 1. Neither tells of background.
     """
 
     compile_arguments = ()
