@@ -124,6 +124,9 @@ def transform():
 
 LAYERS = {
     "canonical_projection": Part(lambda: CanonicalProjection(4), FEATURES),
+    "canonical_projection_with_bias": Part(
+        lambda: CanonicalProjection(4, use_bias=True), FEATURES
+    ),
     "seeded_dropout": Part(lambda: SeededDropout(0.4, seed=5), FEATURES),
     "feature_transform": Part(transform, FEATURES),
     "branch": Part(

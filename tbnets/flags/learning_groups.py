@@ -185,6 +185,19 @@ LEARNING_GROUPS = {
             "2014: 4.",
             limits=_NOT_NEGATIVE,
         ),
+        Flag(
+            "cca_background",
+            "float",
+            0.0,
+            "What regions without words, --candidates_per_image of a photo, "
+            "count for beside the pairs of a phrase and its region: 1: as "
+            "much as all pairs together, however many are drawn; 0: nothing. "
+            "Pairs alone do not tell what the regions look like that nobody "
+            "names, and before which a phrase must rank its own. The papers "
+            "tell of none.",
+            when=({"task": ("localization",), "negative_regions": ("photo",)},),
+            limits=_NOT_NEGATIVE,
+        ),
     ),
     "batches": (
         Flag(

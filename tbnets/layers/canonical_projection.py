@@ -8,21 +8,23 @@ import tensorflow as tf
 class CanonicalProjection(keras.layers.Layer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`::
 
-        x -> (x - mean) projection -> L2
+        x -> (x - mean) projection [+ bias] -> L2
 
     Nothing of it is trained by a gradient: `models.cca` solves for it. Before
     that it is the first `output_dim` features as they are.
 
     Args:
         output_dim: size of the shared space. Gong et al. 2014: 256 and more.
+        use_bias: whether there is a bias, as CCA with background needs for
+            its texts.
 
     Returns from a call: `[n, output_dim]` float32, each row of length 1, or
-    0 for the mean itself.
+    0 for the mean itself without a bias.
 
     Source: Gong et al. 2014, Sec. 3.3.
     """
 
-    def __init__(self, output_dim, **kwargs):
+    def __init__(self, output_dim, use_bias=False, **kwargs):
         # A projection solved for in float64 is kept and used in float32.
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
@@ -32,9 +34,11 @@ class CanonicalProjection(keras.layers.Layer):
                 f"output_dim={output_dim}. Change --cca_dim."
             )
         self.output_dim = output_dim
+        self.use_bias = use_bias
+        self.bias = None
 
     def build(self, input_shape):
-        """Creates the mean and the projection, as yet without effect."""
+        """Creates the weights, as yet without effect."""
         size = input_shape[-1]
         self.mean = self.add_weight(
             name="mean",
@@ -50,14 +54,28 @@ class CanonicalProjection(keras.layers.Layer):
             trainable=False,
             dtype="float32",
         )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=(self.output_dim,),
+                initializer="zeros",
+                trainable=False,
+                dtype="float32",
+            )
         super().build(input_shape)
 
     def call(self, inputs, training=False):
         """Returns embeddings of unit length `[n, output_dim]`."""
         rows = tf.cast(inputs, tf.float32) - tf.convert_to_tensor(self.mean)
         outputs = tf.matmul(rows, tf.convert_to_tensor(self.projection))
+        if self.bias is not None:
+            outputs += tf.convert_to_tensor(self.bias)
         return tf.math.l2_normalize(outputs, axis=-1)
 
     def get_config(self):
         """Returns the constructor's arguments."""
-        return {**super().get_config(), "output_dim": self.output_dim}
+        return {
+            **super().get_config(),
+            "output_dim": self.output_dim,
+            "use_bias": self.use_bias,
+        }

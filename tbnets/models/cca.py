@@ -9,174 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.models.cca_solution import cholesky_factor
+from tbnets.models.cca_solution import solve_cca
+from tbnets.models.cca_solution import with_background
+from tbnets.models.cca_solution import with_indicator
 from tbnets.models.embedding_network import IDS
 from tbnets.models.embedding_network import INPUTS
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import checked_dict
-
-NO_CORRELATION = 1e-6
-# What sums of float32 products know of a variance.
-ROUNDING = 1e-6
-
-
-def cholesky_factor(covariance, regularization, name):
-    """Returns the Cholesky factor of a regularised covariance.
-
-    Args:
-        covariance: float64 `[n, n]`; overwritten, so that big ones need less
-            memory.
-        regularization: share of the mean variance that is added to each
-            variance; larger is smoother.
-        name: what the features are of, for the error.
-
-    Returns:
-        float64 `[n, n]`, lower triangular.
-
-    Raises:
-        ValueError: features never change, or the covariance is singular.
-    """
-    mean_variance = np.trace(covariance) / len(covariance)
-    if not mean_variance > 0:
-        raise ValueError(
-            f"The {name} features must differ from row to row. Received: "
-            f"{len(covariance)} dimensions that never change. Extract them "
-            "again."
-        )
-    diagonal = np.einsum("ii->i", covariance)
-    diagonal += regularization * mean_variance
-    try:
-        factor = np.linalg.cholesky(covariance)
-        # The share of a variance that the dimensions before leave open.
-        shares = np.einsum("ii->i", factor) ** 2 / diagonal
-    except np.linalg.LinAlgError:
-        shares = np.zeros(1)
-    if shares.min() <= ROUNDING:
-        raise ValueError(
-            "`regularization` must be larger where dimensions depend on each "
-            f"other. Received: regularization={regularization:g}, with which "
-            f"the covariance of the {len(covariance)} {name} features can not "
-            "be inverted: some never change, some are sums of others, or "
-            "there are fewer rows than features. Raise --cca_regularization, "
-            "for example to 0.5."
-        )
-    return factor
-
-
-def solve_cca(left, right, between, dim):
-    """Solves for the directions in which two views correlate most.
-
-    The left and right singular vectors of `L_x^-1 C_xy L_y^-T` are the
-    directions of whitened features, its singular values the correlations.
-
-    Args:
-        left: float64 `[n, n]`, `cholesky_factor` of the images.
-        right: float64 `[m, m]`, of the texts.
-        between: float64 `[n, m]`, covariance of images with texts.
-        dim: directions to keep, at most `min(n, m)`.
-
-    Returns:
-        (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]`, falling). A direction is scaled to a regularised
-        variance of 1; it is 0 where no correlation is left.
-
-    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
-    diagonal is not relative to the features' scale.
-    """
-    # The larger factor, of the texts, comes first: least memory at once.
-    whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
-    turned = len(left) > len(right)
-    inner = whitened.T if turned else whitened
-    squares, vectors = np.linalg.eigh(inner @ inner.T)
-    order = np.argsort(squares, kind="stable")[::-1][:dim]
-    correlations = np.sqrt(np.clip(squares[order], 0, 1))
-    kept = correlations > NO_CORRELATION
-    vectors = vectors[:, order] * kept
-    others = inner.T @ vectors / np.where(kept, correlations, 1)
-    if turned:
-        vectors, others = others, vectors
-    return (
-        np.linalg.solve(left.T, vectors),
-        np.linalg.solve(right.T, others),
-        correlations * kept,
-    )
-
-
-class _Sums:
-    """Sums over matching pairs, from which their covariances come.
-
-    A plain object, so that Keras counts none of it among a model's weights.
-    Features are shifted by the mean of the first batch, so that a mean far
-    from 0 swallows no variance; batches are multiplied in float32 and summed
-    in float64.
-
-    Args:
-        num_images: size of image features.
-        num_texts: size of text features.
-    """
-
-    def __init__(self, num_images, num_texts):
-        def zeros(*shape):
-            return tf.Variable(tf.zeros(shape, tf.float64), trainable=False)
-
-        self.count = zeros()
-        self.shifts = zeros(num_images), zeros(num_texts)
-        self.sums = zeros(num_images), zeros(num_texts)
-        self.products = {
-            (0, 0): zeros(num_images, num_images),
-            (1, 1): zeros(num_texts, num_texts),
-            (0, 1): zeros(num_images, num_texts),
-        }
-
-    def add(self, images, texts, pairs):
-        """Adds a batch.
-
-        Args:
-            images: float32 `[n, num_images]`.
-            texts: float32 `[m, num_texts]`.
-            pairs: float32 `[n, m]`, 1 where image and text match, else 0.
-        """
-        rows, is_first = [], self.count == 0
-        uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
-        total = tf.maximum(tf.reduce_sum(pairs), 1)
-        for i, features in enumerate((images, texts)):
-            mean = tf.linalg.matvec(features, uses[i], True) / total
-            shift = tf.where(is_first, _wide(mean), self.shifts[i])
-            self.shifts[i].assign(shift)
-            centred = features - tf.cast(shift, tf.float32)
-            rows.append(centred)
-            used = centred * uses[i][:, None]
-            self.sums[i].assign_add(_wide(tf.reduce_sum(used, 0)))
-            squares = tf.matmul(centred, used, transpose_a=True)
-            self.products[i, i].assign_add(_wide(squares))
-        texts_of_images = tf.matmul(pairs, rows[1])
-        between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
-        self.products[0, 1].assign_add(_wide(between))
-        self.count.assign_add(_wide(tf.reduce_sum(pairs)))
-
-    def means(self):
-        """Returns the means of images and texts over pairs, float64."""
-        count = self.count.numpy()
-        return [
-            shift.numpy() + total.numpy() / count
-            for shift, total in zip(self.shifts, self.sums)
-        ]
-
-    def covariance(self, *sides):
-        """Returns the covariance of two of images (0) and texts (1), once.
-
-        The shift is the mean of one batch: what is left of the mean goes
-        here. The sum is given up for its covariance.
-        """
-        count = self.count.numpy()
-        covariance = self.products.pop(sides).numpy()
-        covariance /= count
-        left, right = [self.sums[side].numpy() / count for side in sides]
-        covariance -= np.outer(left, right)
-        return covariance
-
-
-def _wide(values):
-    return tf.cast(values, tf.float64)
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -192,6 +33,13 @@ class CCA(EmbeddingNetwork):
     `s = (1 + correlation) ** power` weighs each, and cosines compare. An image
     counts once for each of its texts in a batch, found by ids.
 
+    Where a text is compared with regions of one photo, most of these are
+    named by nobody, and pairs do not tell what they look like. `background`
+    adds them as rows without a text: the candidates that each batch brings
+    (`models.own_candidates`), all of them, since a few that are named after
+    all change little. A direction more tells such rows from pairs, and texts
+    get a bias on it.
+
     Args:
         image_branch: `CanonicalProjection` of the images.
         text_branch: `CanonicalProjection` of the texts, of the same size.
@@ -201,6 +49,8 @@ class CCA(EmbeddingNetwork):
         regularization: share of a view's mean variance added to each variance;
             see `cholesky_factor`.
         power: of the eigenvalues. Gong et al. 2014: 4; 0 weighs all alike.
+        background: what candidates count for together, as a multiple of all
+            pairs; 0 leaves them out. Above 0, `text_branch` needs a bias.
 
     Attributes:
         correlations: float64 `[dim]` after `fit`, else None.
@@ -212,7 +62,7 @@ class CCA(EmbeddingNetwork):
         network.fit(batches)
 
     Source: Gong et al. 2014, Sec. 3.3 and 4; the CCA rows of Wang et al.
-    2016, Table 1.
+    2016, Table 1. Neither tells of background.
     """
 
     compile_arguments = ()
@@ -225,21 +75,33 @@ class CCA(EmbeddingNetwork):
         text_encoder=None,
         regularization=0.5,
         power=4.0,
+        background=0.0,
         **kwargs,
     ):
         super().__init__(
             image_branch, text_branch, image_encoder, text_encoder, **kwargs
         )
-        if regularization < 0:
+        for name, value in (
+            ("regularization", regularization),
+            ("background", background),
+        ):
+            if value < 0:
+                raise ValueError(
+                    f"`{name}` must be at least 0. Received: {name}={value}. "
+                    f"Change --cca_{name}."
+                )
+        if background and not text_branch.use_bias:
             raise ValueError(
-                "`regularization` must be at least 0. Received: "
-                f"regularization={regularization}. Change "
-                "--cca_regularization."
+                "`text_branch` must have a bias where there is background. "
+                f"Received: background={background}, and a "
+                "CanonicalProjection without. Give it use_bias=True."
             )
         self.regularization = regularization
         self.power = power
+        self.background = background
         self.correlations = None
         self.found = None
+        self.found_background = None
 
     def compile(self, **kwargs):
         """Prepares the model for `fit`; an optimizer has nothing to do."""
@@ -314,9 +176,7 @@ class CCA(EmbeddingNetwork):
         if self.found is None:
             with tf.init_scope():
                 self._start({name: batch[name].shape for name in INPUTS})
-        images, texts = batch["images"], batch["captions"]
-        if self.image_encoder is not None:
-            images = self.image_encoder(images, training=False)
+        texts = batch["captions"]
         if self.text_encoder is not None:
             texts = self.text_encoder(texts, training=False)
         pairs = tf.equal(
@@ -324,18 +184,54 @@ class CCA(EmbeddingNetwork):
             tf.cast(batch["caption_image_ids"], tf.int64)[None, :],
         )
         self.found.add(
-            tf.cast(images, tf.float32),
+            self._image_features(batch["images"]),
             tf.cast(texts, tf.float32),
             tf.cast(pairs, tf.float32),
         )
+        if self.background:
+            self._add_background(batch)
         return {"total_loss": tf.constant(1.0)}
+
+    def _image_features(self, images):
+        if self.image_encoder is not None:
+            images = self.image_encoder(images, training=False)
+        return tf.cast(images, tf.float32)
+
+    def _add_background(self, batch):
+        """Adds a batch's candidates, as pairs with a text of no features."""
+        if "candidates" not in batch:
+            raise ValueError(
+                "`background` must be 0 where batches bring no candidates. "
+                f"Received: background={self.background}, and batches of "
+                f"{', '.join(batch)}. Set --cca_background=0, or use "
+                "--task=localization, whose photos have other regions."
+            )
+        features = self._image_features(batch["candidates"])
+        count = tf.shape(features)[0]
+        self.found_background.add(
+            features, tf.zeros([1, 0]), tf.ones([count, 1])
+        )
 
     def _start(self, shapes):
         """Makes room for the covariances, and builds where nobody has."""
         if not self.built:
             self.build(shapes)
         sizes = [branch.mean.shape[0] for branch in self._branches]
-        self.found = _Sums(*sizes)
+        self.found = PairSums(*sizes)
+        if self.background:
+            self.found_background = PairSums(sizes[0], 0)
+
+    def _background_sums(self):
+        """Returns the sums over candidates, and forgets them."""
+        sums, self.found_background = self.found_background, None
+        if not sums.count.numpy():
+            raise ValueError(
+                "`batches` must hold candidates where there is background. "
+                f"Received: background={self.background}, and none in all "
+                "batches. Raise --candidates_per_image, or set "
+                "--cca_background=0."
+            )
+        return sums
 
     def _solve(self):
         """Puts what the covariances tell into the branches."""
@@ -346,17 +242,26 @@ class CCA(EmbeddingNetwork):
                 f"{0 if found is None else int(found.count.numpy())}. Give "
                 "captions the ids of their images."
             )
-        means = found.means()
-        left, right = [
-            cholesky_factor(
-                found.covariance(side, side), self.regularization, name
+        means, images = found.means(), found.covariance(0, 0)
+        between, share = found.covariance(0, 1), 1 / (1 + self.background)
+        if self.background:
+            means[0], images, between = with_background(
+                means[0], images, between, self._background_sums(), share
             )
-            for side, name in enumerate(("image", "text"))
-        ]
+        left = cholesky_factor(images, self.regularization, "image")
+        texts = found.covariance(1, 1)
+        right = cholesky_factor(texts, self.regularization, "text")
+        if self.background:
+            right = with_indicator(right, share)
         *directions, self.correlations = solve_cca(
-            left, right, found.covariance(0, 1), self.embedding_dim
+            left, right, between, self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power
+        if self.background:
+            # A text's last entry is 1, and over all rows its mean is `share`.
+            bias = (1 - share) * directions[1][-1]
+            self.text_branch.bias.assign((bias * weights).astype(np.float32))
+            directions[1] = directions[1][:-1]
         for branch, mean, directed in zip(self._branches, means, directions):
             branch.mean.assign(mean.astype(np.float32))
             branch.projection.assign((directed * weights).astype(np.float32))
@@ -367,4 +272,5 @@ class CCA(EmbeddingNetwork):
             **super().get_config(),
             "regularization": self.regularization,
             "power": self.power,
+            "background": self.background,
         }

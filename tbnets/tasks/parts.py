@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import keras
 
+from tbnets.flags.flag import reads
+from tbnets.flags.table import ALL
 from tbnets.layers import image_encoders
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
@@ -224,13 +226,17 @@ def build_cca(settings, fitted):
     """
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
+    background = 0.0
+    if reads(ALL["cca_background"], settings):
+        background = settings.cca_background
     network = CCA(
         image_branch=CanonicalProjection(settings.cca_dim),
-        text_branch=CanonicalProjection(settings.cca_dim),
+        text_branch=CanonicalProjection(settings.cca_dim, background > 0),
         image_encoder=_build_image_encoder(settings),
         text_encoder=_build_text_encoder(settings, fitted),
         regularization=settings.cca_regularization,
         power=settings.cca_power,
+        background=background,
     )
     return _built(network, settings, fitted)
 

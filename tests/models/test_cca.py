@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models.cca import cholesky_factor
-from tbnets.models.cca import solve_cca
+from tbnets.models.cca_solution import cholesky_factor
+from tbnets.models.cca_solution import solve_cca
 
 
 def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):
@@ -47,7 +47,7 @@ def split(batch, sizes):
 def fitted(batches, dim=2, **arguments):
     network = tbnets.CCA(
         tbnets.CanonicalProjection(dim),
-        tbnets.CanonicalProjection(dim),
+        tbnets.CanonicalProjection(dim, "background" in arguments),
         **arguments,
     )
     network.compile()
@@ -246,6 +246,131 @@ def test_one_dimension_by_hand():
     assert image[0, 0] * text[0, 0] > 0
 
 
+def candidates(count, size=5, seed=3):
+    """Returns regions without words, unlike those of `correlated`."""
+    rows = np.random.default_rng(seed).normal(size=(count, size))
+    return (2 * rows + np.arange(size)).astype("float32")
+
+
+def stacked_rows(images, texts, others, copies):
+    """Returns pairs and background below each other, as images and texts."""
+    others = np.repeat(others, copies, axis=0)
+    words = np.column_stack([texts - texts.mean(axis=0), np.ones(len(texts))])
+    nothing = np.zeros((len(others), words.shape[1]))
+    return np.vstack([images, others]), np.vstack([words, nothing])
+
+
+def plain_cca(images, texts, ridges):
+    """Returns the directions of both sides by SVD, and correlations."""
+    images, texts = (side - side.mean(axis=0) for side in (images, texts))
+    factors = [
+        np.linalg.cholesky(np.cov(side.T, bias=True) + np.diag(ridge))
+        for side, ridge in zip((images, texts), ridges)
+    ]
+    inverse = [np.linalg.inv(factor) for factor in factors]
+    between = images.T @ texts / len(images)
+    left, correlations, right = np.linalg.svd(
+        inverse[0] @ between @ inverse[1].T
+    )
+    return inverse[0].T @ left, inverse[1].T @ right.T, correlations
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.1])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_background_is_rows_without_words(regularization, copies):
+    batch, others = correlated(), candidates(30)
+    parts = list(split(batch, (17, 20, 3)))
+    for part, rows in zip(parts, (others[:0], others[:11], others[11:])):
+        part["candidates"] = rows
+    images, texts = pairs_of(batch)
+    rows, words = stacked_rows(images, texts, others, copies)
+    share = len(images) / len(rows)
+    network, _ = fitted(
+        parts,
+        regularization=regularization,
+        power=4.0,
+        background=(len(rows) - len(images)) / len(images),
+    )
+
+    # What tells pairs from background is known: only words get a ridge.
+    ridges = [
+        np.full(5, regularization * rows.var(axis=0).mean()),
+        np.append(
+            np.full(4, regularization * share * texts.var(axis=0).mean()), 0
+        ),
+    ]
+    image, text, correlations = plain_cca(rows, words, ridges)
+    np.testing.assert_allclose(
+        network.correlations, correlations[:2], atol=1e-6
+    )
+    weights = (1 + correlations[:2]) ** 4
+    said = np.column_stack([texts - texts.mean(axis=0), np.ones(len(texts))])
+    expected = [
+        unit((rows - rows.mean(axis=0)) @ image[:, :2] * weights),
+        unit((said - words.mean(axis=0)) @ text[:, :2] * weights),
+    ]
+    found = network.embed_images(rows), network.embed_text(texts)
+    np.testing.assert_allclose(
+        found[0] @ tf.transpose(found[1]),
+        expected[0] @ expected[1].T,
+        atol=1e-5,
+    )
+
+
+def test_candidates_without_background_change_nothing():
+    batch = correlated()
+    plain, _ = fitted([batch])
+    other, _ = fitted([{**batch, "candidates": candidates(30)}])
+    for one, two in zip(plain.weights, other.weights):
+        np.testing.assert_array_equal(one.numpy(), two.numpy())
+
+
+def test_background_of_one_number_by_hand():
+    # Pairs (2, 1), (4, -1); background 0, 0 that counts as much: share 1/2.
+    batch = {
+        "images": np.float32([[2], [4]]),
+        "captions": np.float32([[1], [-1]]),
+        "image_ids": np.arange(2),
+        "caption_image_ids": np.arange(2),
+        "candidates": np.zeros((2, 1), "float32"),
+    }
+    network, _ = fitted(
+        [batch], dim=1, regularization=0.0, power=0.0, background=1.0
+    )
+    # Of 2, 4, 0, 0 the mean is 1.5 and the variance 2.75. Of 1, -1, 0, 0 the
+    # variance is 0.5 and the covariance with those (2 - 4) / 4 = -0.5; of 1,
+    # 1, 0, 0 it is 0.25, and (2 + 4) / 4 - 1.5 * 0.5 = 0.75. The squares of
+    # the correlation add up: (0.25 / 0.5 + 0.5625 / 0.25) / 2.75 = 1.
+    assert network.correlations == pytest.approx([1.0])
+    # Thus images follow from texts, x - 1.5 = -1 * word + 3 * (pair - 0.5),
+    # and both sides are divided by the root of 2.75.
+    weights = [
+        float(weight.numpy().ravel()[0])
+        for weight in (
+            network.image_branch.mean,
+            network.image_branch.projection,
+            network.text_branch.projection,
+            network.text_branch.bias,
+        )
+    ]
+    scale = np.sign(weights[1]) / np.sqrt(2.75)
+    assert weights == pytest.approx([1.5, scale, -scale, 1.5 * scale])
+
+
+def test_background_needs_candidates_and_a_bias():
+    batch = correlated()
+    with pytest.raises(ValueError, match="bring no candidates.*=2.0.*captions"):
+        fitted([batch], background=2.0)
+    empty = {**batch, "candidates": candidates(0)}
+    with pytest.raises(ValueError, match="none in all .*--candidates_per"):
+        fitted([empty], background=2.0)
+    with pytest.raises(ValueError, match="`background` must be at least 0"):
+        fitted([batch], background=-1.0)
+    sides = tbnets.CanonicalProjection(2), tbnets.CanonicalProjection(2)
+    with pytest.raises(ValueError, match="must have a bias.*use_bias=True"):
+        tbnets.CCA(*sides, background=1.0)
+
+
 def test_more_dimensions_than_features_are_refused():
     with pytest.raises(ValueError, match="5 image and 4 text.*--cca_dim"):
         fitted([correlated()], dim=5)
@@ -261,12 +386,14 @@ def test_encoder_that_wants_training_is_refused():
         network.build({"images": (None, 5), "captions": (None, None)})
 
 
-def test_keras_file_keeps_what_was_solved(tmp_path):
-    batch = correlated()
-    network, _ = fitted([batch])
+@pytest.mark.parametrize("more", [{}, {"background": 0.5}])
+def test_keras_file_keeps_what_was_solved(tmp_path, more):
+    batch = {**correlated(), "candidates": candidates(30)}
+    network, _ = fitted([batch], **more)
     network.save(tmp_path / "network.keras")
     loaded = tbnets.load_model(tmp_path / "network.keras")
     for one, other in zip(network(batch).values(), loaded(batch).values()):
         np.testing.assert_array_equal(one, other)
     assert (loaded.power, loaded.regularization) == (4.0, 0.5)
+    assert loaded.background == more.get("background", 0)
     loaded.fit(tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False)

@@ -110,6 +110,22 @@ def test_flags_of_cca_are_its_own(tmp_path, monkeypatch):
         )
 
 
+def test_background_is_of_photos_with_regions(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "--cca_background=2"])
+    for more, message in (
+        ((), "--task=localization"),
+        (
+            ("--task=localization", "--negative_regions=batch"),
+            "--negative_regions=photo",
+        ),
+    ):
+        found = tiny.parse("--model=cca", "--cca_background=2", *more)
+        with pytest.raises(ValueError, match=f"read with .*{message}"):
+            command_line.check_read(
+                found, tasks.groups_read(found), tasks.readers_of_groups()
+            )
+
+
 def test_encoder_that_wants_training_is_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="--text_encoder=features"):
         train(settings(folder, tmp_path / "run", text_encoder="mean"))

@@ -247,7 +247,8 @@ def test_other_phrases_are_not_combined():
         region_scores.combine(first, second, 0.5)
 
 
-def test_cca_finds_regions_by_text_features(folder, tmp_path):
+@pytest.mark.parametrize("background", [0, 2])
+def test_cca_finds_regions_by_text_features(folder, tmp_path, background):
     found = tiny_phrases.settings(
         folder,
         tmp_path / "run",
@@ -255,13 +256,15 @@ def test_cca_finds_regions_by_text_features(folder, tmp_path):
         cca_dim=5,
         text_encoder="features",
         text_features="{split}_txt.npy",
-        candidates_per_image=1,
+        candidates_per_image=4,
+        cca_background=background,
     )
     tasks.open_task(found)
     session = train(found)
     report = runs.finish(session)
     assert session.state.epoch == 1
     assert report["test"]["phrase_to_region/recall_at_1"] > 0.6
+    assert session.network.background == background
     served = tf.saved_model.load(str(runs.export(session)))
     texts, regions = tf.ones([2, 6]), tf.ones([3, 9])
     assert served.score(texts, regions)["similarities"].shape == (2, 3)

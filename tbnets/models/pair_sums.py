@@ -1,0 +1,82 @@
+"""Sums over the batches of an epoch, and the covariances they come to."""
+
+import numpy as np
+import tensorflow as tf
+
+
+class PairSums:
+    """Sums over matching pairs, from which their covariances come.
+
+    A plain object, so that Keras counts none of it among a model's weights.
+    Features are shifted by the mean of the first batch, so that a mean far
+    from 0 swallows no variance; batches are multiplied in float32 and summed
+    in float64.
+
+    Args:
+        num_images: size of image features.
+        num_texts: size of text features.
+    """
+
+    def __init__(self, num_images, num_texts):
+        def zeros(*shape):
+            return tf.Variable(tf.zeros(shape, tf.float64), trainable=False)
+
+        self.count = zeros()
+        self.shifts = zeros(num_images), zeros(num_texts)
+        self.sums = zeros(num_images), zeros(num_texts)
+        self.products = {
+            (0, 0): zeros(num_images, num_images),
+            (1, 1): zeros(num_texts, num_texts),
+            (0, 1): zeros(num_images, num_texts),
+        }
+
+    def add(self, images, texts, pairs):
+        """Adds a batch.
+
+        Args:
+            images: float32 `[n, num_images]`.
+            texts: float32 `[m, num_texts]`.
+            pairs: float32 `[n, m]`, 1 where image and text match, else 0.
+        """
+        rows, is_first = [], self.count == 0
+        uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
+        total = tf.maximum(tf.reduce_sum(pairs), 1)
+        for i, features in enumerate((images, texts)):
+            mean = tf.linalg.matvec(features, uses[i], True) / total
+            shift = tf.where(is_first, _wide(mean), self.shifts[i])
+            self.shifts[i].assign(shift)
+            centred = features - tf.cast(shift, tf.float32)
+            rows.append(centred)
+            used = centred * uses[i][:, None]
+            self.sums[i].assign_add(_wide(tf.reduce_sum(used, 0)))
+            squares = tf.matmul(centred, used, transpose_a=True)
+            self.products[i, i].assign_add(_wide(squares))
+        texts_of_images = tf.matmul(pairs, rows[1])
+        between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
+        self.products[0, 1].assign_add(_wide(between))
+        self.count.assign_add(_wide(tf.reduce_sum(pairs)))
+
+    def means(self):
+        """Returns the means of images and texts over pairs, float64."""
+        count = self.count.numpy()
+        return [
+            shift.numpy() + total.numpy() / count
+            for shift, total in zip(self.shifts, self.sums)
+        ]
+
+    def covariance(self, *sides):
+        """Returns the covariance of two of images (0) and texts (1), once.
+
+        The shift is the mean of one batch: what is left of the mean goes
+        here. The sum is given up for its covariance.
+        """
+        count = self.count.numpy()
+        covariance = self.products.pop(sides).numpy()
+        covariance /= count
+        left, right = [self.sums[side].numpy() / count for side in sides]
+        covariance -= np.outer(left, right)
+        return covariance
+
+
+def _wide(values):
+    return tf.cast(values, tf.float64)
