@@ -103,6 +103,7 @@ class HierarchicalMatching(MatchingTask):
                 self.settings, self.records(split), checked
             ),
             self.settings.regions_per_image,
+            self.settings.region_overlap,
         )
 
     def fit_data(self):
