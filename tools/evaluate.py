@@ -10,6 +10,11 @@ Two runs taken together, by the weighted sum of their distances (Wang et al.
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
+A map of what lies near what: photos, sentences and noun phrases of some of
+the images, as a picture (needs the extra: pip install "tbnets[map]"):
+
+  python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
+
 Embeddings of any model, from files:
 
   python tools/evaluate.py \
@@ -40,6 +45,7 @@ from tbnets import startup
 from tbnets.evaluation import arrays
 from tbnets.evaluation import protocols
 from tbnets.evaluation import tables
+from tbnets.pictures import space_map
 
 _RUN = flags.DEFINE_string(
     "run_dir", None, "Folder of a run; instead of the three arrays below."
@@ -112,32 +118,54 @@ _MEMORY = flags.DEFINE_float(
     lower_bound=1,
 )
 _JSON = flags.DEFINE_string("json", None, "File to write the metrics to.")
+_MAP = flags.DEFINE_string(
+    "map",
+    None,
+    "PNG to write: images and captions of the split, and the noun phrases that "
+    "a run embeds, laid out in a plane by t-SNE, so that what is alike lies "
+    "together (Niu 2017, Fig. 8).",
+)
+_MAP_IMAGES = flags.DEFINE_integer(
+    "map_images",
+    60,
+    "Images on the map, evenly spread over the split, each with up to 5 of "
+    "its captions. Niu 2017: 60. More than 100 leave no space for words.",
+    lower_bound=1,
+    upper_bound=1000,
+)
+
+MAP_CAPTIONS = 5
 
 
 def evaluate_run():
-    """Returns the metrics of a split by a run's network, and their table."""
+    """Returns the metrics of a split by a run's network, and their table.
+
+    Returns:
+        (metrics, table, points): the last are of the map, None without one.
+    """
     with startup.quiet_tensorflow():
         from tbnets import runs
-    session, scores = run_scores(runs, _RUN.value)
+    session, examples, scores = run_scores(runs, _RUN.value)
+    points = map_points(session.task, scores, examples)
     title = _RUN.value
     if _OTHER.value:
-        other, others = run_scores(runs, _OTHER.value)
+        other, _, others = run_scores(runs, _OTHER.value)
         combine = session.task.combine
         scores = combine(
             scores, other.task, others, _SPLIT.value, _WEIGHT.value
         )
         title += f" and {_WEIGHT.value:g} of {_OTHER.value}"
     if _SAVE.value:
-        save_arrays(scores, pathlib.Path(_SAVE.value))
+        save_arrays(session.task.embeddings(scores), pathlib.Path(_SAVE.value))
     metrics = session.task.measure(scores, **measure_options(session.task))
     title += f", {_SPLIT.value}"
     if _PROTOCOL.name in session.task.measure_options:
         title += f", protocol: {_PROTOCOL.value}"
-    return metrics, session.task.table(metrics, title)
+    return metrics, session.task.table(metrics, title), points
 
 
 def run_scores(runs, run_dir):
-    """Returns the session of a run, and its scores of the split."""
+    """Returns the session of a run, the split's examples and their scores."""
     session = runs.open_run(
         run_dir,
         _CHECKPOINT.value,
@@ -147,7 +175,31 @@ def run_scores(runs, run_dir):
     task = session.task
     task.settings.evaluate_memory = _MEMORY.value
     examples = task.load(_SPLIT.value, session.state.fitted)
-    return session, task.scores(session.network, examples)
+    return session, examples, task.scores(session.network, examples)
+
+
+def map_points(task, scores, examples):
+    """Returns the points of --map; None without it."""
+    if not _MAP.value:
+        return None
+    most = (_MAP_IMAGES.value, MAP_CAPTIONS)
+    points = task.points(scores, examples, most)
+    if points is None:
+        raise ValueError(
+            "`--map` must come with a run that embeds images and captions in "
+            f"one space. Received: --map={_MAP.value} for a run of --task="
+            f"{task.settings.task}, --model={task.settings.model}. Leave it "
+            "out."
+        )
+    return points
+
+
+def write_map(points):
+    """Draws --map."""
+    title = f"{_RUN.value}, {_SPLIT.value}, laid out by t-SNE"
+    sheet = space_map.draw_map(points, title)
+    files.write_atomically(_MAP.value, lambda file: sheet.save(file, "PNG"))
+    print(f"map  {_MAP.value}")
 
 
 def measure_options(task):
@@ -165,23 +217,22 @@ def measure_options(task):
     return options
 
 
-def save_arrays(scores, folder):
-    """Writes the arrays among a task's scores to a folder."""
-    for name, one in scores.items():
-        if not isinstance(one, np.ndarray):
-            raise ValueError(
-                "`--save_embeddings` must come with a run that inner products "
-                "of embeddings rank. Received: --save_embeddings="
-                f"{folder} for one that its {name} rank. Leave it out."
-            )
+def save_arrays(embeddings, folder):
+    """Writes the arrays that a run is measured by to a folder."""
+    if not embeddings:
+        raise ValueError(
+            "`--save_embeddings` must come with a run that inner products of "
+            f"embeddings rank. Received: --save_embeddings={folder} for one "
+            "that is ranked otherwise. Leave it out."
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    for name, array in scores.items():
+    for name, array in embeddings.items():
         write = functools.partial(np.save, arr=array)
         files.write_atomically(folder / f"{name}.npy", write)
 
 
 def evaluate_arrays():
-    """Returns the metrics of the three array flags, and their table."""
+    """Returns what `evaluate_run` does, of the three array flags."""
     metrics = protocols.evaluate_protocol(
         _PROTOCOL.value,
         *read_saved_embeddings(),
@@ -189,7 +240,7 @@ def evaluate_arrays():
         text_to_text=_TEXT_TO_TEXT.value,
     )
     title = f"protocol: {_PROTOCOL.value}"
-    return metrics, tables.format_table(metrics, title)
+    return metrics, tables.format_table(metrics, title), None
 
 
 def read_saved_embeddings():
@@ -211,7 +262,7 @@ def read_saved_embeddings():
 
 def check_flags():
     """Refuses flags that are not read, and a place that can not be written."""
-    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE, _OTHER, _REGIONS)
+    of_runs = (_SPLIT, _CHECKPOINT, _DATA_ROOT, _SAVE, _OTHER, _REGIONS, _MAP)
     of_files = (_IMAGES, _TEXTS, _ROWS)
     for flag in of_files if _RUN.value else of_runs:
         if flag.present:
@@ -227,10 +278,24 @@ def check_flags():
             f"it weighs. Received: --combine_weight={_WEIGHT.value} alone. Add "
             "the other run, or leave it out."
         )
-    if _JSON.value and not pathlib.Path(_JSON.value).parent.is_dir():
+    for flag in (_JSON, _MAP):
+        if flag.value and not pathlib.Path(flag.value).parent.is_dir():
+            raise ValueError(
+                f"`--{flag.name}` must be a file in a folder that exists. "
+                f"Received: --{flag.name}={flag.value}. Make the folder, or "
+                "name another."
+            )
+    check_map()
+
+
+def check_map():
+    """Refuses a map that can not be drawn, before anything is computed."""
+    if _MAP.value:
+        space_map.import_tsne()
+    elif _MAP_IMAGES.present:
         raise ValueError(
-            "`--json` must be a file in a folder that exists. Received: "
-            f"--json={_JSON.value}. Make the folder, or name another."
+            "`--map_images` must come with --map, the file to draw. Received: "
+            f"--map_images={_MAP_IMAGES.value} alone. Add --map=map.png."
         )
 
 
@@ -242,10 +307,13 @@ def main(argv):
             "Write --flag=value."
         )
     check_flags()
-    metrics, table = evaluate_run() if _RUN.value else evaluate_arrays()
+    evaluate = evaluate_run if _RUN.value else evaluate_arrays
+    metrics, table, points = evaluate()
     print(table)
     if _JSON.value:
         files.write_json(_JSON.value, metrics)
+    if points is not None:
+        write_map(points)
 
 
 if __name__ == "__main__":

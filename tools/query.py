@@ -24,6 +24,9 @@ a photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
+A network that reads sentences along their syntax (docs/hm_lstm.md) has them
+parsed on the way in, which needs an extra: pip install "tbnets[parse]".
+
 Each answer has its rank, its similarity (the cosine, 1 is identical; of a
 similarity network the log odds of a match, 0 is even) and the id of the image,
 or the caption. Words the network was never shown are named:

@@ -36,13 +36,44 @@ class PhotoRegions:
         store: `store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, the row of each photo in the store.
         limit: regions of a photo that are taken. Niu et al. 2017: 19.
+        most_overlap: regions that overlap an earlier one of their photo by
+            more (IoU) are passed over; at 1 none is.
     """
 
-    def __init__(self, store, rows, limit):
+    def __init__(self, store, rows, limit, most_overlap=1.0):
         self.store = store
         self.rows = np.asarray(rows)
-        self.counts = np.minimum(store.counts[self.rows], limit)
-        self._firsts = store.first_regions[self.rows]
+        self._limit = limit
+        self._most_overlap = most_overlap
+
+    @functools.cached_property
+    def _taken(self):
+        """Which regions of each photo are candidates: list of int arrays."""
+        if self._most_overlap == 1:
+            counts = np.minimum(self.store.counts[self.rows], self._limit)
+            return [np.arange(count) for count in counts]
+        taken = []
+        for row in self.rows:
+            found = self.store.boxes(row)[0]
+            ranks = -np.arange(len(found))
+            taken.append(
+                boxes.non_maximum_suppression(
+                    found, ranks, self._most_overlap, self._limit
+                )
+            )
+        return taken
+
+    @functools.cached_property
+    def counts(self):
+        """How many regions of each photo are candidates, `[num_images]`."""
+        return np.array([len(one) for one in self._taken], np.int64)
+
+    @functools.cached_property
+    def _places(self):
+        """Rows of the store of all candidates, photo after photo."""
+        firsts = self.store.first_regions[self.rows]
+        own = [first + one for first, one in zip(firsts, self._taken)]
+        return np.concatenate([*own, np.zeros(0, np.int64)]).astype(np.int64)
 
     @property
     def dim(self):
@@ -52,7 +83,7 @@ class PhotoRegions:
     def candidates(self, image):
         """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
         row = self.rows[image]
-        found = self.store.boxes(row)[0][: self.counts[image]]
+        found = self.store.boxes(row)[0][self._taken[image]]
         photo = [0, 0, *self.store.sizes[row]]
         return np.concatenate([found, [photo]]).astype(np.float64)
 
@@ -77,7 +108,8 @@ class PhotoRegions:
             images: int `[n]`, row of the photo of each.
             numbers: int `[n]`, which of its candidates.
         """
-        return self.store.take_regions(self._firsts[images] + numbers)
+        firsts = np.cumsum(self.counts) - self.counts
+        return self.store.take_regions(self._places[firsts[images] + numbers])
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

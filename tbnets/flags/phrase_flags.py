@@ -151,6 +151,15 @@ PAIR_FLAGS = (
         limits=_COUNT,
     ),
     Flag(
+        "region_overlap",
+        "float",
+        1.0,
+        "Of --regions, those are passed over that overlap an earlier one of "
+        "their photo by more (IoU): boxes that cut a thing in two are then no "
+        "candidates beside the one that holds it. 1: none is.",
+        limits=_OVERLAP,
+    ),
+    Flag(
         "region_branch",
         "string",
         "own",

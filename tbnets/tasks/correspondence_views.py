@@ -4,6 +4,9 @@ import numpy as np
 
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
+from tbnets.pictures.points import PHRASE
+from tbnets.pictures.points import Points
+from tbnets.tasks.views import THUMBNAIL
 from tbnets.tasks.views import spread
 from tbnets.text.vocabulary import split_words
 
@@ -66,6 +69,46 @@ def draw_correspondences(choices, examples, folder):
             photo, drawn, heading=records.captions[caption]
         )
     return pictures
+
+
+def shown_phrases(examples, captions):
+    """Returns rows of noun phrases of captions, each wording once.
+
+    Args:
+        examples: `PairExamples`.
+        captions: int `[m]`, rows of captions.
+
+    Returns:
+        int `[p]`: at most as many phrases as captions, evenly spread.
+    """
+    rows = examples.phrases.rows_of(captions)
+    _, first = np.unique(examples.phrases.texts[rows], return_index=True)
+    return rows[np.sort(first)][spread(len(first), len(captions))]
+
+
+def with_phrases(points, examples, rows, vectors):
+    """Returns points with noun phrases beside images and captions.
+
+    Args:
+        points: `Points` of images and captions.
+        examples: `PairExamples`.
+        rows: int `[p]`, which of its phrases.
+        vectors: float32 `[p, dim]`, their embeddings.
+    """
+    texts = [said(examples, row) for row in rows]
+    images = examples.phrase_images[rows]
+    names = [examples.records.file_name(image) for image in images]
+    more = {"text": texts, "kind": [PHRASE] * len(rows), "image": names}
+    thumbnails = points.thumbnails
+    if thumbnails is not None and len(rows):
+        drawn = [montage.draw_words(text, THUMBNAIL) for text in texts]
+        drawn = np.stack([np.asarray(one) for one in drawn])
+        thumbnails = np.concatenate([thumbnails, drawn])
+    return Points(
+        np.concatenate([points.vectors, vectors]),
+        {name: points.columns[name] + more[name] for name in points.columns},
+        thumbnails,
+    )
 
 
 def said(examples, phrase):

@@ -117,7 +117,7 @@ class Matcher:
         )
         scores = pair_ranks.EmbeddingScores(
             self._embed_candidates(examples, links.images[rows], chosen[rows]),
-            self._embed_phrases(examples, links.phrases[kept[said]]),
+            self.embed_phrases(examples, links.phrases[kept[said]]),
         )
         pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
         return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
@@ -134,8 +134,13 @@ class Matcher:
             )
         return found
 
-    def _embed_phrases(self, examples, rows):
-        """Returns embeddings `[n, dim]` of phrases."""
+    def embed_phrases(self, examples, rows):
+        """Returns embeddings float32 `[n, dim]` of phrases of a split.
+
+        Args:
+            examples: `PairExamples`.
+            rows: int `[n]`, which of its phrases.
+        """
         found = np.zeros((len(rows), self.network.embedding_dim), np.float32)
         for start in range(0, len(rows), PHRASES_AT_ONCE):
             part = slice(start, start + PHRASES_AT_ONCE)

@@ -21,8 +21,10 @@ from tbnets.tasks import views
 from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.region_scores import TRUE_REGIONS
+from tbnets.tasks.task import FEW_POINTS
 
 CORRESPONDENCES = "correspondences"
+EMBED_PHRASES = "embed_phrases"
 ADAPT_PHOTOS = 1000
 """Photos whose regions tell the statistics of features."""
 
@@ -101,6 +103,7 @@ class HierarchicalMatching(MatchingTask):
                 self.settings, self.records(split), checked
             ),
             self.settings.regions_per_image,
+            self.settings.region_overlap,
         )
 
     def fit_data(self):
@@ -200,14 +203,17 @@ class HierarchicalMatching(MatchingTask):
         """Embeds a split, and gives its phrases regions.
 
         Returns:
-            dict as `matching_scores` describes it; and `CORRESPONDENCES`,
-            the arguments of `evaluate_correspondences`, where links are
-            known.
+            dict as `matching_scores` describes it; `EMBED_PHRASES`, a
+            function of rows of phrases; and `CORRESPONDENCES`, the arguments
+            of `evaluate_correspondences`, where links are known.
         """
-        scores = super().scores(network, examples)
+        matcher = self.matcher(network)
+        scores = super().scores(network, examples) | {
+            EMBED_PHRASES: functools.partial(matcher.embed_phrases, examples)
+        }
         if not self._knows_links:
             return scores
-        matcher, links = self.matcher(network), self._links_of(examples)
+        links = self._links_of(examples)
         found = matcher.match(examples, "regions of phrases")
         return scores | {
             CORRESPONDENCES: (
@@ -249,6 +255,7 @@ class HierarchicalMatching(MatchingTask):
             ValueError: these are asked for where no link is known.
         """
         scores = dict(scores)
+        scores.pop(EMBED_PHRASES, None)
         known = scores.pop(CORRESPONDENCES, None)
         rank = scores.pop(TRUE_REGIONS, None)
         if region_phrase_ranking and rank is None:
@@ -275,6 +282,16 @@ class HierarchicalMatching(MatchingTask):
         choices = scores[CORRESPONDENCES][0]
         return pictures | correspondence_views.draw_correspondences(
             choices, examples, folder
+        )
+
+    def points(self, scores, examples, most=FEW_POINTS):
+        """Returns images, captions and noun phrases as points of one space."""
+        points = super().points(scores, examples, most)
+        _, captions = views.shown_captions(examples.records, most)
+        rows = correspondence_views.shown_phrases(examples, captions)
+        vectors = scores[EMBED_PHRASES](rows)
+        return correspondence_views.with_phrases(
+            points, examples, rows, vectors
         )
 
     def table(self, metrics, title=""):

@@ -24,6 +24,7 @@ from tbnets.tasks.matching_scores import PAIR_SCORES
 from tbnets.tasks.own_photos import NoPhotos
 from tbnets.tasks.own_photos import OwnPhotos
 from tbnets.tasks.own_photos import has_own_photos
+from tbnets.tasks.task import FEW_POINTS
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -210,10 +211,7 @@ class MatchingTask(Task):
     def counts(self, examples):
         """Returns the numbers of images and captions of a split."""
         records = examples.records
-        return {
-            "images": records.num_images,
-            "captions": records.num_captions,
-        }
+        return {"images": records.num_images, "captions": records.num_captions}
 
     def describe(self, network):
         """Returns what reads images and texts, and the embeddings' size."""
@@ -273,14 +271,15 @@ class MatchingTask(Task):
         learned = PAIR_SCORES in scores
         return matching_scores.as_pair_scores(scores), learned
 
+    def embeddings(self, scores):
+        """Returns the embeddings of both sides, and `caption_to_image`."""
+        if PAIR_SCORES in scores:
+            return {}
+        return {name: scores[name] for name in matching_scores.EMBEDDINGS}
+
     def health(self, scores):
         """Returns `embedding_health` of both sides."""
-        sides = {"images": "image_embeddings", "texts": "text_embeddings"}
-        return {
-            f"{side}/{key}": value
-            for side, name in sides.items()
-            for key, value in health.embedding_health(scores[name]).items()
-        }
+        return matching_scores.health_of_sides(scores)
 
     def pictures(self, scores, examples):
         """Returns a few captions with their best images, drawn.
@@ -293,7 +292,7 @@ class MatchingTask(Task):
             return {}
         return views.draw_answered_captions(scores, records, folder)
 
-    def points(self, scores, examples):
+    def points(self, scores, examples, most=FEW_POINTS):
         """Returns images and captions of a split as points of one space.
 
         Where a network learns to compare, both sides share no space.
@@ -302,7 +301,7 @@ class MatchingTask(Task):
             return None
         records = examples.records
         folder = views.shown_photos(self.settings, records)
-        return views.image_and_caption_points(scores, records, folder)
+        return views.image_and_caption_points(scores, records, folder, most)
 
     def headline(self, row):
         """Returns an epoch's recall@1 both ways and its recall sum."""

@@ -13,10 +13,12 @@ from tbnets.evaluation import score_tiles
 from tbnets.serving import search
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
+from tbnets.training import health
 
 SERVED_BATCH = 64
 """Photos that an exported model embeds at once."""
 PAIR_SCORES = "pair_scores"
+EMBEDDINGS = ("image_embeddings", "text_embeddings", "caption_to_image")
 
 
 class Scorer:
@@ -68,6 +70,16 @@ def measure(scores, protocol, memory_limit_mb, text_to_text=True):
         memory_limit_mb=memory_limit_mb,
         text_to_text=text_to_text,
     )
+
+
+def health_of_sides(scores):
+    """Returns `embedding_health` of images and of texts."""
+    sides = {"images": "image_embeddings", "texts": "text_embeddings"}
+    return {
+        f"{side}/{key}": value
+        for side, name in sides.items()
+        for key, value in health.embedding_health(scores[name]).items()
+    }
 
 
 def similarities_of_caption(scores, row):

@@ -6,6 +6,9 @@ add a task, write a subclass and enter it in `tasks.TASKS`.
 
 from tbnets.tasks.parts import BUILDERS
 
+FEW_POINTS = (250, 3)
+"""Images, and captions of each, with which the projector stays fluent."""
+
 
 class Task:
     """A kind of run: its data, its network, its measures and its endpoints.
@@ -203,6 +206,17 @@ class Task:
         """
         raise self._does_not_add_up()
 
+    def embeddings(self, scores):
+        """Returns the arrays that a split is measured by: name -> array.
+
+        Args:
+            scores: of the split.
+
+        Returns:
+            dict; {} where more than inner products of embeddings ranks.
+        """
+        return {}
+
     def pair_scores(self, scores, records, split):
         """Returns what its scores say of whole images and captions.
 
@@ -241,11 +255,17 @@ class Task:
         """
         return {}
 
-    def points(self, scores, examples):
-        """Returns embeddings for TensorBoard's projector.
+    def points(self, scores, examples, most=FEW_POINTS):
+        """Returns embeddings for TensorBoard's projector, or for a map.
+
+        Args:
+            scores: of a split.
+            examples: of this split.
+            most: how many images, and captions of each, at most.
 
         Returns:
-            A `training.projector.Points`, or None.
+            A `pictures.points.Points`; None where there is no space that all
+            of them share.
         """
         return None
 

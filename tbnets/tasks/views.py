@@ -3,10 +3,12 @@
 import numpy as np
 
 from tbnets.pictures import montage
+from tbnets.pictures.points import CAPTION
+from tbnets.pictures.points import IMAGE
+from tbnets.pictures.points import Points
 from tbnets.serving import search
 from tbnets.tasks import inputs
 from tbnets.tasks.matching_scores import similarities_of_caption
-from tbnets.training.projector import Points
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
@@ -18,8 +20,7 @@ WHAT_IS_SHOWN = (
     "A sentence of the dev split and the images ranked first for it. Green: "
     "the image it was written about; red: another one."
 )
-# At most 250 + 3 * 250 points: the projector stays fluent.
-POINT_IMAGES, POINT_CAPTIONS, THUMBNAIL = 250, 3, 64
+THUMBNAIL = 64
 
 
 def spread(count, most):
@@ -85,23 +86,38 @@ def draw_answered_captions(scores, records, folder):
     return pictures
 
 
-def image_and_caption_points(scores, records, folder):
+def shown_captions(records, most):
+    """Returns which images and captions are points: two arrays of rows.
+
+    Args:
+        records: `CaptionedImages` of the split.
+        most: (images, captions of each) at most.
+
+    Returns:
+        int64 rows of images, evenly spread, and int64 rows of their captions,
+        image by image.
+    """
+    images = spread(records.num_images, most[0])
+    groups = records.caption_rows()
+    captions = [row for i in images for row in groups[i][: most[1]]]
+    return images, np.array(captions, np.int64)
+
+
+def image_and_caption_points(scores, records, folder, most):
     """Returns images and captions as points of one space.
 
     Args:
         scores: what `MatchingTask.scores` returns for the records.
         records: `CaptionedImages` of the split.
         folder: folder of the photos; None where there are none.
+        most: (images, captions of each), as of `shown_captions`.
 
     Returns:
-        `Points`: at most `POINT_IMAGES` images, evenly spread, and up to
-        `POINT_CAPTIONS` captions of each. A caption's thumbnail shows its
-        words, an image's text is its first caption.
+        `Points`. A caption's thumbnail shows its words, an image's text is
+        its first caption.
     """
-    images = spread(records.num_images, POINT_IMAGES)
+    images, captions = shown_captions(records, most)
     groups = records.caption_rows()
-    captions = [row for i in images for row in groups[i][:POINT_CAPTIONS]]
-    captions = np.array(captions, np.int64)
     texts = [records.captions[row] for row in captions]
     names = [records.file_name(i) for i in images]
     own = records.caption_to_image[captions]
@@ -126,7 +142,7 @@ def image_and_caption_points(scores, records, folder):
                 ),
                 *texts,
             ],
-            "kind": ["image"] * len(names) + ["caption"] * len(texts),
+            "kind": [IMAGE] * len(names) + [CAPTION] * len(texts),
             "image": [*names, *(records.file_name(i) for i in own)],
         },
         thumbnails=thumbnails,

@@ -251,7 +251,7 @@ class Board:
                 )
 
     def add_points(self, name, points):
-        """Writes `projector.Points` for the projector; None writes none."""
+        """Writes `Points` for the projector; None writes none."""
         if points is not None and len(points.vectors):
             write_points(self._folder / FOLDER, name, points)
 

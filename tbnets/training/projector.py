@@ -2,7 +2,6 @@
 
 import io
 import pathlib
-from typing import NamedTuple
 
 import numpy as np
 from google.protobuf import text_format
@@ -15,27 +14,13 @@ from tbnets.files import write_atomically
 LARGEST_SPRITE = 8192
 
 
-class Points(NamedTuple):
-    """Points in a space, and what is known of each.
-
-    Args:
-        vectors: float `[n, dim]`.
-        columns: dict, name -> n strings; the first column names the points.
-        thumbnails: uint8 `[n, side, side, 3]`, or None.
-    """
-
-    vectors: np.ndarray
-    columns: dict
-    thumbnails: np.ndarray | None = None
-
-
 def write_points(folder, name, points):
     """Writes points where TensorBoard's projector finds them.
 
     Args:
         folder: folder of the event files.
         name: what the projector calls them.
-        points: the `Points`.
+        points: the `pictures.points.Points`.
 
     Raises:
         ValueError: the thumbnails are too many or too large for one sprite.

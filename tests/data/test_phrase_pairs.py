@@ -37,7 +37,7 @@ class Store:
         return np.asarray(rows, "float32")[:, None]
 
 
-def examples(limit=19):
+def examples(limit=19, most_overlap=1.0):
     trees = [read_tree(text) for text in CAPTIONS]
     texts = TreeRows(tree_arrays(trees, VOCABULARY))
     records = CaptionedImages(
@@ -52,7 +52,7 @@ def examples(limit=19):
         images=ArrayRows(np.zeros((3, 4))),
         texts=texts,
         phrases=noun_phrases(texts),
-        regions=PhotoRegions(Store(), [2, 1, 0], limit),
+        regions=PhotoRegions(Store(), [2, 1, 0], limit, most_overlap),
     )
 
 
@@ -87,6 +87,30 @@ def test_candidates_are_the_first_regions_and_the_photo():
     assert regions.counts.tolist() == [1, 1, 0]
     assert regions.candidates(0).tolist() == [[0, 0, 5, 5], [0, 0, 10, 10]]
     assert regions.candidates(2).tolist() == [[0, 0, 10, 10]]
+
+
+@pytest.mark.parametrize(
+    "most_overlap, rows",
+    # Of the first two regions the one holds 25 of the other's 30 pixels: 5/6.
+    [(0.84, [[2, 3, 4], [0, 1], []]), (0.8, [[2, 4], [0], []])],
+)
+def test_regions_that_overlap_an_earlier_one_are_passed_over(
+    most_overlap, rows
+):
+    regions = examples(19, most_overlap).regions
+    assert regions.counts.tolist() == [len(one) for one in rows]
+    for image, wanted in enumerate(rows):
+        numbers = np.arange(len(wanted))
+        images = np.full(len(wanted), image)
+        assert regions.take(images, numbers)[:, 0].tolist() == wanted
+        found = regions.candidates(image)
+        assert len(found) == len(wanted) + 1
+        assert found[-1].tolist() == [0, 0, 10, 10]
+    if most_overlap == 0.8:
+        assert regions.candidates(0)[1].tolist() == [6, 6, 10, 10]
+    # The limit counts what is left.
+    few = examples(2, most_overlap).regions
+    assert few.counts.tolist() == [2, min(len(rows[1]), 2), 0]
 
 
 def test_a_batch_by_hand():

@@ -94,6 +94,21 @@ def test_missing_flags_are_named():
     )
 
 
+@pytest.mark.parametrize(
+    "flags, texts",
+    [
+        (["--map_images=9"], ["`--map_images` must come with --map"]),
+        (
+            ["--run_dir=absent", "--map=absent/map.png"],
+            ["`--map` must be a file in a folder that exists"],
+        ),
+        (["--map=map.png"], ["--map=map.png, which is read with --run_dir"]),
+    ],
+)
+def test_maps_that_can_not_be_drawn_are_refused(flags, texts):
+    fails_with(run(*flags), *texts)
+
+
 def test_help_shows_an_example():
     result = run("--help")
     assert "python tools/evaluate.py" in result.stdout

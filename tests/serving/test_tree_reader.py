@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,16 @@ def test_trees_are_taken_as_they_are():
 def test_words_beyond_the_most_are_cut():
     found = TreeReader(VOCABULARY, max_tokens=2).read([TREE])
     assert (found[0, :, 2] == 1).sum() == 2
+
+
+def test_without_a_parser_sentences_are_refused(monkeypatch):
+    for known in [*sys.modules]:
+        if known.split(".")[0] == "nltk":
+            monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    with pytest.raises(ModuleNotFoundError, match="Sentences .* 'a dog'"):
+        TreeReader(VOCABULARY).read([TREE, "a dog"])
+    assert len(TreeReader(VOCABULARY).read([TREE])) == 1
 
 
 def test_strings_are_parsed():

@@ -124,6 +124,10 @@ def test_opened_run_measures_the_same_and_exports_it(run):
     pictures = opened.task.pictures(scores, test)
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
 
+    assert list(opened.task.embeddings(scores)) == [
+        *("image_embeddings", "text_embeddings", "caption_to_image")
+    ]
+
     path = runs.export(opened)
     said = test.records.captions[:9]
     gold = tree_files.trees_of(text_inputs.tree_path(opened.settings), said)
@@ -187,6 +191,25 @@ def test_trees_of_other_captions_are_named(folder, tmp_path):
         with pytest.raises(ValueError, match=message):
             runs.prepare(found, runs.start(found, False))
     assert not pathlib.Path(tmp_path / "run").exists()
+
+
+def test_points_are_images_captions_and_noun_phrases(run):
+    session, _, _ = run
+    task, test = session.task, session.task.load("test", session.state.fitted)
+    scores = task.scores(session.network, test)
+    points = task.points(scores, test, (2, 2))
+    texts, kinds, images = map(np.array, points.columns.values())
+    assert kinds[:6].tolist() == 2 * ["image"] + 4 * ["caption"]
+    assert set(kinds[6:]) == {"noun phrase"}
+    # At most one for each caption, and each wording once.
+    assert 0 < len(texts[6:]) == len(set(texts[6:])) <= 4
+    assert points.thumbnails.shape[0] == len(points.vectors) == len(texts)
+    for row in range(6, len(texts)):
+        said = texts[(images == images[row]) & (kinds == "caption")]
+        assert any(texts[row] in caption.lower() for caption in said)
+    np.testing.assert_allclose(
+        np.linalg.norm(points.vectors, axis=1), 1, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

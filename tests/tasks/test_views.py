@@ -120,9 +120,8 @@ def test_photos_are_shown_where_there_are_any(
 @pytest.mark.parametrize("with_photos", [True, False])
 def test_points_are_images_then_captions(records, tmp_path, with_photos):
     scores = scores_of(records, 0)
-    points = views.image_and_caption_points(
-        scores, records, tmp_path if with_photos else None
-    )
+    folder = tmp_path if with_photos else None
+    points = views.image_and_caption_points(scores, records, folder, (8, 2))
     np.testing.assert_array_equal(
         points.vectors,
         np.concatenate([scores["image_embeddings"], scores["text_embeddings"]]),
@@ -137,11 +136,9 @@ def test_points_are_images_then_captions(records, tmp_path, with_photos):
         assert points.thumbnails.shape == (24, 64, 64, 3)
 
 
-def test_points_are_few(monkeypatch, records):
-    monkeypatch.setattr(views, "POINT_IMAGES", 3)
-    monkeypatch.setattr(views, "POINT_CAPTIONS", 1)
+def test_points_are_few(records):
     points = views.image_and_caption_points(
-        scores_of(records, 0), records, None
+        scores_of(records, 0), records, None, (3, 1)
     )
     # Images 0 * 8 // 3, 1 * 8 // 3 and 2 * 8 // 3, with a caption each.
     names = ["0.png", "2.png", "5.png"]
@@ -155,6 +152,6 @@ def test_images_without_captions_are_points_too():
         "image_embeddings": np.eye(2, dtype="float32"),
         "text_embeddings": np.eye(2, dtype="float32")[1:],
     }
-    points = views.image_and_caption_points(scores, records, None)
+    points = views.image_and_caption_points(scores, records, None, (9, 9))
     assert points.columns["text"] == ["", "one", "one"]
     assert points.columns["image"] == ["a", "b", "b"]

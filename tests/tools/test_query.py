@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
+from tbnets.serving.tree_reader import TreeReader
+from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
 from tests import fresh
 
@@ -37,7 +39,7 @@ for arguments in json.loads(sys.argv[1]):
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 query.main(flags.FLAGS(["query.py", *arguments]))
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, ImportError) as error:
                 failure = str(error)
     answers.append([out.getvalue(), err.getvalue(), failure])
 print(json.dumps(answers))
@@ -60,6 +62,13 @@ class ColorNetwork(tf.Module):
     def embed_text(self, texts, training=False):
         total = tf.reduce_sum(tf.gather(self.words, texts), axis=1)
         return tf.math.l2_normalize(total, axis=-1)
+
+
+class TreeNetwork(ColorNetwork):
+    """The same with captions as trees, whose phrases have no word."""
+
+    def embed_text(self, texts, training=False):
+        return super().embed_text(texts[:, :, WORD])
 
 
 def answers_of(text):
@@ -89,6 +98,12 @@ def folder(tmp_path_factory):
             image_shape=shape,
             read_photos=read_photos,
         )
+    export_saved_model(
+        TreeNetwork(),
+        TreeReader(VOCABULARY),
+        folder / "trees" / "1",
+        image_shape=(3,),
+    )
     photos = folder / "photos"
     (photos / "more").mkdir(parents=True)
     for name, color in COLORS.items():
@@ -115,7 +130,10 @@ def answers(folder):
     photos = f"--images={folder}/photos"
     features = f"--image_features={folder}/x_ims.npy"
     captions = f"--captions={folder}/captions.txt"
+    by_trees = f"--model={folder}/trees/1"
     questions = {
+        "trees": [by_trees, features, "green", "A Blue zebra", "..."],
+        "trees of captions": [by_trees, features, captions, "--image=red.png"],
         "photos": [by_bytes, photos, "--top=2", "red", "a Blue zebra"],
         "batches of one": [by_bytes, photos, "--batch_size=1", "red"],
         "features": [by_features, features, "green"],
@@ -188,6 +206,20 @@ def test_features_are_ranked_by_id(answers):
     (title, rows) = answers_of(out)[0]
     assert title == '"green" among 2 images'
     assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
+
+
+@pytest.mark.parametrize(
+    ("question", "like"), [("trees", "features"), ("trees of captions", "id")]
+)
+def test_a_network_of_trees_is_asked_by_sentences(answers, question, like):
+    pytest.importorskip("textblob", reason="needs the extra: tbnets[parse]")
+    out, err, failure = answers[question]
+    assert (err, failure) == ("", "")
+    assert answers_of(out)[0] == answers_of(answers[like][0])[0]
+    if question == "trees":
+        _, unknown, wordless = (title for title, _ in answers_of(out))
+        assert unknown.startswith('"A Blue zebra" (unknown words: a, zebra)')
+        assert wordless == '"..." among 2 images'
 
 
 def test_montage_shows_the_photos(answers, folder):

@@ -3,12 +3,14 @@
 One tiny run is trained for all tests; each tool reads what it left.
 """
 
+import importlib.util
 import json
 import os
 import signal
 import time
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets.serving import served_model
@@ -52,12 +54,14 @@ def run_dir(data, tmp_path_factory):
 def evaluated(request, run_dir, tmp_path_factory):
     """(split, metrics of its evaluation, folder of its embeddings)."""
     folder = tmp_path_factory.mktemp(request.param)
+    drawn = [f"--map={folder / 'map.png'}", "--map_images=3"]
     text = tool(
         "evaluate",
         f"--run_dir={run_dir}",
         f"--split={request.param}",
         f"--json={folder / 'metrics.json'}",
         f"--save_embeddings={folder / 'embeddings'}",
+        *(drawn if importlib.util.find_spec("sklearn") else ()),
     )
     assert text.startswith(f"{run_dir}, {request.param}, protocol: full\n")
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -79,6 +83,16 @@ def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
     files = [f"--{name}={folder / name}.npy" for name in names]
     tool("evaluate", *files, f"--json={tmp_path / 'again.json'}")
     assert json.loads((tmp_path / "again.json").read_text()) == metrics
+
+
+def test_a_map_is_drawn_of_the_split(evaluated):
+    pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
+    _, _, folder = evaluated
+    with PIL.Image.open(folder.parent / "map.png") as drawn:
+        assert drawn.size == (1400, 1044)
+        colours = {colour for _, colour in drawn.getcolors(1 << 16)}
+    # Three images without photos, and dots of their captions.
+    assert {(221, 221, 221), (0, 114, 178)} <= colours
 
 
 def answers(text):

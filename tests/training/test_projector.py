@@ -6,8 +6,8 @@ import pytest
 from google.protobuf import text_format
 from tensorboard.plugins.projector import projector_config_pb2
 
+from tbnets.pictures.points import Points
 from tbnets.training import projector
-from tbnets.training.projector import Points
 
 COLUMNS = {
     "text": ["a dog", "a\tcat\nsits", ""],
