@@ -341,8 +341,9 @@ def test_no_public_class_is_missing():
     # What gives no `batch_loss`, or no `call`, of its own.
     bases = {"TwoBranchModel", "TextEncoder"}
     parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
-    readers = {"CaptionReader"}  # No layer: it takes strings.
-    assert public - bases - parts - readers == tested
+    # No layers: one takes strings, the other sums.
+    others = {"CaptionReader", "PairSums"}
+    assert public - bases - parts - others == tested
     values = {"LossOutput"}  # a tuple without behaviour
     assert public_classes(triplet) - values == {"TripletLoss"}
 
