@@ -20,6 +20,7 @@ on. A caption that a parser gives no tree for gets a right-branching one, and
 is counted. docs/trees.md shows the files and how good the trees are.
 """
 
+import pathlib
 import time
 
 import tqdm
@@ -57,7 +58,7 @@ _PARSER = flags.DEFINE_enum(
     list(PARSERS),
     "embedded: TextBlob's tagger and a grammar for captions, no download; "
     "corenlp: a server (Niu 2017); stanza, benepar: where installed with their "
-    "models.",
+    "models; right_branching: no syntax, to compare with.",
 )
 _URL = flags.DEFINE_string(
     "corenlp_url", DEFAULT_URL, "The server, of --parser=corenlp."
@@ -130,6 +131,7 @@ def main(argv):
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
     captions = read_captions()
+    pathlib.Path(_OUTPUT.value).parent.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     parses = parse(captions)
     parsing.write_parses(_OUTPUT.value, captions, parses)

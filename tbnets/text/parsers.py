@@ -2,7 +2,8 @@
 
 The `embedded` one needs `pip install "tbnets[parse]"` and downloads nothing:
 TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
-The others ask a CoreNLP server, or stanza or benepar with their models.
+The others ask a CoreNLP server, or stanza or benepar with their models; one
+knows no syntax at all.
 """
 
 import re
@@ -10,6 +11,9 @@ import urllib.error
 import urllib.request
 
 from tbnets.checked_files import shown
+from tbnets.text.trees import MOST_LETTERS
+from tbnets.text.trees import MOST_WORDS
+from tbnets.text.trees import right_branching
 
 DEFAULT_URL = "http://localhost:9000"
 
@@ -207,9 +211,34 @@ class BeneparParser:
         return _joined([self._parser.parse(words)])
 
 
+class RightBranchingParser:
+    """Knows no syntax: each word joins all that follow it.
+
+    What captions get that a parser gives no tree for, and what a parser is to
+    be compared with.
+    """
+
+    name = "right_branching"
+
+    def parse(self, caption) -> str:
+        """Returns the right-branching tree of a caption in brackets.
+
+        Words beyond 4096 are left out, and letters of a word beyond 200; a
+        caption without a word is one: `-`.
+        """
+        words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
+        return right_branching(words[:MOST_WORDS]).bracketed()
+
+
 PARSERS = {
     parser.name: parser
-    for parser in (EmbeddedParser, CoreNLPParser, StanzaParser, BeneparParser)
+    for parser in (
+        EmbeddedParser,
+        CoreNLPParser,
+        StanzaParser,
+        BeneparParser,
+        RightBranchingParser,
+    )
 }
 
 

@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.files import write_atomically
+from tbnets.text.parsers import RightBranchingParser
 from tbnets.text.parsers import open_parser
-from tbnets.text.parsers import split_tokens
 from tbnets.text.tree_files import json_row
-from tbnets.text.trees import MOST_LETTERS
-from tbnets.text.trees import MOST_WORDS
 from tbnets.text.trees import read_tree
-from tbnets.text.trees import right_branching
 
 CHUNK = 64
 
@@ -36,16 +33,6 @@ class Parses(NamedTuple):
     trees: dict
     failures: dict
     num_cached: int
-
-
-def fallback(caption) -> str:
-    """Returns the right-branching tree of a caption in brackets.
-
-    Words beyond 4096 are left out, and letters of a word beyond 200; a
-    caption without a word is one: `-`.
-    """
-    words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
-    return right_branching(words[:MOST_WORDS]).bracketed()
 
 
 def parse_captions(  # noqa: PLR0913  (all but the first two by name)
@@ -129,7 +116,7 @@ def _parse(parser, caption):
         read_tree(text)
     except Exception as error:  # Whatever a parser raises: one caption's loss.
         reason = " ".join(str(error).split()) or type(error).__name__
-        return fallback(caption), reason[:300]
+        return RightBranchingParser().parse(caption), reason[:300]
     return text, ""
 
 

@@ -106,3 +106,19 @@ def test_an_unknown_parser_lists_the_known():
 def test_sentences_become_one_tree():
     joined = parsers._joined(["(ROOT\n (NP (NN a)))", "(ROOT (NP (NN b)))"])
     assert read_tree(joined).words == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "caption, wanted",
+    [("A red dog", "(X (X A) (X (X red) (X dog)))"), ("", "(X -)")],
+)
+def test_the_parser_that_knows_no_syntax(caption, wanted):
+    parser = parsers.open_parser("right_branching")
+    assert parser.parse(caption) == wanted
+
+
+def test_it_cuts_what_is_too_long_for_a_tree():
+    parser = parsers.open_parser("right_branching")
+    tree = read_tree(parser.parse(" ".join(["cat"] * 5000) + " " + "x" * 9000))
+    assert len(tree.words) == 4096
+    assert len(read_tree(parser.parse("x" * 10_000)).words[0]) == 200

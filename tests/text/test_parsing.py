@@ -6,7 +6,6 @@ from tbnets.text import parsing
 from tbnets.text.tree_files import read_gold_trees
 from tbnets.text.tree_files import read_parses
 from tbnets.text.tree_files import trees_of
-from tbnets.text.trees import read_tree
 
 
 class Parser:
@@ -73,13 +72,6 @@ def test_a_bad_line_of_the_cache_is_named(tmp_path):
     cache.write_text('{"parser": 3}\n')
     with pytest.raises(ValueError, match=r"cache.jsonl:1: expected a JSON"):
         parsing.parse_captions(["a"], processes=1, cache=cache)
-
-
-def test_a_long_caption_falls_back_to_a_tree_that_can_be_read():
-    text = " ".join(["cat"] * 5000) + " " + "x" * 10_000
-    tree = read_tree(parsing.fallback(text))
-    assert len(tree.words) == 4096
-    assert len(read_tree(parsing.fallback("x" * 10_000)).words[0]) == 200
 
 
 def test_reasons_are_counted_without_their_numbers():

@@ -43,7 +43,7 @@ def captions(tmp_path):
 
 
 def test_captions_become_trees_and_are_known_again(captions, tmp_path):
-    output = tmp_path / "trees.jsonl"
+    output = tmp_path / "new" / "trees.jsonl"
     given = f"--captions={captions}", f"--output={output}", "--processes=1"
     first = run("parse_captions", *given)
     assert first.returncode == 0, first.stderr
@@ -57,7 +57,7 @@ def test_captions_become_trees_and_are_known_again(captions, tmp_path):
     assert "parsed    0 captions" in again.stdout
     assert "2 were known" in again.stdout
     assert read_parses(output) == rows
-    cached = (tmp_path / "trees.jsonl.cache").read_text().splitlines()
+    cached = (tmp_path / "new" / "trees.jsonl.cache").read_text().splitlines()
     assert {json.loads(line)["parser"] for line in cached} == {"embedded"}
 
 
