@@ -210,12 +210,15 @@ class PhraseSampler:
         drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
         drawn = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._others(rows, generator)])
-        of_photos = self.sampling.negative_regions == "photo"
-        if of_photos or self.hard_negatives is not None:
+        if self.sampling.negative_regions == "photo":
             found = self._of_photos(phrases, generator)
         else:
             wrong = self._is_of_others(phrases, rows[drawn_for], drawn)
-            found = drawn, wrong
+            hard, is_hard = self._hard_ones(phrases)
+            found = (
+                np.concatenate([drawn, hard]),
+                np.concatenate([wrong, is_hard], axis=1),
+            )
         return BatchRows(phrases, drawn, drawn_for, *found)
 
     def _is_of_others(self, phrases, owners, regions):
@@ -226,6 +229,15 @@ class PhraseSampler:
         differs = ids[phrases][:, None] != ids[owners]
         is_wrong = self._roles[phrases][:, columns] == NEGATIVE
         return np.where(here == there, is_wrong, differs)
+
+    def _hard_ones(self, phrases):
+        """Returns hard negatives of some phrases, and whose each one is."""
+        owners, columns = np.nonzero(self._listed(phrases))
+        rows = self._first_regions[self._images[phrases[owners]]] + columns
+        found, places = np.unique(rows, return_inverse=True)
+        is_hard = np.zeros((len(phrases), len(found)), bool)
+        is_hard[owners, places.ravel()] = True
+        return found, is_hard
 
     def _of_photos(self, phrases, generator):
         """Returns `candidates` and `is_negative` from phrases' photos."""

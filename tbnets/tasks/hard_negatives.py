@@ -88,6 +88,6 @@ def _record(examples, limit, score):
     tqdm.tqdm.write(
         f"hard negatives: {counts.mean():.1f} regions a phrase; "
         f"{int((counts == 0).sum())} of {len(counts)} phrases have none and "
-        "keep all negatives of their photo"
+        "keep the negatives that they had"
     )
     return table

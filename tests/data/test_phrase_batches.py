@@ -201,10 +201,21 @@ def test_negatives_may_be_the_regions_of_other_phrases(examples, equal_texts):
         ]
 
 
-def test_hard_negatives_take_the_place_of_those_of_the_batch(examples):
-    sampling = Sampling(pairs_per_batch=60, negative_regions="batch")
+def test_hard_negatives_come_to_those_of_the_batch(examples):
+    sampling = Sampling(pairs_per_batch=20, negative_regions="batch")
     sampler = PhraseSampler(examples, sampling, 0)
-    sampler.hard_negatives = np.full((60, 1), -1, np.int16)
-    [batch] = sampler.epoch(0)
-    # No phrase has any: all 15 regions of 10 photos.
-    assert len(batch.candidates) == 150
+    before = list(sampler.epoch(0))
+    listed = np.full((60, 2), -1, np.int16)
+    listed[::2, 0], listed[::4, 1] = 3, 7
+    sampler.hard_negatives = listed
+    for batch, old in zip(sampler.epoch(0), before, strict=True):
+        count = len(old.candidates)
+        assert batch.candidates[:count].tolist() == old.candidates.tolist()
+        assert (batch.is_negative[:, :count] == old.is_negative).all()
+        hard, is_hard = batch.candidates[count:], batch.is_negative[:, count:]
+        assert len(set(hard.tolist())) == len(hard) > 0
+        for phrase, own in zip(batch.phrases, is_hard, strict=True):
+            image = examples.phrases.phrase_to_image[phrase]
+            first = examples.first_regions[image]
+            columns = [column for column in listed[phrase] if column >= 0]
+            assert hard[own].tolist() == [first + one for one in columns]
