@@ -127,7 +127,7 @@ def command():
     root = pathlib.Path(__file__).resolve().parent.parent
     name = _NAME.value
     flagfile = f"model_zoo/{name}/{name}.flags"
-    for stem in (pathlib.Path(_RUN.value).name, name):
+    for stem in (name, pathlib.Path(_RUN.value).name):
         if (root / "configs" / f"{stem}.flags").is_file():
             flagfile = f"configs/{stem}.flags"
     return f"python tools/train.py --flagfile={flagfile}"
