@@ -126,10 +126,9 @@ def command():
     """Returns what a user types to train the same."""
     root = pathlib.Path(__file__).resolve().parent.parent
     name = _NAME.value
-    flagfile = f"model_zoo/{name}/{name}.flags"
-    for stem in (name, pathlib.Path(_RUN.value).name):
-        if (root / "configs" / f"{stem}.flags").is_file():
-            flagfile = f"configs/{stem}.flags"
+    known = [f"configs/{pathlib.Path(_RUN.value).name}.flags"]
+    known += [f"configs/{name}.flags", f"model_zoo/{name}/{name}.flags"]
+    flagfile = next((x for x in known if (root / x).is_file()), known[-1])
     return f"python tools/train.py --flagfile={flagfile}"
 
 

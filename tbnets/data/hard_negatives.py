@@ -89,3 +89,22 @@ def listed(table, width):
     rows, places = np.nonzero(table != NONE)
     found[rows, table[rows, places]] = True
     return found
+
+
+def listed_rows(table, first_rows):
+    """Finds the rows of a store that some rows of a table list, and whose.
+
+    Args:
+        table: int `[n, limit]`, rows of what `hard_negatives` returned.
+        first_rows: int `[n]`, row of the first region of each one's photo.
+
+    Returns:
+        (rows, is_listed): int `[m]`, each row once, ascending; and bool
+        `[n, m]`, which of them each row of the table lists.
+    """
+    owners, places = np.nonzero(table != NONE)
+    rows = first_rows[owners] + table[owners, places]
+    rows, columns = np.unique(rows, return_inverse=True)
+    is_listed = np.zeros((len(table), len(rows)), bool)
+    is_listed[owners, columns.ravel()] = True
+    return rows, is_listed

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.hard_negatives import listed
+from tbnets.data.hard_negatives import listed_rows
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.proposal_roles import NEGATIVE
 from tbnets.data.proposal_roles import NEGATIVE_REGIONS
@@ -127,8 +128,9 @@ class PhraseSampler:
 
     Attributes:
         hard_negatives: int `[num_phrases, n]` of `data.hard_negatives`, or
-            None. With it, a phrase has no other negatives than those listed;
-            one without any keeps all that its photo offers.
+            None. With it, those listed take the place of what else a phrase's
+            photo offers, all of which one without any keeps; negatives of the
+            batch stay, and those listed come to them.
 
     Raises:
         ValueError: a number is too small, or no phrase has a positive.
@@ -214,11 +216,7 @@ class PhraseSampler:
             found = self._of_photos(phrases, generator)
         else:
             wrong = self._is_of_others(phrases, rows[drawn_for], drawn)
-            hard, is_hard = self._hard_ones(phrases)
-            found = (
-                np.concatenate([drawn, hard]),
-                np.concatenate([wrong, is_hard], axis=1),
-            )
+            found = self._with_hard_ones(phrases, drawn, wrong)
         return BatchRows(phrases, drawn, drawn_for, *found)
 
     def _is_of_others(self, phrases, owners, regions):
@@ -230,14 +228,14 @@ class PhraseSampler:
         is_wrong = self._roles[phrases][:, columns] == NEGATIVE
         return np.where(here == there, is_wrong, differs)
 
-    def _hard_ones(self, phrases):
-        """Returns hard negatives of some phrases, and whose each one is."""
-        owners, columns = np.nonzero(self._listed(phrases))
-        rows = self._first_regions[self._images[phrases[owners]]] + columns
-        found, places = np.unique(rows, return_inverse=True)
-        is_hard = np.zeros((len(phrases), len(found)), bool)
-        is_hard[owners, places.ravel()] = True
-        return found, is_hard
+    def _with_hard_ones(self, phrases, regions, is_negative):
+        """Returns both with the phrases' hard negatives appended."""
+        if self.hard_negatives is None:
+            return regions, is_negative
+        first = self._first_regions[self._images[phrases]]
+        hard, is_hard = listed_rows(self.hard_negatives[phrases], first)
+        together = np.concatenate([is_negative, is_hard], axis=1)
+        return np.concatenate([regions, hard]), together
 
     def _of_photos(self, phrases, generator):
         """Returns `candidates` and `is_negative` from phrases' photos."""

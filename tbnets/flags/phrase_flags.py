@@ -120,7 +120,8 @@ PHRASE_FLAGS = (
         0,
         "Fine-tune in the last so many epochs: a phrase's negatives are the "
         "wrong regions of its photo that then rank before a right one, found "
-        "once, and terms within a view do not count. Wang 2016: 5; 0: none.",
+        "once, and terms within a view do not count; with --negative_regions="
+        "batch, beside those of the batch. Wang 2016: 5; 0: none.",
         limits=_NOT_NEGATIVE,
     ),
     Flag(
