@@ -201,8 +201,9 @@ def test_a_published_model_takes_photos_of_any_kind(published, kind, tmp_path):
     # A string is a path, bytes are content.
     found = published[1].embed_images([path, str(path), path.read_bytes()])
     np.testing.assert_allclose((found**2).sum(axis=1), 1, atol=1e-5)
-    np.testing.assert_array_equal(found[0], found[2])
-    np.testing.assert_array_equal(found[1], found[2])
+    # Rows of one batch are the same to the last bit on some CPUs alone.
+    np.testing.assert_allclose(found[0], found[2], atol=1e-6)
+    np.testing.assert_allclose(found[1], found[2], atol=1e-6)
 
 
 @pytest.mark.parametrize(
