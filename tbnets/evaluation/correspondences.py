@@ -83,16 +83,21 @@ def evaluate_correspondences(
         dict of `correspondence_accuracy`, `correspondence_chance` (of a
         candidate drawn at random), `correspondence_whole_photo` (of the photo
         every time) and `correspondence_upper_bound` (links with a right
-        candidate), fractions in [0, 1], NaN without links;
+        candidate), fractions in [0, 1], NaN without links; the first three
+        with `_pointing_` for `_` after the first word, where a candidate
+        counts whose centre lies in the box, on its edge too;
         `correspondence_exact_spans`, the fraction of links with a noun phrase
         of the same words; `correspondence_links` and `correspondence_lost`,
         how many there are, and how many had no noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
-        Departures: known boxes judge.
+        Departures: known boxes judge. The centre is that of the "pointing
+        game" of Zhang et al. 2016, which asks whether a thing was found, not
+        how far it reaches.
     """
     count = len(links.phrases)
     right, chance, photo, possible = np.zeros((4, count))
+    points, points_by_chance, points_of_photo = np.zeros((3, count))
     order = np.argsort(links.images, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(links.images[order])) + 1)
     for rows in groups if count else ():
@@ -103,11 +108,18 @@ def evaluate_correspondences(
         chance[rows] = matches.mean(axis=1)
         photo[rows] = matches[:, -1]
         possible[rows] = matches.any(axis=1)
+        holds = _holds_centers(links.boxes[rows], found)
+        points[rows] = holds[np.arange(len(rows)), chosen]
+        points_by_chance[rows] = holds.mean(axis=1)
+        points_of_photo[rows] = holds[:, -1]
     shares = {
         "accuracy": right,
         "chance": chance,
         "whole_photo": photo,
         "upper_bound": possible,
+        "pointing_accuracy": points,
+        "pointing_chance": points_by_chance,
+        "pointing_whole_photo": points_of_photo,
         "exact_spans": links.is_exact,
     }
     found = {
@@ -118,3 +130,10 @@ def evaluate_correspondences(
         "correspondence_links": float(count),
         "correspondence_lost": float(links.num_lost),
     }
+
+
+def _holds_centers(truth, found):
+    """Returns which boxes hold the centre of which others, bool `[n, m]`."""
+    x, y = (found[:, :2] + found[:, 2:]).T / 2
+    left, top, right, bottom = truth.T[..., None]
+    return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

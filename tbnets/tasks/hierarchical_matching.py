@@ -25,6 +25,16 @@ from tbnets.tasks.task import FEW_POINTS
 
 CORRESPONDENCES = "correspondences"
 EMBED_PHRASES = "embed_phrases"
+_RIGHT_REGIONS = (
+    "regions of phrases: {correspondence_accuracy} right, "
+    "{correspondence_chance} by chance, {correspondence_whole_photo} by the "
+    "whole photo, at most {correspondence_upper_bound}"
+)
+_POINTING = (
+    "their centre in the box: {correspondence_pointing_accuracy}, "
+    "{correspondence_pointing_chance} by chance, "
+    "{correspondence_pointing_whole_photo} by the whole photo"
+)
 ADAPT_PHOTOS = 1000
 """Photos whose regions tell the statistics of features."""
 
@@ -295,17 +305,18 @@ class HierarchicalMatching(MatchingTask):
         )
 
     def table(self, metrics, title=""):
-        """Returns recalls and ranks, and a line on correspondences."""
+        """Returns recalls and ranks, and two lines on correspondences."""
         table = super().table(metrics, title)
         if "correspondence_accuracy" not in metrics:
             return table
-        names = ("accuracy", "chance", "whole_photo", "upper_bound")
-        values = [100 * metrics[f"correspondence_{name}"] for name in names]
-        line = (
-            "regions of phrases: {:.1f} % right, {:.1f} % by chance, "
-            "{:.1f} % by the whole photo, at most {:.1f} %"
-        ).format(*values)
-        return "\n".join([table, line, *region_phrase_lines(metrics)])
+        percent = {
+            name: f"{100 * value:.1f} %"
+            for name, value in metrics.items()
+            if name.startswith("correspondence_")
+        }
+        lines = [_RIGHT_REGIONS.format_map(percent)]
+        lines.append(_POINTING.format_map(percent))
+        return "\n".join([table, *lines, *region_phrase_lines(metrics)])
 
     def headline(self, row):
         """Returns recalls, and the share of phrases with a right region."""

@@ -53,6 +53,13 @@ def test_fractions_by_hand():
     assert found["correspondence_chance"] == pytest.approx((4 / 3 + 1) / 4)
     assert found["correspondence_whole_photo"] == 1 / 4
     assert found["correspondence_upper_bound"] == 3 / 4
+    # Centres are (1, 1) and (1, 0.5), in the first three boxes, and (5, 5),
+    # on the corner of the last.
+    assert found["correspondence_pointing_accuracy"] == 3 / 4
+    assert found["correspondence_pointing_chance"] == pytest.approx(
+        (2 / 3 + 1 + 2 / 3 + 1 / 3) / 4
+    )
+    assert found["correspondence_pointing_whole_photo"] == 2 / 4
     assert found["correspondence_exact_spans"] == 3 / 4
     assert found["correspondence_links"] == 4
     assert found["correspondence_lost"] == 3
