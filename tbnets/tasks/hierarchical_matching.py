@@ -314,8 +314,9 @@ class HierarchicalMatching(MatchingTask):
             for name, value in metrics.items()
             if name.startswith("correspondence_")
         }
-        lines = [_RIGHT_REGIONS.format_map(percent)]
-        lines.append(_POINTING.format_map(percent))
+        lines = [
+            line.format_map(percent) for line in (_RIGHT_REGIONS, _POINTING)
+        ]
         return "\n".join([table, *lines, *region_phrase_lines(metrics)])
 
     def headline(self, row):

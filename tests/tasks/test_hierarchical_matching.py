@@ -61,6 +61,9 @@ def test_it_learns_and_reports(run):
     # Each phrase of a scene is a noun phrase of its gold tree, or all of it.
     assert report["correspondence_exact_spans"] == 1
     assert "image_to_text/recall_at_1" in report
+    whole = report["correspondence_pointing_whole_photo"]
+    table = session.task.table(report)
+    assert f"{100 * whole:.1f} % by the whole photo" in table.split("box: ")[1]
 
 
 def test_each_phrase_holds_its_most_similar_candidate(run):
