@@ -14,10 +14,12 @@ import tensorflow as tf
 from tbnets.boxes import check_boxes
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST
+from tbnets.features.cnn import in_float32
 from tbnets.features.cnn import layer_outputs
 from tbnets.features.cnn import pooled_network
 from tbnets.features.cutting import roi_pool
 from tbnets.features.cutting import warped_crops
+from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
 
 CROPS_AT_ONCE = 32
@@ -34,11 +36,14 @@ class WarpFeatures:
         context: as in `warped_crops`.
     """
 
+    @in_float32()
     def __init__(self, cnn, layer=LAST, context=0.0):
         self.cnn = cnn
         self.layer = layer
         self.context = context
-        self.network = pooled_network(cnn, layer_outputs(cnn, [layer]))
+        self.network = fold_batch_normalization(
+            pooled_network(cnn, layer_outputs(cnn, [layer]))
+        )
         self.dim = int(self.network.output_shape[-1])
         self._forward = tf.function(
             self.forward,
@@ -103,6 +108,7 @@ class RoiFeatures:
         ValueError: the network can not be cut there.
     """
 
+    @in_float32()
     def __init__(
         self,
         cnn,
@@ -124,7 +130,9 @@ class RoiFeatures:
             output_size = fixed or output_size
             self.dim = int(self.head.output_shape[-1])
         self.output_size = output_size
-        self.convolutions = _any_size(cnn.network, map_output)
+        self.convolutions = fold_batch_normalization(
+            _any_size(cnn.network, map_output)
+        )
         photo = tf.TensorSpec([None, None, 3])
         channels = int(map_output.shape[-1])
         self._map = tf.function(self.feature_map, input_signature=[photo])

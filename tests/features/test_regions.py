@@ -15,6 +15,8 @@ from tbnets.features.cutting import warped_crops
 from tbnets.features.regions import RoiFeatures
 from tbnets.features.regions import WarpFeatures
 from tbnets.features.regions import make_region_extractor
+from tests.features.tiny_cnn import SIDE as TINY_SIDE
+from tests.features.tiny_cnn import tiny_cnn
 
 SIDE = 16
 
@@ -214,6 +216,39 @@ def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     assert np.abs(expected).max() > 1e-3
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert extract.dim == 6 and found.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("warp", {}),
+        # The map has 4 x 4 cells: each is a bin.
+        ("roi_pool", {"output_size": 4, "shorter_side": TINY_SIDE}),
+    ],
+)
+def test_batch_normalisation_is_folded_in_any_policy(kind, options):
+    cnn = tiny_cnn(top=False)
+    cnn.network.get_layer("second_bn").set_weights(
+        np.random.default_rng(0).uniform(0.5, 1.5, (4, 6)).astype("f4")
+    )
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        extract = make_region_extractor(cnn, kind, "second_relu", **options)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    network = extract.network if kind == "warp" else extract.convolutions
+    assert not any(
+        isinstance(layer, keras.layers.BatchNormalization)
+        for layer in network.layers
+    )
+    photo = random_photo(TINY_SIDE, TINY_SIDE)
+    maps = plain_forward(cnn, "second_relu", photo[None].astype("f4"))
+    np.testing.assert_allclose(
+        extract(photo, [[0, 0, TINY_SIDE, TINY_SIDE]]),
+        maps.mean(axis=(1, 2)),
+        rtol=1e-5,
+        atol=1e-5,
+    )
 
 
 def test_roi_features_pool_the_map_before_the_last_pooling():
