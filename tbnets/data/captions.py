@@ -20,6 +20,7 @@ from tbnets.data import caption_readers
 from tbnets.data import caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
+from tbnets.data.groups import rows_by
 
 __all__ = [
     "READERS",
@@ -113,9 +114,7 @@ class CaptionedImages:
 
     def caption_rows(self) -> list[np.ndarray]:
         """Returns the rows of the captions of each image, int64 each."""
-        order = np.argsort(self.caption_to_image, kind="stable")
-        ends = np.cumsum(self.captions_per_image)
-        return np.split(order.astype(np.int64), ends)[: self.num_images]
+        return rows_by(self.caption_to_image, self.num_images)
 
     def file_name(self, row: int) -> str:
         """Returns the file name of an image, relative to the images folder."""

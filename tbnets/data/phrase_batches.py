@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.groups import place_among_equals
+from tbnets.data.groups import rows_by
 from tbnets.data.hard_negatives import listed
 from tbnets.data.hard_negatives import listed_rows
 from tbnets.data.phrases import PhraseRegions
@@ -199,7 +201,7 @@ class PhraseSampler:
         if self.sampling.phrases_per_image == 1:
             return order
         images = self._images[order]
-        group = _place_among_equals(images) // self.sampling.phrases_per_image
+        group = place_among_equals(images) // self.sampling.phrases_per_image
         groups, of_group = np.unique(
             np.stack([images, group]), axis=1, return_inverse=True
         )
@@ -368,28 +370,6 @@ def _signature(examples):
     if examples.text_ids is not None:
         signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
     return signature
-
-
-def rows_by(values, count=0):
-    """Returns for each value from 0 the rows that have it, ascending.
-
-    Args:
-        values: int `[n]` from 0.
-        count: how many lists there are at least.
-    """
-    sizes = np.bincount(values, minlength=count)
-    order = np.argsort(values, kind="stable")
-    return np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
-
-
-def _place_among_equals(values):
-    """Returns for each entry how many equal ones stand before it."""
-    order = np.argsort(values, kind="stable")
-    sorted_values = values[order]
-    starts = np.searchsorted(sorted_values, sorted_values)
-    places = np.empty(len(values), np.int64)
-    places[order] = np.arange(len(values)) - starts
-    return places
 
 
 def _check_sampling(sampling):

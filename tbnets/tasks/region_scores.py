@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tbnets.data.phrase_batches import rows_by
+from tbnets.data.groups import rows_by
 from tbnets.data.proposal_roles import BEST_IOU
 from tbnets.evaluation import pair_ranks
 from tbnets.startup import raise_if_interrupted

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tbnets import boxes as box_math
-from tbnets.data.phrase_batches import rows_by
+from tbnets.data.groups import rows_by
 from tbnets.evaluation.localization import IOU_THRESHOLD
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage

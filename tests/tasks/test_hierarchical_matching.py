@@ -111,7 +111,7 @@ def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-def test_opened_run_measures_the_same_and_exports_it(run):
+def test_opened_run_measures_the_same(run):
     session, _, _ = run
     opened = runs.open_run(session.run_dir)
     test = opened.task.load("test", opened.state.fitted)
@@ -131,6 +131,12 @@ def test_opened_run_measures_the_same_and_exports_it(run):
         *("image_embeddings", "text_embeddings", "caption_to_image")
     ]
 
+
+def test_exported_run_embeds_the_same(run):
+    session, _, _ = run
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.load("test", opened.state.fitted)
+    scores = opened.task.scores(opened.network, test)
     path = runs.export(opened)
     said = test.records.captions[:9]
     gold = tree_files.trees_of(text_inputs.tree_path(opened.settings), said)
