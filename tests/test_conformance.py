@@ -157,6 +157,9 @@ LAYERS["h_lstm"] = Part(
 LAYERS["child_sum_lstm"] = Part(
     lambda: TreeEncoder(VOCABULARY.size, 3, 4, tied=True), TREE_ROWS
 )
+LAYERS["h_lstm_and_mean"] = Part(
+    lambda: TreeEncoder(VOCABULARY.size, 3, 4, mean_beside=True), TREE_ROWS
+)
 for name, make in {
     "tfidf_vectors": lambda: TfidfVectors(VOCABULARY.size, 5),
     "mean_vectors": lambda: MeanVectors(VOCABULARY.size, 4),

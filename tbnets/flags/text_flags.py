@@ -186,8 +186,9 @@ TEXT_FLAGS = (
         "mean_beside",
         "bool",
         False,
-        "Append the mean of a caption's word vectors to its states.",
-        when=_RECURRENT,
+        "Append the mean of a caption's word vectors to its states; of a tree, "
+        "to each node's that of its own words.",
+        when=_STATES,
     ),
     Flag(
         "equal_texts_match",

@@ -19,10 +19,13 @@ class TreeEncoder(TextEncoder):
         units: size of a state.
         tied: whether noun phrases and other children share their matrices:
             the child-sum Tree-LSTM of Tai et al. 2015.
+        mean_beside: whether the mean of the vectors of a node's words is
+            appended to its state.
         **kwargs: see `TextEncoder`; the name and dtype of the layer.
 
     Returns from a call on int32 `[n, nodes, 6]` (`text.packed_trees.TreeRows`
-    makes them): float `[n, units]`, the state of each root.
+    makes them): float `[n, output_dim]`, the state of each root: `units`, and
+    `embedding_dim` for the mean.
 
     Example:
         arrays = tree_arrays([read_tree(text) for text in texts], vocabulary)
@@ -30,7 +33,8 @@ class TreeEncoder(TextEncoder):
         tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (n, 512)
 
     Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
-    learned unless they are taken from others and `frozen`.
+    learned unless they are taken from others and `frozen`; the paper has no
+    mean beside the state.
     """
 
     def __init__(
@@ -39,13 +43,15 @@ class TreeEncoder(TextEncoder):
         embedding_dim=300,
         units=512,
         tied=False,
+        mean_beside=False,
         **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.units = units
         self.tied = tied
+        self.mean_beside = mean_beside
         self.tree_lstm = TreeLSTM(units, tied, name="tree_lstm")
-        self.output_dim = units
+        self.output_dim = units + (embedding_dim if mean_beside else 0)
 
     def build(self, input_shape):
         """Builds the word table and the LSTM."""
@@ -60,12 +66,15 @@ class TreeEncoder(TextEncoder):
             training: whether words are dropped.
 
         Returns:
-            (states, trees): float `[num_nodes, units]` and the `PackedTrees`
-            that tell which tree, words and kind each row is.
+            (states, trees): float `[num_nodes, output_dim]` and the
+            `PackedTrees` that tell which tree, words and kind each row is.
         """
         trees = pack_trees(inputs, noun_phrases=not self.tied)
         words = self.word_vectors(trees.word_ids, training)
-        return self.tree_lstm(words, trees), trees
+        states = self.tree_lstm(words, trees)
+        if self.mean_beside:
+            states = tf.concat([states, span_means(words, trees)], axis=1)
+        return states, trees
 
     def call(self, inputs, training=False):
         """Returns the state of the root of each tree."""
@@ -78,4 +87,30 @@ class TreeEncoder(TextEncoder):
             **super().get_config(),
             "units": self.units,
             "tied": self.tied,
+            "mean_beside": self.mean_beside,
         }
+
+
+def span_means(words, trees):
+    """Returns the mean of the words of each node, `[num_nodes, dim]`.
+
+    Args:
+        words: `[num_words, dim]`, in the order of `trees.word_ids`, in which
+            the words of one tree stand side by side.
+        trees: `PackedTrees`.
+    """
+    counts = trees.spans[:, 1] - trees.spans[:, 0]
+    num_words = tf.shape(words)[0]
+    of_trees = tf.math.unsorted_segment_sum(
+        tf.ones([num_words], tf.int32),
+        trees.trees[:num_words],
+        tf.size(trees.roots),
+    )
+    first = tf.gather(tf.cumsum(of_trees, exclusive=True), trees.trees)
+    # Sums of all spans at once: of the words up to one, less those up to
+    # another, in float32, which tells thousands of words apart.
+    sums = tf.pad(tf.cumsum(tf.cast(words, tf.float32)), [[1, 0], [0, 0]])
+    start, end = (first + trees.spans[:, side] for side in (0, 1))
+    sums = tf.gather(sums, end) - tf.gather(sums, start)
+    means = sums / tf.cast(counts, tf.float32)[:, None]
+    return tf.cast(means, words.dtype)

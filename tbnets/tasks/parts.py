@@ -83,6 +83,7 @@ def _build_text_encoder(settings, fitted):
             words,
             units=settings.rnn_units,
             tied=settings.tied_children,
+            mean_beside=settings.mean_beside,
             **common,
         )
     if settings.text_encoder == "mean":
