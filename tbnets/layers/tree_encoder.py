@@ -99,18 +99,25 @@ def span_means(words, trees):
             the words of one tree stand side by side.
         trees: `PackedTrees`.
     """
-    counts = trees.spans[:, 1] - trees.spans[:, 0]
-    num_words = tf.shape(words)[0]
-    of_trees = tf.math.unsorted_segment_sum(
-        tf.ones([num_words], tf.int32),
-        trees.trees[:num_words],
-        tf.size(trees.roots),
+    num_words, num_trees = tf.shape(words)[0], tf.size(trees.roots)
+    owners = trees.trees[:num_words]
+    counts = tf.math.unsorted_segment_sum(
+        tf.ones_like(owners), owners, num_trees
     )
-    first = tf.gather(tf.cumsum(of_trees, exclusive=True), trees.trees)
-    # Sums of all spans at once: of the words up to one, less those up to
-    # another, in float32, which tells thousands of words apart.
-    sums = tf.pad(tf.cumsum(tf.cast(words, tf.float32)), [[1, 0], [0, 0]])
-    start, end = (first + trees.spans[:, side] for side in (0, 1))
-    sums = tf.gather(sums, end) - tf.gather(sums, start)
+    first = tf.cumsum(counts, exclusive=True)
+    places = tf.range(num_words) - tf.gather(first, owners)
+    # A tree for itself, so that no caption's sums are rounded by others'.
+    width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
+    shape = tf.stack([num_trees, width, words.shape[1]])
+    own = tf.scatter_nd(
+        tf.stack([owners, places], axis=1), tf.cast(words, tf.float32), shape
+    )
+    # The sum of a span: of the words up to its end, less those before it.
+    sums = tf.pad(tf.cumsum(own, axis=1), [[0, 0], [1, 0], [0, 0]])
+    start, end = tf.unstack(trees.spans, axis=1)
+    sums = tf.gather_nd(sums, tf.stack([trees.trees, end], 1)) - tf.gather_nd(
+        sums, tf.stack([trees.trees, start], 1)
+    )
+    counts = end - start
     means = sums / tf.cast(counts, tf.float32)[:, None]
     return tf.cast(means, words.dtype)

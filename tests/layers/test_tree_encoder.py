@@ -42,6 +42,16 @@ def test_means_of_spans_are_those_of_a_loop():
         )
 
 
+def test_means_do_not_depend_on_the_other_captions():
+    rows = packed_rows()[[0, 2, 3]]
+    many = pack_trees(np.concatenate([rows] * 500))
+    words = np.random.default_rng(0).normal(size=(9, 5)).astype("f4") + 3
+    owners = many.trees.numpy()
+    found = span_means(tf.tile(tf.constant(words), [500, 1]), many).numpy()
+    first, last = found[owners < 3], found[owners >= len(rows) * 499]
+    np.testing.assert_array_equal(first, last)
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_mean_stands_beside_the_state(tied):
     alone = TreeEncoder(20, 4, 6, tied=tied)
