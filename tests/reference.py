@@ -190,6 +190,28 @@ def logistic_loss(logits, is_match, valid):
     return total, *means, right / len(kept) if kept else 0.0, slopes
 
 
+def softmax_loss(matches, others, valid):
+    """Of each list, minus the log of the match's share: loss, first, slopes.
+
+    The slopes are the derivatives of the loss by matches and by others.
+    """
+    rows = [i for i in range(len(matches)) if any(valid[i])]
+    by_match, by_other = np.zeros(len(matches)), np.zeros(np.shape(others))
+    total, first = 0.0, 0
+    for i in rows:
+        columns = [j for j in range(len(others[i])) if valid[i][j]]
+        most = max(matches[i], *(others[i][j] for j in columns))
+        weights = {j: math.exp(others[i][j] - most) for j in columns}
+        whole = sum(weights.values()) + math.exp(matches[i] - most)
+        total += most + math.log(whole) - matches[i]
+        first += all(others[i][j] < matches[i] for j in columns)
+        for j in columns:
+            by_other[i, j] = weights[j] / whole / len(rows)
+        by_match[i] = -sum(by_other[i])
+    count = max(len(rows), 1)
+    return total / count, first / count, by_match, by_other
+
+
 def random_columns(mask, rows, draws):
     """For each entry, the column that a draw in [0, 1) picks; -1: none."""
     found = np.full(np.shape(draws), -1)

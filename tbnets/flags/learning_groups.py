@@ -5,6 +5,7 @@ from tbnets.flags.flag import Limits
 from tbnets.flags.flag import Other
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.hinges import TERMS
+from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import NEGATIVES
 from tbnets.losses.triplet import REDUCTIONS
@@ -152,12 +153,23 @@ LEARNING_GROUPS = {
             limits=_NOT_NEGATIVE,
         ),
         Flag(
+            "pair_loss",
+            "string",
+            "logistic",
+            "logistic: of each pair for itself, as many wrong ones as right "
+            "(Wang 2018). softmax: of each right one among all wrong ones of "
+            "the batch (of phrases: all --candidates_per_image of the photo); "
+            "it costs the head for each of them.",
+            PAIR_LOSSES,
+        ),
+        Flag(
             "num_candidates",
             "integer",
             1,
             "Wrong captions (of phrases: wrong regions) drawn at random for "
             "each matching pair; the one that the network takes for the best "
             "match becomes the negative. Wang 2018: 1.",
+            when=({"pair_loss": ("logistic",)},),
             limits=_COUNT,
         ),
     ),

@@ -1,8 +1,13 @@
-"""The logistic loss of pairs: does this text belong to this image?"""
+"""Logistic losses of pairs: does this text belong to this image?
+
+Of each pair for itself, or of one pair among others: does it fit best?
+"""
 
 from typing import NamedTuple
 
 import tensorflow as tf
+
+PAIR_LOSSES = ("logistic", "softmax")
 
 
 class LogisticOutput(NamedTuple):
@@ -19,6 +24,19 @@ class LogisticOutput(NamedTuple):
     positive: tf.Tensor
     negative: tf.Tensor
     accuracy: tf.Tensor
+
+
+class SoftmaxOutput(NamedTuple):
+    """What `softmax_loss` returns; every value is a float32 scalar.
+
+    Attributes:
+        total: mean over the lists, the value to minimise.
+        ranked_first: share of the lists whose match has the largest logit;
+            one that ties with another is not first.
+    """
+
+    total: tf.Tensor
+    ranked_first: tf.Tensor
 
 
 def logistic_loss(logits, is_match, valid=None):
@@ -55,6 +73,43 @@ def logistic_loss(logits, is_match, valid=None):
         positive=_mean(values, valid & is_match),
         negative=_mean(values, valid & ~is_match),
         accuracy=tf.stop_gradient(_mean(right, valid)),
+    )
+
+
+def softmax_loss(matches, others, valid):
+    r"""Computes the loss of lists of one match and what stands beside it.
+
+    $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
+
+    for the logit p of the match and those of the others, the negative log of
+    the match's share of a softmax. What all logits of a list have in common
+    drops out: they are compared with each other alone. Always float32. A list
+    without others does not count; without any that does, the loss is 0, and
+    so is its gradient.
+
+    Args:
+        matches: float `[lists]`; larger means a better match.
+        others: float `[lists, size]`, what does not match.
+        valid: bool `[lists, size]`, which of the others there are.
+
+    Returns:
+        A `SoftmaxOutput`.
+
+    Source: the likelihood of Cao et al. 2007 (ListNet) with one right answer.
+    The papers of this package do not have it.
+    """
+    valid = tf.convert_to_tensor(valid)
+    counts = tf.reduce_any(valid, axis=1)
+    matches = tf.where(counts, tf.cast(matches, tf.float32), 0.0)
+    gaps = tf.cast(others, tf.float32) - matches[:, None]
+    gaps = tf.where(valid, gaps, float("-inf"))
+    # The match itself, whose gap is 0, keeps each list from being empty.
+    gaps = tf.pad(gaps, [[0, 0], [1, 0]])
+    losses = tf.reduce_logsumexp(gaps, axis=1)
+    first = tf.reduce_all(gaps[:, 1:] < 0.0, axis=1)
+    return SoftmaxOutput(
+        total=_mean(losses, counts),
+        ranked_first=_mean(tf.cast(first, tf.float32), counts),
     )
 
 

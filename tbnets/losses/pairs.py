@@ -67,6 +67,24 @@ def random_columns(mask, rows, draws):
     return tf.where(valid, columns, 0), valid[:, 0]
 
 
+def own_images(image_ids, caption_image_ids):
+    """Returns the row of each caption's own image, int32 `[num_captions]`.
+
+    Args:
+        image_ids: integer `[num_images]`, at least one.
+        caption_image_ids: integer `[num_captions]`.
+
+    Returns:
+        The first of the rows where an image was drawn twice; -1 where it is
+        not in the batch.
+    """
+    own = tf.equal(
+        tf.cast(caption_image_ids, tf.int64)[:, None],
+        tf.cast(image_ids, tf.int64)[None, :],
+    )
+    return miners.first_true(own)
+
+
 def sample_pairs(
     image_ids, caption_image_ids, text_ids=None, *, seed, num_candidates=1
 ):
@@ -90,11 +108,7 @@ def sample_pairs(
     negative (x, y'), y' a random sentence not associated with the image.
     """
     matches = positive_masks(image_ids, caption_image_ids, text_ids)
-    own = tf.equal(
-        tf.cast(caption_image_ids, tf.int64)[:, None],
-        tf.cast(image_ids, tf.int64)[None, :],
-    )
-    images = miners.first_true(own)
+    images = own_images(image_ids, caption_image_ids)
     draws = tf.random.stateless_uniform(
         tf.stack([tf.shape(images)[0], num_candidates]), seed, alg="philox"
     )

@@ -5,15 +5,30 @@ import tensorflow as tf
 
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.candidates import used_columns
+from tbnets.losses.logistic import PAIR_LOSSES
+from tbnets.losses.logistic import SoftmaxOutput
 from tbnets.losses.logistic import logistic_loss
+from tbnets.losses.logistic import softmax_loss
+from tbnets.losses.pairs import own_images
 from tbnets.losses.pairs import random_columns
 from tbnets.losses.pairs import sample_pairs
+from tbnets.losses.positives import positive_masks
 from tbnets.models import own_candidates
 from tbnets.models.embedding_network import IDS
 from tbnets.models.embedding_network import INPUTS
 from tbnets.models.two_branch import PARTS
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.models.two_branch import checked_dict
+
+# What is told of each loss, and the field of its output.
+_REPORTED = {
+    "logistic": {
+        "positive_loss": "positive",
+        "negative_loss": "negative",
+        "pair_accuracy": "accuracy",
+    },
+    "softmax": {"ranked_first": "ranked_first"},
+}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -50,6 +65,7 @@ class SimilarityNetwork(TwoBranchModel):
         "gradient_clip_norm",
         "num_candidates",
         "sampling_seed",
+        "pair_loss",
     )
     parts = (*PARTS, "head")
     learned_similarity = True
@@ -67,6 +83,7 @@ class SimilarityNetwork(TwoBranchModel):
             image_branch, text_branch, image_encoder, text_encoder, **kwargs
         )
         self.head = head or PairHead()
+        self.pair_loss = PAIR_LOSSES[0]
         self.num_candidates = 1
         self.sampling_seed = 0
 
@@ -76,6 +93,7 @@ class SimilarityNetwork(TwoBranchModel):
         gradient_clip_norm=None,
         num_candidates=1,
         sampling_seed=0,
+        pair_loss=PAIR_LOSSES[0],
         **kwargs,
     ):
         """Prepares the network for `fit`.
@@ -87,18 +105,43 @@ class SimilarityNetwork(TwoBranchModel):
             num_candidates: captions drawn at random for each matching pair,
                 of which the one that the head takes for the best match
                 becomes the negative. Paper: 1, which is a random negative.
+                Nothing is drawn for the softmax loss.
             sampling_seed: integer; with the optimizer's step it decides what
                 is drawn.
+            pair_loss: "logistic", of each pair for itself, as many that do
+                not match as match (Wang 2018); or "softmax", of each matching
+                pair among all that do not match of the batch: the caption's
+                candidates where it has some, else all other captions of the
+                image and all other images of the caption.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+
+        Raises:
+            ValueError: an unknown `pair_loss`.
         """
+        if pair_loss not in PAIR_LOSSES:
+            raise ValueError(
+                f"`pair_loss` must be one of {', '.join(PAIR_LOSSES)}. "
+                f"Received: pair_loss={pair_loss!r}."
+            )
         super().compile(optimizer, gradient_clip_norm, **kwargs)
+        self.pair_loss = pair_loss
         self.num_candidates = num_candidates
         self.sampling_seed = sampling_seed
 
     @staticmethod
     def reported_names():
-        """Returns the names of the losses of both kinds, and the accuracy."""
-        return ["positive_loss", "negative_loss", "pair_accuracy"]
+        """Returns the names of what is told of either loss."""
+        return [name for names in _REPORTED.values() for name in names]
+
+    @property
+    def metrics(self):
+        """The means over an epoch of what `train_step` reports."""
+        others = set(self.reported_names()) - set(_REPORTED[self.pair_loss])
+        return [
+            tracker
+            for name, tracker in self.trackers.items()
+            if name not in others
+        ]
 
     def build(self, input_shape):
         """Builds both sides and the head.
@@ -121,7 +164,7 @@ class SimilarityNetwork(TwoBranchModel):
         """
         return self.head(image_rows * text_rows, training=training)
 
-    def similarities(self, image_embeddings, text_embeddings):
+    def similarities(self, image_embeddings, text_embeddings, training=False):
         """Returns the logits float32 `[n, m]` of all pairs.
 
         Memory is that of `n * m` rows of the head: ask for a tile at a time.
@@ -129,10 +172,12 @@ class SimilarityNetwork(TwoBranchModel):
         Args:
             image_embeddings: float32 `[n, embedding_dim]`.
             text_embeddings: float32 `[m, embedding_dim]`.
+            training: whether dropout is on.
         """
         products = image_embeddings[:, None, :] * text_embeddings[None, :, :]
         shape = tf.shape(products)
-        logits = self.head(tf.reshape(products, [-1, self.embedding_dim]))
+        products = tf.reshape(products, [-1, self.embedding_dim])
+        logits = self.head(products, training=training)
         return tf.reshape(logits, shape[:2])
 
     def call(self, inputs, training=False):
@@ -143,10 +188,19 @@ class SimilarityNetwork(TwoBranchModel):
         return {"similarities": self.similarities(images, texts)}
 
     def batch_loss(self, batch, training=False):
-        """Returns the `LogisticOutput` of one batch."""
+        """Returns the output of the loss of one batch, of `losses.logistic`."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        if own_candidates.has_candidates(batch):
-            return self._loss_among_candidates(batch, training)
+        losses = {
+            ("logistic", False): self._logistic_loss,
+            ("logistic", True): self._logistic_loss_among_candidates,
+            ("softmax", False): self._softmax_loss,
+            ("softmax", True): self._softmax_loss_among_candidates,
+        }
+        has_candidates = own_candidates.has_candidates(batch)
+        return losses[self.pair_loss, has_candidates](batch, training)
+
+    def _logistic_loss(self, batch, training):
+        """Returns the `LogisticOutput` of captions with their images."""
         images = self.embed_images(batch["images"], training=training)
         texts = self.embed_text(batch["captions"], training=training)
         pairs = sample_pairs(
@@ -171,7 +225,7 @@ class SimilarityNetwork(TwoBranchModel):
         step = tf.convert_to_tensor(self.optimizer.iterations)
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
-    def _loss_among_candidates(self, batch, training):
+    def _logistic_loss_among_candidates(self, batch, training):
         """Returns the `LogisticOutput` of images with captions' candidates.
 
         For each pair of an image and the caption that it was drawn for,
@@ -202,6 +256,55 @@ class SimilarityNetwork(TwoBranchModel):
         )
         is_match = tf.repeat([True, False], tf.shape(owners)[0])
         return logistic_loss(logits, is_match, tf.tile(valid, [2]))
+
+    def _softmax_loss(self, batch, training):
+        """Returns the `SoftmaxOutput` of captions with their images.
+
+        Each pair of a caption and its own image stands in two lists, beside
+        the image's other captions and beside the caption's other images: what
+        matches is in neither.
+        """
+        ids = [batch[name] for name in IDS]
+        matches = positive_masks(*ids, batch.get("text_ids")).image_to_text
+        images = self.embed_images(batch["images"], training=training)
+        texts = self.embed_text(batch["captions"], training=training)
+        logits = self.similarities(images, texts, training=training)
+        own = own_images(*ids)
+        known, own = own[:, None] >= 0, tf.maximum(own, 0)
+        own_logits = tf.gather(tf.transpose(logits), own, batch_dims=1)
+        lists = [
+            softmax_loss(own_logits, others, known & ~not_other)
+            for others, not_other in (
+                (tf.gather(logits, own), tf.gather(matches, own)),
+                (tf.transpose(logits), tf.transpose(matches)),
+            )
+        ]
+        return SoftmaxOutput(*(tf.add_n(both) / 2 for both in zip(*lists)))
+
+    def _softmax_loss_among_candidates(self, batch, training):
+        """Returns the `SoftmaxOutput` of images among captions' candidates."""
+        num_images = tf.shape(batch["images"])[0]
+        rows = tf.concat([batch["images"], batch["candidates"]], axis=0)
+        images = self.embed_images(rows, training=training)
+        texts = self.embed_text(batch["captions"], training=training)
+        texts = tf.gather(texts, batch["drawn_for"])
+        # Only pairs of a caption and a candidate of its own are judged.
+        valid = tf.gather(batch["is_negative"], batch["drawn_for"])
+        pairs = tf.where(valid)
+        logits = self.judge(
+            tf.concat(
+                [
+                    images[:num_images],
+                    tf.gather(images[num_images:], pairs[:, 1]),
+                ],
+                0,
+            ),
+            tf.concat([texts, tf.gather(texts, pairs[:, 0])], 0),
+            training=training,
+        )
+        shape = tf.shape(valid, out_type=tf.int64)
+        others = tf.scatter_nd(pairs, logits[num_images:], shape)
+        return softmax_loss(logits[:num_images], others, valid)
 
     def _hardest_candidates(self, batch, columns):
         """Returns of each row of candidates the most convincing: `[n, 1]`."""
@@ -234,9 +337,8 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.gather(candidates, best, batch_dims=1)
 
     def report(self, output):
-        """Returns the losses of both kinds of pairs, and the accuracy."""
+        """Returns what there is to tell of the output of its loss."""
         return {
-            "positive_loss": output.positive,
-            "negative_loss": output.negative,
-            "pair_accuracy": output.accuracy,
+            name: getattr(output, field)
+            for name, field in _REPORTED[self.pair_loss].items()
         }

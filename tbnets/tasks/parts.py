@@ -302,6 +302,7 @@ def compile_similarity_network(network, settings, steps_per_epoch):
         gradient_clip_norm=settings.clip_norm or None,
         num_candidates=settings.num_candidates,
         sampling_seed=settings.seed,
+        pair_loss=settings.pair_loss,
         jit_compile=settings.jit_compile,
     )
 

@@ -63,6 +63,8 @@ DESCRIPTIONS = {
     "guessing.",
     "pair_accuracy": "Share of the pairs that the network judges right; half "
     "of them match.",
+    "ranked_first": "Share of the matching pairs that the network finds better "
+    "than each wrong one of the batch.",
     "learning_rate": "Mean learning rate over the steps of the epoch.",
     "gradient_norm": "Norm of the whole gradient, before clipping.",
     "mean_cosine": "Mean cosine of all pairs of embeddings of one side: 0 all "

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses.logistic import logistic_loss
+from tbnets.losses.logistic import softmax_loss
 from tests import reference
 
 
@@ -71,4 +72,76 @@ def test_no_valid_pair_gives_0_with_finite_gradients():
 
 def test_half_precision_is_widened():
     output = logistic_loss(tf.ones(3, tf.bfloat16), [True, True, False])
+    assert {value.dtype for value in output} == {tf.float32}
+
+
+def random_lists(seed, size):
+    rng = np.random.default_rng(seed)
+    matches = rng.normal(scale=4, size=6).astype(np.float32)
+    others = rng.normal(scale=4, size=(6, size)).astype(np.float32)
+    return matches, others, rng.random((6, size)) < 0.6
+
+
+def with_list_gradients(matches, others, valid):
+    matches, others = map(tf.convert_to_tensor, (matches, others))
+    with tf.GradientTape() as tape:
+        tape.watch([matches, others])
+        output = softmax_loss(matches, others, valid)
+    return *output, *tape.gradient(output.total, [matches, others])
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 9])
+def test_softmax_loss_is_that_of_the_definition(size, compiled):
+    for seed in range(3):
+        given = random_lists(seed, size)
+        found = compiled(with_list_gradients)(*map(tf.constant, given))
+        for one, other in zip(found, reference.softmax_loss(*given)):
+            np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+
+
+def test_literal_softmax_loss():
+    # 1 of 1 + 1 + 2, and 3 of 3 + 1; the second stands before its only other.
+    found = softmax_loss(
+        [0.0, math.log(3)],
+        [[0.0, math.log(2)], [0.0, 50.0]],
+        [[True, True], [True, False]],
+    )
+    wanted = (math.log(4) + math.log(4 / 3)) / 2
+    np.testing.assert_allclose(list(found), [wanted, 0.5], rtol=1e-6)
+
+
+def test_softmax_loss_knows_differences_alone():
+    matches, others, valid = random_lists(0, 5)
+    wanted = with_list_gradients(matches, others, valid)
+    found = with_list_gradients(matches + 100, others + 100, valid)
+    for one, other in zip(found, wanted):
+        np.testing.assert_allclose(one, other, 1e-3, 1e-5)
+
+
+def test_a_match_that_ties_is_not_first():
+    assert softmax_loss([1.0], [[1.0]], [[True]]).ranked_first == 0
+
+
+def test_large_gaps_neither_overflow_nor_vanish():
+    given = [-1e4, 1e4], [[1e4], [-1e4]], [[True], [True]]
+    total, first, by_match, by_other = with_list_gradients(*given)
+    assert (float(total), float(first)) == (1e4, 0.5)
+    np.testing.assert_array_equal(by_match, [-0.5, 0])
+    np.testing.assert_array_equal(by_other, [[0.5], [0]])
+
+
+def test_lists_without_others_do_not_count():
+    given = [np.nan, 2.0], [[np.inf], [1.0]], [[False], [True]]
+    total, first, by_match, by_other = with_list_gradients(*given)
+    assert float(total) == pytest.approx(math.log(1 + math.exp(-1)))
+    assert float(first) == 1
+    assert by_match[0] == 0 and by_other[0, 0] == 0
+    nothing = with_list_gradients(*given[:2], [[False], [False]])
+    for value in nothing:
+        np.testing.assert_array_equal(value, np.zeros_like(value))
+
+
+def test_lists_of_half_precision_are_widened():
+    ones = tf.ones((2, 3), tf.bfloat16)
+    output = softmax_loss(ones[:, 0], ones, tf.ones((2, 3), tf.bool))
     assert {value.dtype for value in output} == {tf.float32}

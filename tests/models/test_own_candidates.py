@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tbnets.layers.branch import Branch
 from tbnets.layers.pair_head import PairHead
+from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
@@ -159,10 +160,15 @@ def test_half_of_a_batch_with_candidates_is_refused():
         network.batch_loss(tensors(values))
 
 
-def similarity_network(num_candidates):
+def similarity_network(num_candidates=1, pair_loss="logistic"):
     network = SimilarityNetwork(*branches(), head=PairHead((3,), seed=3))
     network.build(SHAPES)
-    network.compile("sgd", num_candidates=num_candidates, sampling_seed=4)
+    network.compile(
+        "sgd",
+        num_candidates=num_candidates,
+        sampling_seed=4,
+        pair_loss=pair_loss,
+    )
     return network
 
 
@@ -204,7 +210,34 @@ def test_hardest_of_the_drawn_candidates_is_the_negative():
     )
 
 
-def test_without_negatives_the_similarity_network_has_no_loss():
-    network = similarity_network(1)
-    output = network.batch_loss(tensors(batch(share=0.0)), training=True)
+def test_softmax_ranks_a_region_among_all_candidates_of_its_phrase():
+    network, values = similarity_network(pair_loss="softmax"), batch()
+    # Phrase 3, of the last region, has none, and makes no list.
+    values["is_negative"][3] = False
+    output = network.batch_loss(tensors(values))
+    owners = values["drawn_for"]
+    texts = network.embed_text(values["captions"])
+    regions, others = (
+        network.similarities(network.embed_images(values[key]), texts).numpy()
+        for key in ("images", "candidates")
+    )
+    total, first, *_ = reference.softmax_loss(
+        regions[np.arange(5), owners],
+        others.T[owners],
+        values["is_negative"][owners],
+    )
+    np.testing.assert_allclose(output.total, total, rtol=1e-4)
+    np.testing.assert_allclose(output.ranked_first, first, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
+@pytest.mark.parametrize("num_candidates", [0, 12])
+def test_without_negatives_the_similarity_network_has_no_loss(
+    pair_loss, num_candidates
+):
+    network = similarity_network(pair_loss=pair_loss)
+    values = batch(num_candidates, share=0.0)
+    output, gradients = gradients_of(network, values)
     assert output.total == 0
+    for gradient in gradients:
+        assert gradient is None or not np.any(gradient)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tbnets.layers.branch import Branch
 from tbnets.layers.pair_head import PairHead
+from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.pairs import sample_pairs
 from tbnets.models.keras_file import load_model
 from tbnets.models.similarity_network import SimilarityNetwork
@@ -103,6 +104,47 @@ def test_batch_loss_is_that_of_its_pairs(num_candidates):
     )
 
 
+@pytest.mark.parametrize("text_ids", [None, [7, 8, 7, 9, 10, 11, 12]])
+def test_softmax_loss_is_that_of_both_directions(text_ids):
+    # The last image has no caption, the last caption no image.
+    network, batch = make(), make_batch(4)
+    network.compile("sgd", pair_loss="softmax")
+    if text_ids:
+        batch["text_ids"] = tf.constant(text_ids)
+    logits = network(batch)["similarities"].numpy()
+    wrong = ~reference.positive_masks(range(4), OWNERS, text_ids)[0]
+    pairs = [(i, j) for j, i in enumerate(OWNERS) if i < 4]
+    images, texts = np.transpose(pairs)
+    matches = logits[images, texts]
+    both = [
+        reference.softmax_loss(matches, logits[images], wrong[images])[:2],
+        reference.softmax_loss(matches, logits.T[texts], wrong.T[texts])[:2],
+    ]
+    np.testing.assert_allclose(
+        list(network.batch_loss(batch)), np.mean(both, axis=0), 1e-5
+    )
+
+
+def test_softmax_loss_learns_and_tells_what_it_has():
+    network = make()
+    network.compile(keras.optimizers.Adam(0.01), pair_loss="softmax")
+    dataset = tf.data.Dataset.from_tensors(make_batch()).repeat(150)
+    history = network.fit(dataset, epochs=2, verbose=0, shuffle=False).history
+    assert set(history) == {
+        "total_loss",
+        "gradient_norm",
+        "learning_rate",
+        "ranked_first",
+    }
+    assert history["total_loss"][1] < 0.5 * history["total_loss"][0]
+    assert history["ranked_first"][1] > 0.9
+
+
+def test_an_unknown_loss_is_refused():
+    with pytest.raises(ValueError, match="`pair_loss` .* logistic, softmax"):
+        make().compile("sgd", pair_loss="hinge")
+
+
 def test_training_step_moves_the_loss_down():
     network = make()
     network.compile(keras.optimizers.Adam(0.01))
@@ -139,9 +181,12 @@ def test_each_step_draws_other_captions():
     [(1, [0]), (1, [0, 0, 0]), (2, [7, 7])],
     ids=["one pair", "one image", "no image of any caption"],
 )
-def test_without_a_wrong_caption_nothing_is_learned(num_images, owners):
+@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
+def test_without_a_wrong_caption_nothing_is_learned(
+    num_images, owners, pair_loss
+):
     network = make()
-    network.compile(keras.optimizers.SGD(1.0))
+    network.compile(keras.optimizers.SGD(1.0), pair_loss=pair_loss)
     before = [v.numpy() for v in network.trainable_variables]
     logs = network.train_step(make_batch(num_images, owners))
     assert float(logs["total_loss"]) == 0.0
@@ -159,14 +204,18 @@ def test_an_untrained_head_guesses():
     assert loss == pytest.approx(math.log(2))
 
 
-def test_keras_file_trains_on_with_the_same_draws(tmp_path):
+@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
+def test_keras_file_trains_on_with_the_same_draws(tmp_path, pair_loss):
     network, batch = make(dropout=0.2), make_batch()
-    network.compile("adam", num_candidates=2, sampling_seed=9)
+    network.compile(
+        "adam", num_candidates=2, sampling_seed=9, pair_loss=pair_loss
+    )
     dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
     network.fit(dataset, verbose=0, shuffle=False)
     network.save(tmp_path / "network.keras")
     again = load_model(tmp_path / "network.keras")
     assert (again.num_candidates, again.sampling_seed) == (2, 9)
+    assert again.pair_loss == pair_loss
     for one in (network, again):
         one.fit(dataset, verbose=0, shuffle=False)
     for one, other in zip(network.weights, again.weights):
