@@ -22,7 +22,7 @@ MODELS = {
         "model": "similarity",
         "head_units": "16",
         "dropout": 0,
-        "num_candidates": 2,
+        "pair_loss": "softmax",
     },
 }
 

@@ -306,6 +306,16 @@ def test_its_flags_are_its_own(monkeypatch):
         )
 
 
+def test_draws_are_of_the_loss_that_draws(monkeypatch):
+    flags = ["--model=similarity", "--pair_loss=softmax", "--num_candidates=3"]
+    found = tiny.parse(*flags)
+    monkeypatch.setattr("sys.argv", ["train.py", *flags])
+    with pytest.raises(ValueError, match="_candidates` .*--pair_loss=logistic"):
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+
+
 @pytest.mark.parametrize(
     "head_units, sizes", [("", [1]), ("5", [5, 1]), ("5,3", [5, 3, 1])]
 )
