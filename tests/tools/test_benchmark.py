@@ -41,6 +41,8 @@ ROWS = {
         "matmuls alone",
         "matmuls, all regions learned from",
         "train step",
+        "matmuls alone, softmax",
+        "softmax step",
     ],
     "tree_lstm": ["matmuls alone", "LSTM of Keras", "LSTM over trees"],
     "fisher_vectors": [

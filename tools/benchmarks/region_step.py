@@ -5,6 +5,10 @@ photo that may be negatives. The floor holds the float32 products of a step:
 all regions forward, the picked ones and the positives forward and backward,
 and the phrases. Beside it stand the products of a step that would have all
 regions under the tape.
+
+A second table is of the similarity network with a softmax over all negatives
+of a phrase: its floor has all regions forward and backward, and its head for
+each phrase with each of its negatives.
 """
 
 import numpy as np
@@ -17,6 +21,7 @@ from tbnets.losses import presets
 from tbnets.losses import triplet
 from tbnets.models import own_candidates
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.fused_optimizers import FusedAdam
 
 PHRASES, REGIONS = 100, 200
@@ -62,6 +67,41 @@ def run(num_images, hidden_dim, embedding_dim, repeats):
         f"{PHRASES} phrases, {num_images} photos, {len(everything)} regions "
         f"of which {picked} picked, {REGION_DIM}/{PHRASE_DIM} -> {hidden_dim} "
         f"-> {embedding_dim}, Adam",
+        timing.interleaved(rows, repeats),
+        floor,
+    )
+    _run_softmax(batch, units, num_images, repeats)
+
+
+def _run_softmax(batch, units, num_images, repeats):
+    """Prints the table of the similarity network."""
+    network = SimilarityNetwork(
+        Branch(units, "none", seed=1), Branch(units, "none", seed=2)
+    )
+    network.build(
+        {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
+    )
+    network.compile(FusedAdam(1e-6), pair_loss="softmax")
+    regions = tf.concat([batch["images"], batch["candidates"]], axis=0)
+    count = PHRASES + int(np.sum(batch["is_negative"]))
+    pairs = tf.random.stateless_normal([count, units[-1]], (3, 0))
+    branches = _matmuls(units)
+    head = _head_matmuls((units[-1], *network.head.units, 1))
+
+    @tf.function
+    def products(regions, phrases, pairs):
+        return branches(regions[:0], regions, phrases) + head(pairs)
+
+    floor = "matmuls alone, softmax"
+    rows = {
+        floor: loss.waiting(products, (regions, batch["captions"], pairs)),
+        "softmax step": loss.waiting(tf.function(network.train_step), (batch,)),
+    }
+    head_units = "-".join(map(str, network.head.units))
+    timing.print_table(
+        f"{PHRASES} phrases, {num_images} photos, {count} pairs judged by "
+        f"{units[-1]}-{head_units}-1, {REGION_DIM}/{PHRASE_DIM} -> {units[0]} "
+        f"-> {units[1]}, Adam",
         timing.interleaved(rows, repeats),
         floor,
     )
@@ -134,5 +174,24 @@ def _matmuls(units):
     def products(mined, learned, phrases):
         found = [forward(mined)[1], *forward(phrases)]
         return found + backward(learned) + backward(phrases)
+
+    return products
+
+
+def _head_matmuls(dims):
+    """Returns the products of a head, forward and backward, likewise."""
+    weights = [
+        tf.random.stateless_normal(pair, (4, place))
+        for place, pair in enumerate(zip(dims, dims[1:]))
+    ]
+
+    def products(rows):
+        found = []
+        for weight in weights:
+            outputs = tf.matmul(rows, weight)
+            found.append(tf.matmul(rows, outputs, transpose_a=True))
+            found.append(tf.matmul(outputs, weight, transpose_b=True))
+            rows = outputs
+        return found
 
     return products
