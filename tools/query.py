@@ -28,10 +28,11 @@ A network that reads sentences along their syntax (docs/hm_lstm.md) has them
 parsed on the way in, which needs an extra: pip install "tbnets[parse]".
 
 Each answer has its rank, its similarity (the cosine, 1 is identical; of a
-similarity network the log odds of a match, 0 is even) and the id of the image,
-or the caption. Words the network was never shown are named:
-they do not count. A file that is no photo is named with the reason, left out
-and counted.
+similarity network the log odds of a match, 0 is even, or where it learned by
+--pair_loss=softmax, a number that only compares answers to one question) and
+the id of the image, or the caption. Words the network was never shown are
+named: they do not count. A file that is no photo is named with the reason, left
+out and counted.
 """
 
 import errno
