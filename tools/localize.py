@@ -2,13 +2,13 @@ r"""Finds the boxes that phrases name in one photo.
 
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
-proposes boxes as they were proposed for the training, compares each phrase
-with each of them, and prints the best box of each phrase with its similarity
-(the cosine, 1 is identical; of a similarity network the log odds of a match, 0
-is even, or where it learned by --pair_loss=softmax, a number that only compares
+proposes boxes as they were proposed for the training, compares each phrase with
+each of them, and prints the best box of each phrase with its similarity (the
+cosine, 1 is identical; of a similarity network the log odds of a match, 0 is
+even, or where it learned by --pair_loss=softmax, a number that only compares
 boxes of one phrase). The photo with these boxes is drawn as photo.localized.png
-in the current folder. The model is entities_localization of the zoo, which learned
-from photos; --model=scenes_localization knows the rendered scenes.
+in the current folder. The model is entities_localization of the zoo, which
+learned from photos; --model=scenes_localization knows the rendered scenes.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
