@@ -43,7 +43,8 @@ def diagnose(logs, margin, reduction):
 
     Args:
         logs: an epoch's scalars, with `train/..._loss`, `train/..._active`
-            and `health/.../mean_cosine`, or with `train/pair_accuracy`.
+            and `health/.../mean_cosine`, or with `train/pair_accuracy` or
+            `train/ranked_first`.
         margin: of the loss.
         reduction: of the loss; the plateau shows under the means only.
     """
@@ -55,6 +56,14 @@ def diagnose(logs, margin, reduction):
             f"{accuracy:.0%} of the pairs are judged right, about as many as "
             "by tossing a coin. Give it some epochs, or try another "
             "--learning_rate or fewer --num_candidates"
+        )
+    ranked_first = logs.get("train/ranked_first")
+    if ranked_first is not None:
+        if ranked_first > 0.0:
+            return None
+        return (
+            "no matching pair is found better than the wrong ones beside it: "
+            "the network says the same of all. Try a lower --learning_rate"
         )
     cosines = [
         value for key, value in logs.items() if key.endswith("/mean_cosine")

@@ -48,3 +48,18 @@ def test_a_collapse_is_named():
     logs = {"health/images/mean_cosine": 0.99}
     assert "collapsed" in diagnose(logs, 0.05, "sum")
     assert diagnose({"health/images/mean_cosine": 0.5}, 0.05, "sum") is None
+
+
+@pytest.mark.parametrize(
+    "name, bad, good, advice",
+    [
+        ("pair_accuracy", 0.5, 0.6, "tossing a coin"),
+        ("ranked_first", 0.0, 0.01, "says the same of all"),
+    ],
+)
+def test_a_network_that_judges_pairs_may_have_any_embeddings(
+    name, bad, good, advice
+):
+    logs = {"health/images/mean_cosine": 0.99, f"train/{name}": good}
+    assert diagnose(logs, None, None) is None
+    assert advice in diagnose(logs | {f"train/{name}": bad}, None, None)
