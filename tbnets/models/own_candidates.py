@@ -9,7 +9,8 @@ and `is_negative` bool `[m, c]`, which candidates do not match a caption.
 Candidates are embedded twice: all of them as at inference, without dropout
 and without a gradient, to find the few that matter; then these few together
 with the images, as in training. With batch normalisation, its statistics in
-training are those of images and picked candidates.
+training are those of images and picked candidates. A loss that learns from
+all of them, the similarity network's softmax, embeds them once.
 """
 
 import tensorflow as tf

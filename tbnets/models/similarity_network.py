@@ -43,7 +43,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     Inner products of its embeddings mean nothing: only the head compares. A
     batch is that of the `EmbeddingNetwork`; one that brings candidates of each
-    caption (`models.own_candidates`) has the negatives drawn among these.
+    caption (`models.own_candidates`) has its negatives among these.
 
     Args:
         image_branch: `Branch` of the images.
