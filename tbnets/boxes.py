@@ -10,6 +10,8 @@ the last one are converted where they are read (`data.entities`).
 
 import numpy as np
 
+from tbnets.errors import InputError
+
 ROWS_AT_ONCE = 1024
 """Rows of an overlap table held at a time where only a maximum is asked."""
 PAIRS_AT_ONCE = 1 << 18
@@ -31,7 +33,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
     if array.size == 0 and array.ndim == 1:
         array = array.reshape(0, 4)
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype.kind not in "iuf":
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be numbers [n, 4]: x_min, y_min, x_max, y_max. "
             f"Received: {name} of shape {array.shape} and dtype "
             f"{array.dtype}. Give one row a box."
@@ -41,7 +43,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
     good &= (array[:, :2] <= array[:, 2:]).all(axis=1)
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be finite, with x_min <= x_max and y_min <= "
             f"y_max. Received: {name}[{row}]={array[row].tolist()}. Give "
             "corners, not width and height."
@@ -111,14 +113,14 @@ def non_maximum_suppression(
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
     if scores.shape != (len(boxes),) or not np.isfinite(scores).all():
-        raise ValueError(
+        raise InputError(
             f"`scores` must be {len(boxes)} finite numbers, one a box. "
             f"Received: scores of shape {scores.shape}. Give larger numbers "
             "to better boxes."
         )
     _check_threshold(iou_threshold)
     if limit is not None and limit < 0:
-        raise ValueError(
+        raise InputError(
             "`limit` must be at least 0, or None for all boxes. Received: "
             f"limit={limit}. Say how many boxes to keep."
         )
@@ -211,7 +213,7 @@ def overlaps_by_photo(truth, owners, proposals):
         owners = owners.astype(np.int64)
     fits = owners.dtype.kind in "iu" and owners.shape == (len(truth),)
     if not fits or ((owners < 0) | (owners >= len(proposals))).any():
-        raise ValueError(
+        raise InputError(
             "The photo of each box must be a row of `proposals`. Received: "
             f"rows of shape {owners.shape} and dtype {owners.dtype} for "
             f"{len(truth)} boxes and {len(proposals)} photos. Give whole "
@@ -231,7 +233,7 @@ def overlaps_by_photo(truth, owners, proposals):
 
 def _check_threshold(iou_threshold):
     if not 0 <= iou_threshold <= 1:
-        raise ValueError(
+        raise InputError(
             "`iou_threshold` must lie from 0 to 1. Received: "
             f"iou_threshold={iou_threshold}. Papers count a box as found "
             "at 0.5."

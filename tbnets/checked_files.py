@@ -11,6 +11,10 @@ import os
 import re
 import warnings
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
+from tbnets.errors import NotAFileError
+
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -33,7 +37,7 @@ class Problem:
         return f"{place}: {self.message}"
 
 
-class ProblemError(ValueError):
+class ProblemError(InputError):
     """A problem of a file that nobody collects.
 
     Args:
@@ -161,12 +165,12 @@ def shown(value):
 def require_file(path):
     """Raises FileNotFoundError or IsADirectoryError if there is no file."""
     if os.path.isdir(path):
-        raise IsADirectoryError(
+        raise NotAFileError(
             f"`path` must be a file. Received: path={path}, which is a "
             "folder. Name the file inside it."
         )
     if not os.path.exists(path):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`path` must be an existing file. Received: path={path}. "
             f"{_nearest_folder(path)}"
         )

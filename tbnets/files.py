@@ -5,6 +5,8 @@ import os
 import pathlib
 import unicodedata
 
+from tbnets.errors import FileError
+
 BESIDE_SUFFIX = ".tbnets"
 """How the folder is called that `folder_beside` returns."""
 
@@ -35,7 +37,7 @@ def write_atomically(path, write):
     except OSError as error:
         partial.unlink(missing_ok=True)
         kept = "what it held before is unharmed" if path.exists() else "no file"
-        raise OSError(
+        raise FileError(
             error.errno,
             f"{path} could not be written: {error.strerror}; {kept}. "
             "Free some space or choose another folder",

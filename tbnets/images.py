@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import exif
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.files import BESIDE_SUFFIX
 
 MAX_PIXELS = 80_000_000
@@ -36,7 +38,7 @@ _TOO_LARGE = "pixels; scale it down. Received width and height:"
 _NO_PHOTO = "convert it. Received another kind, of so many bytes:"
 
 
-class BrokenImageError(ValueError):
+class BrokenImageError(InputError):
     """A file that is no photo, or is not there.
 
     Args:
@@ -197,7 +199,7 @@ def list_photos(folder):
         )
     ]
     if not found:
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
             f" Received: --images={folder}, which has none. Check the path."
         )

@@ -31,6 +31,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import tasks
+from tbnets.errors import InputError
 from tbnets.files import write_json
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
@@ -73,7 +74,7 @@ def start(settings, resume):
     folder = _run_folder(settings.run_dir, resume)
     last = checkpoint_path(folder, "last")
     if last.exists() and not resume:
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must be a new folder. Received: "
             f"--run_dir={folder}, which holds a run. Add --resume to continue "
             "it, or choose another folder."
@@ -86,26 +87,26 @@ def start(settings, resume):
 def _run_folder(run_dir, resume):
     """Returns the folder of a run, which is new, empty or a run's."""
     if not run_dir:
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must name a folder for the run. Received: "
             "--run_dir=. Set for example --run_dir=runs/first."
         )
     folder = pathlib.Path(run_dir)
     is_run = (folder / settings_files.SETTINGS_FILE).exists()
     if resume and not is_run:
-        raise ValueError(
+        raise InputError(
             "`--resume` must come with the folder of a run. Received: "
             f"--run_dir={folder}, which holds none. Correct --run_dir, or "
             "leave --resume out to start a run there."
         )
     if folder.exists() and not folder.is_dir():
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must be a folder. Received: "
             f"--run_dir={folder}, which is a file. Name another."
         )
     if folder.is_dir() and not is_run and any(folder.iterdir()):
         some = ", ".join(sorted(path.name for path in folder.iterdir())[:3])
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must be a new or empty folder, or that of a run. "
             f"Received: --run_dir={folder}, which holds {some}. Name another "
             f"folder, for example --run_dir={folder / 'run'}."
@@ -316,7 +317,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     places = settings_files.read_settings(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
     if not path.exists():
-        raise ValueError(
+        raise InputError(
             "`run_dir` must hold a finished epoch. Received: "
             f"run_dir={run_dir}, without {path}. Let it train longer."
         )
@@ -353,7 +354,7 @@ def start_at_photo(session, cnn_weights):
     if not cnn_weights:
         return
     if session.settings.image_encoder != "features":
-        raise ValueError(
+        raise InputError(
             "`--cnn_weights` must come with a run on --image_features. "
             f"Received: --cnn_weights={cnn_weights}, and the run was trained "
             f"with --image_encoder={session.settings.image_encoder}, which "

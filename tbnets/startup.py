@@ -2,11 +2,9 @@
 
 import contextlib
 import ctypes
-import dis
 import errno
 import logging as py_logging
 import os
-import pathlib
 import platform
 import signal
 import sys
@@ -19,6 +17,7 @@ from absl import flags
 from absl import logging
 
 from tbnets import usage
+from tbnets.errors import UserError
 
 
 @contextlib.contextmanager
@@ -107,18 +106,14 @@ _BUG = (
 _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 
 
-def is_for_the_user(error, tool):
+def is_for_the_user(error):
     """Tells an error that a user can mend from one that is a bug.
 
-    For the user is what a `raise` statement of this package or of the tool
-    raised: such an error says what to change. The same kinds of errors out
-    of a library, or out of a function written in C that this package called
-    (then too a line of this package is where the traceback ends), were not
-    foreseen. And for the user is what the system says of a file.
+    For the user is a `UserError`, which says what to change, and what the
+    system says of a file. Anything else was not foreseen.
 
     Args:
         error: a caught exception.
-        tool: path of the tool's file.
 
     Returns:
         bool.
@@ -126,22 +121,11 @@ def is_for_the_user(error, tool):
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
             return True
-    end = error.__traceback__
-    while end.tb_next:
-        end = end.tb_next
-    code = end.tb_frame.f_code
-    raised_in = pathlib.Path(code.co_filename).resolve()
-    package = pathlib.Path(__file__).resolve().parent
-    tools = pathlib.Path(tool).resolve().parent
-    if package not in raised_in.parents and tools != raised_in.parent:
-        return False
-    return dis.opname[code.co_code[end.tb_lasti]] == "RAISE_VARARGS"
+    return isinstance(error, UserError)
 
 
 def _say(error):
-    """Returns an error's own words, without quotes or numbers around them."""
-    if isinstance(error, KeyError) and len(error.args) == 1:
-        return str(error.args[0])
+    """Returns an error's own words, without numbers around them."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             return error.strerror
@@ -199,7 +183,7 @@ def run_tool(main, sections=None):
         try:
             return main(argv)
         except Exception as error:
-            if not is_for_the_user(error, tool=sys.argv[0]):
+            if not is_for_the_user(error):
                 raise
             sys.exit(f"error: {_say(error)}")
         except KeyboardInterrupt:

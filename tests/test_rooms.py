@@ -31,8 +31,8 @@ FLOORS = [
     ["losses"],
     ["scenes"],
     [
-        *("boxes", "checked_files", "exif", "files", "images", "startup"),
-        *("statistics", "usage"),
+        *("boxes", "checked_files", "errors", "exif", "files", "images"),
+        *("startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

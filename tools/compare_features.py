@@ -14,6 +14,7 @@ nearest of the second set to its row in the first.
 import numpy as np
 
 from tbnets import startup
+from tbnets.errors import InputError
 from tbnets.store.opening import open_features
 
 BLOCK = 1024
@@ -37,7 +38,7 @@ def compare(first, second):
         ValueError: they have no ids or not the dimension in common.
     """
     if first.dim != second.dim:
-        raise ValueError(
+        raise InputError(
             "Both features must have one dimension. Received: "
             f"{first.path} of {first.dim}, {second.path} of {second.dim}. "
             "Compare the same layers."
@@ -45,7 +46,7 @@ def compare(first, second):
     common = set(second.ids)
     ids = [key for key in first.ids if key in common]
     if not ids:
-        raise ValueError(
+        raise InputError(
             "Both features must have ids in common. Received: ids as "
             f"{first.ids[0]!r} in {first.path}, {second.ids[0]!r} in "
             f"{second.path}. Write the ids alike."
@@ -62,7 +63,7 @@ def compare(first, second):
 def main(argv):
     """Prints the comparison."""
     if len(argv) != 3:
-        raise ValueError(
+        raise InputError(
             "`compare_features.py` must be given two feature files or "
             f"stores. Received: {' '.join(argv[1:])}. See --help."
         )

@@ -20,6 +20,7 @@ from absl import flags
 from tbnets import startup
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
 from tbnets.text import parsing
 from tbnets.text import tree_comparison
 from tbnets.text.parsers import DEFAULT_URL
@@ -123,7 +124,7 @@ def heading():
 def main(argv):
     """Compares by the flags."""
     if len(argv) > 1 or bool(_ENTITIES.value) == bool(_GOLD.value):
-        raise ValueError(
+        raise InputError(
             "`compare_parses.py` must be given one of --entities and "
             "--gold_trees, and nothing but flags. Received: "
             f"{' '.join(argv[1:]) or 'no other words'}, --entities="

@@ -26,6 +26,7 @@ import json
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -141,12 +142,12 @@ def describe_one(images, phrases, vocabulary, problems):
 def main(argv):
     """Reads, counts, prints; returns the exit code."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`describe_data.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )
     if not (_CAPTIONS.value or _PHRASES.value):
-        raise ValueError(
+        raise InputError(
             "`--captions` or `--phrases` must name what to describe. "
             "Received: neither. See --help."
         )

@@ -42,6 +42,7 @@ from absl import flags
 
 from tbnets import files
 from tbnets import startup
+from tbnets.errors import InputError
 from tbnets.evaluation import arrays
 from tbnets.evaluation import protocols
 from tbnets.evaluation import tables
@@ -185,7 +186,7 @@ def map_points(task, scores, examples):
     most = (_MAP_IMAGES.value, MAP_CAPTIONS)
     points = task.points(scores, examples, most)
     if points is None:
-        raise ValueError(
+        raise InputError(
             "`--map` must come with a run that embeds images and captions in "
             f"one space. Received: --map={_MAP.value} for a run of --task="
             f"{task.settings.task}, --model={task.settings.model}. Leave it "
@@ -209,7 +210,7 @@ def measure_options(task):
         if flag.name in task.measure_options:
             options[flag.name] = flag.value
         elif flag.present:
-            raise ValueError(
+            raise InputError(
                 f"`--{flag.name}` must be a flag that the task measures by. "
                 f"Received: --{flag.name}={flag.value} for a run of "
                 f"--task={task.settings.task}. Leave it out."
@@ -220,7 +221,7 @@ def measure_options(task):
 def save_arrays(embeddings, folder):
     """Writes the arrays that a run is measured by to a folder."""
     if not embeddings:
-        raise ValueError(
+        raise InputError(
             "`--save_embeddings` must come with a run that inner products of "
             f"embeddings rank. Received: --save_embeddings={folder} for one "
             "that is ranked otherwise. Leave it out."
@@ -248,7 +249,7 @@ def read_saved_embeddings():
     needed = (_IMAGES, _TEXTS, _ROWS)
     missing = [f"--{flag.name}" for flag in needed if not flag.value]
     if missing:
-        raise ValueError(
+        raise InputError(
             f"--run_dir or {', '.join(missing)} must be given. Received: "
             "nothing. "
             "`python tools/evaluate.py --help` shows an example."
@@ -267,20 +268,20 @@ def check_flags():
     for flag in of_files if _RUN.value else of_runs:
         if flag.present:
             reads = "without" if _RUN.value else "with"
-            raise ValueError(
+            raise InputError(
                 f"`--{flag.name}` must be a flag that is read. Received: "
                 f"--{flag.name}={flag.value}, which is read {reads} --run_dir. "
                 f"Leave it out, or change that."
             )
     if _WEIGHT.present and not _OTHER.value:
-        raise ValueError(
+        raise InputError(
             "`--combine_weight` must come with --combine_with, the run that "
             f"it weighs. Received: --combine_weight={_WEIGHT.value} alone. Add "
             "the other run, or leave it out."
         )
     for flag in (_JSON, _MAP):
         if flag.value and not pathlib.Path(flag.value).parent.is_dir():
-            raise ValueError(
+            raise InputError(
                 f"`--{flag.name}` must be a file in a folder that exists. "
                 f"Received: --{flag.name}={flag.value}. Make the folder, or "
                 "name another."
@@ -293,7 +294,7 @@ def check_map():
     if _MAP.value:
         space_map.import_tsne()
     elif _MAP_IMAGES.present:
-        raise ValueError(
+        raise InputError(
             "`--map_images` must come with --map, the file to draw. Received: "
             f"--map_images={_MAP_IMAGES.value} alone. Add --map=map.png."
         )
@@ -302,7 +303,7 @@ def check_map():
 def main(argv):
     """Reads, measures, prints, writes."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             f"`evaluate.py` takes flags only. Received: {' '.join(argv[1:])}. "
             "Write --flag=value."
         )

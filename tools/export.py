@@ -14,6 +14,7 @@ serve it. With --half_precision it takes half the space.
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -46,7 +47,7 @@ _HALF_PRECISION = flags.DEFINE_bool(
 def main(argv):
     """Exports by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`export.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

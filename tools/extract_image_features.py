@@ -38,6 +38,7 @@ import time
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -156,7 +157,7 @@ def build_features():
     layers = _LAYERS.value
     if _REGION_FEATURES.value != "roi_average":
         if len(layers) > 1:
-            raise ValueError(
+            raise InputError(
                 f"`--region_features={_REGION_FEATURES.value}` must come with "
                 f"one layer. Received: --layers={','.join(layers)}. Take "
                 "--region_features=roi_average, or name one layer."
@@ -175,7 +176,7 @@ def region_options():
         if values
     }
     if given and _REGION_FEATURES.value != "roi_average":
-        raise ValueError(
+        raise InputError(
             f"`--{min(given)}` must come with --region_features=roi_average. "
             f"Received: --region_features={_REGION_FEATURES.value}. Leave it "
             "out."
@@ -192,7 +193,7 @@ def numbers(name, values, kind):
     try:
         return [kind(value) for value in values]
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"`--{name}` must be numbers, one for each of --layers. Received: "
             f"--{name}={','.join(values)}. Write for example --{name}=1,2."
         ) from error
@@ -259,7 +260,7 @@ def report(failures, done, seconds, writer, features):
 def main(argv):
     """Extracts by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`extract_image_features.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -28,6 +28,7 @@ import tqdm
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -188,7 +189,7 @@ def fit(encoder, captions):
 def fitted(captions):
     """Returns the encoder of the store to go on with, or fits a new one."""
     if (_FEATURES.value == "tfidf") == bool(_VECTORS.value):
-        raise ValueError(
+        raise InputError(
             "`--word_vectors` must name a file for mean_vector and fisher, and "
             f"only for them. Received: --word_vectors={_VECTORS.value or ''} "
             f"with --features={_FEATURES.value}. Change one of them."
@@ -224,7 +225,7 @@ def extract(captions, encoder):
 def main(argv):
     """Extracts by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`extract_text_features.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -34,6 +34,7 @@ import PIL.Image
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -74,7 +75,7 @@ LEAST_SIDE, MOST_SIDE = 640, 1280
 def read_arguments(arguments):
     """Returns the photo's path, the phrases and the picture's path or None."""
     if len(arguments) < 2:
-        raise ValueError(
+        raise InputError(
             "`localize.py` must be given a photo and a phrase or more. "
             f"Received: {len(arguments)} arguments. Write for example "
             'localize.py photo.jpg "a brown dog".'
@@ -96,12 +97,12 @@ def check_phrase(phrase):
     try:
         phrase.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
+        raise InputError(
             f"`localize.py` must be asked in UTF-8. Received: {phrase!r}. "
             "Convert the phrase, or set the terminal to UTF-8."
         ) from error
     if not phrase.strip():
-        raise ValueError(
+        raise InputError(
             "`localize.py` must be given phrases of words. Received: "
             f"{phrase!r}. Leave it out."
         )
@@ -110,13 +111,13 @@ def check_phrase(phrase):
 def check_output(flag, path, photo):
     """Refuses to write where no folder is, or over the photo."""
     if not pathlib.Path(path).absolute().parent.is_dir():
-        raise ValueError(
+        raise InputError(
             f"`--{flag}` must be a file in a folder that is there. Received: "
             f"--{flag}={path}. Make the folder, or choose another."
         )
     if os.path.exists(path) and os.path.exists(photo):
         if os.path.samefile(path, photo):
-            raise ValueError(
+            raise InputError(
                 f"`--{flag}` must not be the photo. Received: --{flag}={path}. "
                 "Choose another name: the photo is left as it is."
             )
@@ -126,20 +127,20 @@ def open_localizer():
     """Loads --model, which must find boxes in photos by phrases."""
     model = zoo.open_model(_MODEL.value)
     if not isinstance(model, ServedLocalizer):
-        raise ValueError(
+        raise InputError(
             "`--model` must be a network of phrase localization. Received: "
             f"--model={_MODEL.value}, which is one for whole images: ask it "
             "by tools/query.py, or train another with --task=localization."
         )
     if not model.takes_photos:
-        raise ValueError(
+        raise InputError(
             "`--model` must begin with the photo. Received: "
             f"--model={_MODEL.value}, which has no endpoint `localize`. Export "
             "its run by tools/export.py --cnn_weights=imagenet; the regions it "
             "was trained on must be made with --region_features=roi_average."
         )
     if not model.takes_captions:
-        raise ValueError(
+        raise InputError(
             "`--model` must take phrases. Received: --model="
             f"{_MODEL.value}, which takes text features. Use a network that "
             "was trained on words."

@@ -27,6 +27,7 @@ from PIL import ImageDraw
 from PIL import ImageFont
 
 from tbnets import startup
+from tbnets.errors import InputError
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET
 from tbnets.scenes.files import RECORDS
@@ -185,7 +186,7 @@ def print_summary(summary):
 def main(argv):
     """Writes the scenes, the contact sheet, and what to do next."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`make_scenes.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -34,6 +34,7 @@ import tempfile
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -114,7 +115,7 @@ def read_report():
     path = pathlib.Path(_RUN.value, zoo_card.METRICS)
     report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     if "test" not in report:
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must hold a finished run with a test split. Received: "
             f"--run_dir={_RUN.value}, without test results in {path}. Let it "
             "finish."
@@ -138,7 +139,7 @@ def check_loss(scores, report):
     print(f"recall sum  {after:.2f} as exported, {before:.2f} in the run")
     lost = before - after
     if lost > _MOST_LOST.value:
-        raise ValueError(
+        raise InputError(
             "`--most_lost` must be what half precision may cost. Received: "
             f"--most_lost={_MOST_LOST.value}, and it costs {lost:.2f} of the "
             "recall sum. Raise it if that is worth the space."
@@ -150,7 +151,7 @@ def check_size(folder):
     num_bytes = zoo_card.size(folder)
     print(f"size        {num_bytes / 1e6:.2f} MB")
     if num_bytes > zoo_card.MOST_BYTES:
-        raise ValueError(
+        raise InputError(
             "`--run_dir` must be a run whose model fits into "
             f"{zoo_card.MOST_BYTES / 1e6:g} MB. Received: {num_bytes / 1e6:.2f}"
             " MB. Train one with fewer weights."
@@ -194,7 +195,7 @@ def renew_card(target):
         if wanted.get(name) != found.get(name)
     ]
     if changed:
-        raise ValueError(
+        raise InputError(
             "`--name` must be a model of which the card alone was changed. "
             f"Received: --name={_NAME.value}, where {changed[0]} was too. "
             "Give --run_dir to make it anew."
@@ -205,12 +206,12 @@ def renew_card(target):
 def check_flags():
     """Refuses flags that ask for nothing."""
     if not _NAME.value and (_RUN.value or _CARD.value or not _TABLE.value):
-        raise ValueError(
+        raise InputError(
             "`--name` must be given, or --table alone. Received: --name=, "
             f"--run_dir={_RUN.value}. Add for example --name=scenes_embedding."
         )
     if _NAME.value and not _NAME.value.isidentifier():
-        raise ValueError(
+        raise InputError(
             "`--name` must be letters, digits and underscores. Received: "
             f"--name={_NAME.value}. Choose another."
         )
@@ -219,7 +220,7 @@ def check_flags():
 def main(argv):
     """Makes a model, a card or the table."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             f"`make_zoo.py` takes flags only. Received: {' '.join(argv[1:])}. "
             "Write --flag=value."
         )

@@ -29,6 +29,7 @@ from absl import flags
 from tbnets import startup
 from tbnets.data import captions as caption_files
 from tbnets.data.format_guess import usual_format
+from tbnets.errors import InputError
 from tbnets.text import parsing
 from tbnets.text.parsers import DEFAULT_URL
 from tbnets.text.parsers import PARSERS
@@ -126,7 +127,7 @@ def report(captions, parses, seconds):
 def main(argv):
     """Parses by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`parse_captions.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -30,6 +30,7 @@ import tqdm
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -179,7 +180,7 @@ def recall_limits():
     """Returns --recall_at as numbers, checked before any work is done."""
     limits = [int(text) if text.isdecimal() else 0 for text in _RECALL_AT.value]
     if not limits or min(limits) < 1:
-        raise ValueError(
+        raise InputError(
             "`--recall_at` must be whole numbers from 1. Received: "
             f"--recall_at={','.join(_RECALL_AT.value)}. Write for example "
             "--recall_at=50,100,200."
@@ -261,7 +262,7 @@ def draw_cell(path, boxes):
 def main(argv):
     """Proposes by the flags; tells the recall and draws if asked."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`propose_regions.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -43,6 +43,7 @@ import sys
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -112,7 +113,7 @@ def embed_images(model):
     needed = "--images" if model.takes_image_bytes else "--image_features"
     given = _IMAGES if model.takes_image_bytes else _IMAGE_FEATURES
     if not given.value:
-        raise ValueError(
+        raise InputError(
             f"`{needed}` must be given, as this network takes "
             f"{'photos' if model.takes_image_bytes else 'image features'}. "
             f"Received: --images={_IMAGES.value}, --image_features="
@@ -137,7 +138,7 @@ def embed_query_image(model):
         images.read_photo(_IMAGE.value)  # Its errors name the file.
         return model.embed_images([pathlib.Path(_IMAGE.value).read_bytes()])
     if not _IMAGE_FEATURES.value:
-        raise ValueError(
+        raise InputError(
             "`--image_features` must be given, as this network takes image "
             f"features. Received: --image={_IMAGE.value} alone. Add the file "
             "that has this id."
@@ -152,13 +153,13 @@ def read_captions(path):
     try:
         lines = pathlib.Path(path).read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise InputError(
             f"`--captions` must be UTF-8 text. Received: --captions={path}, "
             f"which is not: {error}. Convert the file."
         ) from error
     captions = [line.strip() for line in lines if line.strip()]
     if not captions:
-        raise ValueError(
+        raise InputError(
             "`--captions` must hold a caption a line. Received: --captions="
             f"{path} without any. Check the file."
         )
@@ -235,7 +236,7 @@ def check_text(queries):
         try:
             query.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(
+            raise InputError(
                 f"`query.py` must be asked in UTF-8. Received: {query!r}. "
                 "Convert the sentence, or set the terminal to UTF-8."
             ) from error
@@ -245,7 +246,7 @@ def check_flags(queries):
     """Refuses flags that make no question."""
     by_image = bool(_IMAGE.value)
     if by_image == bool(queries) or by_image != bool(_CAPTIONS.value):
-        raise ValueError(
+        raise InputError(
             "`query.py` must be asked by sentences, or by --image and "
             f"--captions. Received: {len(queries)} sentences, --image="
             f"{_IMAGE.value}, --captions={_CAPTIONS.value}. Write for example "
@@ -256,13 +257,13 @@ def check_flags(queries):
         if not flag.value:
             continue
         if by_image or not _IMAGES.value:
-            raise ValueError(
+            raise InputError(
                 f"`--{flag.name}` must come with sentences and with --images, "
                 f"the folder of the photos. Received: --images={_IMAGES.value}"
                 f", {len(queries)} sentences. Add --images=FOLDER."
             )
         if not pathlib.Path(flag.value).absolute().parent.is_dir():
-            raise ValueError(
+            raise InputError(
                 f"`--{flag.name}` must be a file in a folder that is there. "
                 f"Received: --{flag.name}={flag.value}. Make the folder, or "
                 "choose another."
@@ -273,13 +274,13 @@ def open_model():
     """Loads --model, which must compare sentences with whole images."""
     model = zoo.open_model(_MODEL.value)
     if isinstance(model, ServedLocalizer):
-        raise ValueError(
+        raise InputError(
             "`--model` must be a network for whole images. Received: --model="
             f"{_MODEL.value}, which finds regions: ask it by tools/localize.py "
             f'--model={_MODEL.value} PHOTO "a red ball".'
         )
     if not model.takes_captions:
-        raise ValueError(
+        raise InputError(
             "`--model` must take captions. Received: --model="
             f"{_MODEL.value}, which takes text features. Use a network "
             "that was trained on captions."

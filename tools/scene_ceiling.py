@@ -17,6 +17,7 @@ import tqdm
 from absl import flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 from tbnets.scenes import ambiguity
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
@@ -33,7 +34,7 @@ def image_size(folder):
     """Returns the side of the images of a folder of scenes, in pixels."""
     path = folder / "manifest.json"
     if not path.is_file():
-        raise ValueError(
+        raise InputError(
             "`--scenes` must be a folder of scenes. Received: "
             f"--scenes={folder}, without {path.name}. Make one by "
             "tools/make_scenes.py."
@@ -72,7 +73,7 @@ def print_ceiling(captions, num_scenes):
 def main(argv):
     """Measures by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`scene_ceiling.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -18,6 +18,7 @@ import sys
 from absl import flags as absl_flags
 
 from tbnets import startup
+from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
@@ -59,7 +60,7 @@ def checked_settings():
     )
     asked = command_line.on_command_line(["example_query"])
     if asked and not settings.export:
-        raise ValueError(
+        raise InputError(
             "`--example_query` must come with --export: the exported model "
             f"answers. Received: --example_query={FLAGS.example_query[0]} "
             "with --noexport. Leave one of them out."
@@ -92,7 +93,7 @@ def fit(session, train):
 def main(argv):
     """Trains by the flags."""
     if len(argv) > 1:
-        raise ValueError(
+        raise InputError(
             "`train.py` takes flags only. Received: "
             f"{' '.join(argv[1:])}. Write --flag=value."
         )

@@ -9,6 +9,7 @@ of the state of a random generator, so a resumed run sees the same batches.
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.images import decode_images
 
 
@@ -59,12 +60,12 @@ def _check_sizes(examples, images_per_batch, captions_per_image):
         ("captions_per_image", captions_per_image),
     ):
         if value < 1:
-            raise ValueError(
+            raise InputError(
                 f"`{name}` must be at least 1. Received: {name}={value}. "
                 f"Change --{name}."
             )
     if not num_batches(examples.records, images_per_batch):
-        raise ValueError(
+        raise InputError(
             "`examples` must hold at least one image with a caption. "
             f"Received: {examples.records.num_images} images, "
             f"{examples.records.num_captions} captions from "

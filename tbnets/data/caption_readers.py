@@ -15,6 +15,8 @@ from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import require_file
 from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.store.arrays import first_equal_rows
 from tbnets.store.arrays import open_array
 
@@ -260,7 +262,7 @@ def _split_lists(path):
         if not match and split not in split_names.SPLIT_ORDER:
             continue
         if split in lists:
-            raise ValueError(
+            raise InputError(
                 f"`path` must have one list for each split beside it. "
                 f"Received: path={path}, with {lists[split]} and {candidate} "
                 f"for {split!r}. Move one of them away."
@@ -303,7 +305,7 @@ def precomputed_splits(path):
     """Returns the splits that have a `<split>_caps.txt` in a folder."""
     names = split_names.splits_in_path(os.path.join(path, "{split}_caps.txt"))
     if not names:
-        raise FileNotFoundError(
+        raise MissingFileError(
             "`path` must be a folder with <split>_ims.npy and "
             f"<split>_caps.txt. Received: path={path}."
         )

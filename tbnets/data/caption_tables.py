@@ -8,6 +8,7 @@ from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
 from tbnets.data.caption_readers import ImageRecord
+from tbnets.errors import InputError
 
 
 def read_table(path, split, problems):
@@ -20,7 +21,7 @@ def read_table(path, split, problems):
     file = CheckedFile(path, problems)
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
-        raise ValueError(
+        raise InputError(
             f"`path` must end with one of {', '.join(_TABLES)}. Received: "
             f"path={file.path}. Rename the file to what it holds."
         )

@@ -21,6 +21,8 @@ from tbnets.data import caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
 from tbnets.data.groups import rows_by
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 
 __all__ = [
     "READERS",
@@ -62,7 +64,7 @@ class CaptionedImages:
         if rows.size == 0:
             rows = rows.astype(np.int64)
         if rows.dtype.kind not in "iu" or rows.shape != (len(self.captions),):
-            raise ValueError(
+            raise InputError(
                 "`caption_to_image` must hold one whole number for each "
                 f"caption. Received: caption_to_image of shape {rows.shape} "
                 f"and dtype {rows.dtype}, {len(self.captions)} captions. "
@@ -70,7 +72,7 @@ class CaptionedImages:
             )
         rows = rows.astype(np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < self.num_images:
-            raise ValueError(
+            raise InputError(
                 "`caption_to_image` must hold rows of images. Received: "
                 f"caption_to_image from {rows.min()} to {rows.max()}, "
                 f"{self.num_images} images. Count rows from 0."
@@ -78,12 +80,12 @@ class CaptionedImages:
         if len(set(self.image_ids)) != self.num_images:
             seen = set()
             twice = [i for i in self.image_ids if i in seen or seen.add(i)]
-            raise ValueError(
+            raise InputError(
                 "`image_ids` must be unique. Received: image_ids with "
                 f"{twice[0]!r} twice. Join the captions of one image."
             )
         if self.file_names and len(self.file_names) != self.num_images:
-            raise ValueError(
+            raise InputError(
                 "`file_names` must be empty or one for each image. Received: "
                 f"file_names of length {len(self.file_names)}, "
                 f"{self.num_images} images. Leave it out if the ids are the "
@@ -133,7 +135,7 @@ class CaptionedImages:
         if image_rows.size and not (
             0 <= image_rows.min() <= image_rows.max() < self.num_images
         ):
-            raise ValueError(
+            raise InputError(
                 f"`image_rows` must lie in [0, {self.num_images}). Received: "
                 f"image_rows from {image_rows.min()} to {image_rows.max()}. "
                 "Count rows from 0."
@@ -211,7 +213,7 @@ def read_captions(
     for name in split.split("+"):
         records += _read_split(format, os.fspath(path), name, problems)
     if len({record.image_id for record in records}) < len(records):
-        raise ValueError(
+        raise InputError(
             "`split` must join splits without common images. Received: "
             f"split={split!r} of {path}. Read them one by one."
         )
@@ -250,7 +252,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     if split_names.SPLIT_FIELD in path:
         names = split_names.splits_in_path(path)
         if not names:
-            raise FileNotFoundError(
+            raise MissingFileError(
                 "`path` must fit at least one file. Received: "
                 f"path={path}, which fits none. Check the folder and the "
                 "name around {split}."
@@ -262,13 +264,13 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     problems = []
     records = reader.read(path, None, problems)
     if problems and not records:
-        raise ValueError(str(problems[0]))
+        raise InputError(str(problems[0]))
     return caption_readers.record_splits(records)
 
 
 def _reader(format):
     if format not in READERS:
-        raise ValueError(
+        raise InputError(
             f"`format` must be one of {', '.join(READERS)}. "
             f"Received: format={format!r}."
         )

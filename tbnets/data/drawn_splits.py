@@ -12,6 +12,7 @@ import hashlib
 import numpy as np
 
 from tbnets.data import splits
+from tbnets.errors import InputError
 
 SHARE = 0.1
 """Of the images, for dev and for test."""
@@ -47,7 +48,7 @@ def draw_cuts(image_ids, path):
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
-        raise ValueError(
+        raise InputError(
             f"`--captions` must tell splits apart, or name {FEWEST} images to "
             f"draw them from. Received: {len(places)} in {path}. Add photos "
             "with captions, or give its rows a split."

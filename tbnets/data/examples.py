@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.captions import CaptionedImages
+from tbnets.errors import InputError
 from tbnets.images import faults
 
 MOST_NAMED = 5
@@ -137,7 +138,7 @@ def refuse_broken_images(images):
     ]
     if found:
         more = ["..."] * (len(found) > MOST_NAMED)
-        raise ValueError(
+        raise InputError(
             "`--images` must hold whole JPEG or PNG files. Received: "
             f"{len(found)} of {len(paths)} that are none: "
             f"{'; '.join(found[:MOST_NAMED] + more)}. Replace them, or take "

@@ -11,6 +11,7 @@ import numpy as np
 
 from tbnets.data.proposal_roles import NEGATIVE
 from tbnets.data.proposal_roles import POSITIVE
+from tbnets.errors import InputError
 
 PER_PHRASE = 50
 NONE = -1
@@ -45,13 +46,13 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
         proposals, not the true boxes.
     """
     if similarities.shape != roles.shape or limit < 1:
-        raise ValueError(
+        raise InputError(
             "`similarities` must have the shape of `roles`, and `limit` be at "
             f"least 1. Received: {similarities.shape}, {roles.shape} and "
             f"limit={limit}. Score the regions that the roles are of."
         )
     if roles.shape[1] > np.iinfo(np.int16).max:
-        raise ValueError(
+        raise InputError(
             "`roles` must have at most 32767 columns. Received: "
             f"{roles.shape[1]} regions of a photo. Propose fewer."
         )

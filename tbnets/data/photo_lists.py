@@ -15,6 +15,7 @@ from tbnets.data.captions import list_splits
 from tbnets.data.captions import read_captions
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import fill_split
+from tbnets.errors import InputError
 
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
@@ -74,7 +75,7 @@ def read_listed(format, path, lists, split):
             list, it names none of the images, or `{split}` is missing.
     """
     if SPLIT_FIELD not in os.fspath(lists):
-        raise ValueError(
+        raise InputError(
             f"`lists` must hold {SPLIT_FIELD}, or all splits would be the "
             f"same. Received: lists={lists}. Name the lists alike, and "
             f"--split_lists as in flickr30k/{SPLIT_FIELD}.txt."

@@ -23,6 +23,7 @@ from tbnets.data.proposal_roles import NEGATIVE
 from tbnets.data.proposal_roles import NEGATIVE_REGIONS
 from tbnets.data.proposal_roles import ProposalRoles
 from tbnets.data.proposal_roles import proposal_roles
+from tbnets.errors import InputError
 
 
 class Sampling(NamedTuple):
@@ -161,7 +162,7 @@ class PhraseSampler:
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
         if not self._drawable.size:
-            raise ValueError(
+            raise InputError(
                 "`--regions` must hold regions that phrases name. Received: "
                 f"{phrases.num_phrases} phrases of {phrases.images.path}, of "
                 "which none has a proposal that overlaps its box enough. "
@@ -375,14 +376,14 @@ def _signature(examples):
 def _check_sampling(sampling):
     """Refuses numbers that make no batch."""
     if sampling.negative_regions not in NEGATIVE_REGIONS:
-        raise ValueError(
+        raise InputError(
             "`negative_regions` must be photo or batch. Received: "
             f"negative_regions={sampling.negative_regions}. Change the flag."
         )
     for name, value in sampling._asdict().items():
         least = int(name not in ("regions_per_phrase", "candidates_per_image"))
         if name != "negative_regions" and value < least:
-            raise ValueError(
+            raise InputError(
                 f"`{name}` must be at least {least}. Received: {name}={value}. "
                 f"Change --{name}."
             )

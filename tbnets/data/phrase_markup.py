@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 
 NO_CHAIN = "0"
 _TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]+([^\[\]]*)\]")
@@ -51,7 +52,7 @@ class MarkedCaption(NamedTuple):
     phrases: tuple[MarkedPhrase, ...]
 
 
-class MarkupError(ValueError):
+class MarkupError(InputError):
     """A line that is no caption with phrases; says what is expected."""
 
 

@@ -18,6 +18,7 @@ from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
 from tbnets.data.noun_phrases import NounPhrases
 from tbnets.data.noun_phrases import ranges
+from tbnets.errors import InputError
 
 CHOICE, CONFIDENCE = "choice", "confidence"
 """What is held of each phrase of a split: int16 `[num_phrases]`, which
@@ -170,7 +171,7 @@ class PairBatches(EpochBatches):
 
     def __init__(self, examples, held, options, **sampling):
         if options.contrast not in CONTRASTS:
-            raise ValueError(
+            raise InputError(
                 f"`contrast` must be one of {', '.join(CONTRASTS)}. Received: "
                 f"contrast={options.contrast}. Change --contrast."
             )

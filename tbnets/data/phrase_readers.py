@@ -15,6 +15,7 @@ from tbnets.checked_files import ProblemError
 from tbnets.data.entities import read_annotations
 from tbnets.data.phrase_markup import NO_CHAIN
 from tbnets.data.phrase_markup import read_sentences
+from tbnets.errors import MissingFileError
 
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
 REASONS = ("notvisual", "scene", "nobndbox", "unknown")
@@ -73,7 +74,7 @@ def _stems(root):
     for name, suffix in FOLDERS.items():
         folder = root / name
         if not folder.is_dir():
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f"`path` must be a folder with {' and '.join(FOLDERS)}. "
                 f"Received: path={root}, without a folder {name}. Name the "
                 "folder of Flickr30K Entities, of scenes, or a .jsonl file."

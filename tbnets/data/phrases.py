@@ -19,6 +19,7 @@ from tbnets.checked_files import Problem
 from tbnets.data import phrase_readers
 from tbnets.data import phrase_tables
 from tbnets.data.captions import CaptionedImages
+from tbnets.errors import InputError
 
 READERS = {
     "entities": phrase_readers.read_entities,
@@ -87,7 +88,7 @@ class PhraseRegions:
         _require_shape("boxes", boxes, (count, 4))
         object.__setattr__(self, "boxes", _frozen(boxes))
         if len(set(self.phrase_ids)) < count:
-            raise ValueError(
+            raise InputError(
                 "`phrase_ids` must be unique. Received: "
                 f"{count - len(set(self.phrase_ids))} of {count} that occur "
                 "before. Number the phrases of each caption."
@@ -145,7 +146,7 @@ class PhraseRegions:
         unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
         if unknown.size:
             name = self.images.image_ids[unknown[0]]
-            raise ValueError(
+            raise InputError(
                 "`image_sizes` must be known. Received: 0, 0 for "
                 f"{unknown.size} images, such as {name!r}. Give the sizes of "
                 "the photos (`images.read_photo_sizes`) to `in_photos`."
@@ -171,7 +172,7 @@ class PhraseRegions:
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
         if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
-            raise ValueError(
+            raise InputError(
                 "`photo_sizes` must be whole numbers of at least 1. Received: "
                 f"dtype {sizes.dtype}, least {sizes.min()}. Give width and "
                 "height of each photo."
@@ -262,7 +263,7 @@ class PhraseRegions:
         good = self._fits(self.boxes, sizes)
         if not good.all():
             row = int(np.flatnonzero(~good)[0])
-            raise ValueError(self._misfit(row, self.boxes, sizes))
+            raise InputError(self._misfit(row, self.boxes, sizes))
 
 
 def read_phrases(
@@ -300,7 +301,7 @@ def read_phrases(
         is_table = path.lower().endswith(".jsonl")
         format = "phrase_table" if is_table else "entities"
     if format not in READERS:
-        raise ValueError(
+        raise InputError(
             f"`format` must be one of {', '.join(READERS)}. "
             f"Received: format={format!r}."
         )
@@ -373,7 +374,7 @@ def _frozen(array):
 
 def _require_shape(name, array, shape):
     if array.shape != shape:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must have the shape {shape}. Received: {name} of shape "
             f"{array.shape}. Give one entry for each image or phrase."
         )

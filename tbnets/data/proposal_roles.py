@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets import boxes
+from tbnets.errors import InputError
 
 POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
@@ -140,13 +141,13 @@ def _roles(values, place, positives, bounds):
 
 def _check_options(positives, bounds):
     if positives not in POSITIVES:
-        raise ValueError(
+        raise InputError(
             f"`positives` must be one of {', '.join(POSITIVES)}. Received: "
             f"positives={positives!r}."
         )
     positive_iou, negative_iou, best_iou = bounds
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
-        raise ValueError(
+        raise InputError(
             "`negative_iou`, `positive_iou` and `best_iou` must lie from 0 to "
             "1, the first at most the second. Received: "
             f"negative_iou={negative_iou}, positive_iou={positive_iou}, "

@@ -4,6 +4,8 @@ import pathlib
 
 import numpy as np
 
+from tbnets.errors import InputError
+
 
 def read_array(path) -> np.ndarray:
     """Opens a `.npy` file, memory-mapped and without unpickling anything.
@@ -21,13 +23,13 @@ def read_array(path) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: expected a .npy file of numbers, found something else or "
             f"a part of one ({error}). Write it with numpy.save."
         ) from error
     if not isinstance(array, np.ndarray):
         array.close()
-        raise ValueError(
+        raise InputError(
             f"{path}: expected a .npy file, found an archive of several "
             "arrays (.npz). Save each array with numpy.save."
         )
@@ -57,7 +59,7 @@ def read_caption_to_image(path) -> np.ndarray:
         try:
             rows.append(np.int64(int(line)))
         except (ValueError, OverflowError) as error:
-            raise ValueError(
+            raise InputError(
                 f"{path}, line {number}: expected the image row of one "
                 f"caption, a whole number from 0; found {line[:50]!r}."
             ) from error

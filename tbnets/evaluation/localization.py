@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets import boxes
+from tbnets.errors import InputError
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranking import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
@@ -103,7 +104,7 @@ def evaluate_localization(
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
         if mask.shape != found.ranks.shape or mask.dtype != bool:
-            raise ValueError(
+            raise InputError(
                 "`types` must hold one bool for each phrase. Received: "
                 f"types[{name!r}] of shape {mask.shape} and dtype "
                 f"{mask.dtype}, {len(found.ranks)} phrases. Give masks."
@@ -138,7 +139,7 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     """
     texts = np.asarray(texts)
     if texts.shape != found.ranks.shape or texts.dtype.kind not in "iu":
-        raise ValueError(
+        raise InputError(
             "`texts` must hold one whole number for each phrase. Received: "
             f"texts of shape {texts.shape} and dtype {texts.dtype}, "
             f"{len(found.ranks)} phrases. Number the unique phrases from 0."
@@ -248,7 +249,7 @@ def _table(scores, num_phrases):
     """Returns a function that reads a table of scores."""
     scores = np.asanyarray(scores)  # A memory-mapped one stays on disk.
     if scores.ndim != 2 or len(scores) != num_phrases:
-        raise ValueError(
+        raise InputError(
             "`scores` must have the shape [num_phrases, width]. Received: "
             f"scores.shape={scores.shape}, {num_phrases} phrases. Give a row "
             "a phrase."
@@ -262,7 +263,7 @@ def _checked_scores(values, image, overlaps, rows):
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         values = np.asarray(values)[..., :num_proposals].astype(np.float32)
     if values.shape != overlaps.shape:
-        raise ValueError(
+        raise InputError(
             "`scores` must have a number for each proposal of the phrase's "
             f"image. Received: scores of shape {values.shape} for {len(rows)} "
             f"phrases and {num_proposals} proposals of image {image}. Score "
@@ -271,7 +272,7 @@ def _checked_scores(values, image, overlaps, rows):
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, column = bad[0]
-        raise ValueError(
+        raise InputError(
             "`scores` must be finite in float32. Received: "
             f"{values[row, column]} for phrase {rows[row]} and proposal "
             f"{column} of image {image}, and {len(bad)} such scores of that "

@@ -6,6 +6,7 @@ phrase is said of regions in several photos.
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
 from tbnets.evaluation import retrieval
 from tbnets.evaluation.ranking import MAX_BLOCK
@@ -39,7 +40,7 @@ class EmbeddingScores:
             sides.append(Side(rows, norms, np.arange(len(rows))))
         dims = [side.embeddings.shape[1] for side in sides]
         if dims[0] != dims[1]:
-            raise ValueError(
+            raise InputError(
                 "`candidates` must have as many columns as `queries`. "
                 f"Received: {dims[0]} of queries and {dims[1]} of candidates. "
                 "Pass embeddings of one shared space."
@@ -159,7 +160,7 @@ def _checked_pairs(pairs, num_queries, num_candidates):
     shape = num_queries, num_candidates
     inside = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
     if not inside or ((pairs < 0) | (pairs >= shape)).any():
-        raise ValueError(
+        raise InputError(
             "`pairs` must be whole numbers [n, 2], rows and columns of "
             f"`scores`. Received: pairs of shape {pairs.shape} and dtype "
             f"{pairs.dtype}, scores of shape {shape}. Count from 0."
@@ -174,7 +175,7 @@ def _finite(values, queries):
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, column = bad[0]
-        raise ValueError(
+        raise InputError(
             "`scores` must be finite in float32. Received: "
             f"scores[{queries[row]}, {column}]={values[row, column]}, and "
             f"{len(bad)} such scores of {len(queries)} queries. Look for a "

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.evaluation import retrieval
 from tbnets.evaluation import score_tiles
 
@@ -114,13 +115,13 @@ class _Fold(NamedTuple):
 def _folds(name, num_images, rows):
     """Yields the folds of a protocol, each with captions."""
     if name not in PROTOCOLS:
-        raise ValueError(
+        raise InputError(
             f"`name` must be a protocol. Received: name={name!r}. Use one of "
             f"{', '.join(PROTOCOLS)}."
         )
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
-        raise ValueError(
+        raise InputError(
             f"`image_embeddings` must have {protocol.num_images} rows for the "
             f"protocol {name}. Received: {num_images} images. Use the "
             'protocol "full", or pass the whole MSCOCO test set.'
@@ -129,7 +130,7 @@ def _folds(name, num_images, rows):
     for start in range(0, size * protocol.num_folds, size):
         captions = np.flatnonzero(rows // size == start // size)
         if not captions.size:
-            raise ValueError(
+            raise InputError(
                 "`caption_to_image` must give every fold captions. Received: "
                 f"none for the images {start} to {start + size - 1}. Check "
                 "the order of the images."

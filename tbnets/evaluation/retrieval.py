@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
 from tbnets.evaluation import ranking
 
@@ -101,7 +102,7 @@ def retrieval_ranks(
         an embedding is not finite.
     """
     if not memory_limit_mb > 0:
-        raise ValueError(
+        raise InputError(
             "`memory_limit_mb` must be positive. Received: "
             f"memory_limit_mb={memory_limit_mb}. Give the MiB that tiles may "
             "take, for example 512."
@@ -231,7 +232,7 @@ def bootstrap_interval(
     """
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:
-        raise ValueError(
+        raise InputError(
             "`ranks` must have the shape [num_queries] with at least one "
             f"query. Received: ranks.shape={ranks.shape}. Pass the `ranks` "
             "of one direction."
@@ -251,7 +252,7 @@ def checked_recall_at(recall_at):
     values = tuple(recall_at)
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
-        raise ValueError(
+        raise InputError(
             "`recall_at` must be one or more whole numbers of at least 1. "
             f"Received: recall_at={recall_at}. Use for example (1, 5, 10)."
         )
@@ -275,7 +276,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     images = checked_embeddings("image_embeddings", image_embeddings)
     texts = checked_embeddings("text_embeddings", text_embeddings)
     if images.shape[1] != texts.shape[1]:
-        raise ValueError(
+        raise InputError(
             "`text_embeddings` must have as many columns as "
             "`image_embeddings`. Received: image_embeddings.shape="
             f"{images.shape}, text_embeddings.shape={texts.shape}. Pass "
@@ -290,12 +291,12 @@ def checked_embeddings(name, values):
     values = np.asarray(values)
     real = values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
     if not real:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must hold real numbers. Received: {name}.dtype="
             f"{values.dtype}. Save the embeddings as float32 or float16."
         )
     if values.ndim != 2 or 0 in values.shape:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must have the shape [rows, dim] with at least one row "
             f"and one column. Received: {name}.shape={values.shape}. Pass one "
             "embedding per row."
@@ -312,7 +313,7 @@ def finite_float32(name, values):
     if bad_rows.size:
         bad = ~np.isfinite(embeddings[bad_rows])
         row, column = bad_rows[0], int(np.argmax(bad[0]))
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be finite in float32. Received: {name}[{row}, "
             f"{column}]={values[row, column]}, and {np.count_nonzero(bad)} "
             f"non-finite values in {bad_rows.size} of {len(values)} rows. "
@@ -325,7 +326,7 @@ def check_scale(image_norms, text_norms):
     """Raises if inner products of rows of such norms may leave float32."""
     largest = max(image_norms.max(), text_norms.max())
     if largest**2 > LARGEST_SCORE:
-        raise ValueError(
+        raise InputError(
             "`image_embeddings` and `text_embeddings` must have inner products "
             "that fit in float32. Received: a row with Euclidean norm "
             f"{largest:.3g}. L2-normalise the rows."
@@ -348,13 +349,13 @@ def checked_caption_to_image(values, num_images, num_captions):
     """
     values = np.asarray(values)
     if values.dtype.kind not in "iu":
-        raise ValueError(
+        raise InputError(
             "`caption_to_image` must be integers. Received: "
             f"caption_to_image.dtype={values.dtype}. Large ids merge when "
             "they pass through a float: keep row numbers as int64."
         )
     if values.shape != (num_captions,):
-        raise ValueError(
+        raise InputError(
             "`caption_to_image` must have one entry per row of "
             "`text_embeddings`. Received: caption_to_image.shape="
             f"{values.shape}, rows of text_embeddings={num_captions}. Pass "
@@ -363,7 +364,7 @@ def checked_caption_to_image(values, num_images, num_captions):
     outside = np.flatnonzero((values < 0) | (values >= num_images))
     if outside.size:
         first = outside[0]
-        raise ValueError(
+        raise InputError(
             "`caption_to_image` must hold rows of `image_embeddings`, 0 to "
             f"{num_images - 1}. Received: caption_to_image[{first}]="
             f"{values[first]}, and {outside.size} entries out of range. Use "

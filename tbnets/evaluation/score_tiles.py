@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
+from tbnets.errors import InputError
 from tbnets.evaluation import retrieval
 from tbnets.evaluation.ranking import Ranks
 
@@ -147,7 +148,7 @@ class _Side:
 def _finite(scores):
     scores = np.asarray(scores, np.float32)
     if not np.isfinite(scores).all():
-        raise ValueError(
+        raise InputError(
             "`scores` must be finite. Received: NaN or infinity for "
             f"{np.count_nonzero(~np.isfinite(scores))} of {scores.size} pairs."
             " Look for a diverged model."
@@ -227,7 +228,7 @@ def spread(scores, num_pairs=65536):
     )
     found = float(np.std(_finite(found), dtype=np.float64))
     if not found > 0:
-        raise ValueError(
+        raise InputError(
             "`scores` must tell pairs apart. Received: the same score for each "
             f"of {num_pairs} pairs. Look for a collapsed model."
         )

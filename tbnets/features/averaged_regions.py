@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.boxes import check_boxes
+from tbnets.errors import InputError
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import in_float32
 from tbnets.features.cnn import layer_outputs
@@ -180,7 +181,7 @@ def _one_each(argument, layers, values, least):
     """Returns a number for each layer, or says that they are not that."""
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
-        raise ValueError(
+        raise InputError(
             f"`{argument}` must be a number from {least} for each layer. "
             f"Received: {argument}={values} for layers={layers}. Give one for "
             "each."
@@ -212,7 +213,7 @@ def _map(cnn, name, output):
             if averages and layer.output is output:
                 return layer.input
     if len(output.shape) != 4:
-        raise ValueError(
+        raise InputError(
             "`layers` must give maps [n, height, width, channels], or the "
             f"average of one. Received: {name} of {cnn.name}, of shape "
             f"{tuple(output.shape)}. Choose a layer before the map is "

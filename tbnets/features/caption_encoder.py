@@ -14,6 +14,8 @@ import json
 
 import numpy as np
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingPackageError
 from tbnets.files import write_atomically
 from tbnets.text.vocabulary import PADDING_WORD
 from tbnets.text.vocabulary import UNKNOWN_WORD
@@ -142,17 +144,17 @@ class CaptionEncoder:
         self.notes_ = dict(header["notes"])
         self._vocabulary = None
         if self.vocabulary.size != len(self.words_) + _SPECIAL:
-            raise ValueError("its words are no vocabulary")
+            raise InputError("its words are no vocabulary")
         for name in self.fitted:
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
             found = getattr(self, name)
             if found.shape != shape or found.dtype.kind not in "fib":
-                raise ValueError(
+                raise InputError(
                     f"{name} has the shape {found.shape}, not {shape}"
                 )
             if not np.isfinite(found).all():
-                raise ValueError(f"{name} has numbers that are not finite")
+                raise InputError(f"{name} has numbers that are not finite")
         self.check()
 
     def shapes(self):
@@ -200,7 +202,7 @@ def import_extra(name):
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             "Text features must have the packages of the extra `text`. "
             f"Received: no {name.partition('.')[0]} ({error}). Run: pip "
             'install "tbnets[text]".'

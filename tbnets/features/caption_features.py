@@ -11,6 +11,8 @@ import pathlib
 
 import numpy as np
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.features.caption_encoder import FORMAT
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
@@ -72,7 +74,7 @@ def open_fitted(folder, encoder):
         plan_of(found), plan_of(encoder), path, "this extraction"
     )
     if lines:
-        raise ValueError(
+        raise InputError(
             "`--output` must be a new folder, or a store of the same "
             f"features. Received: --output={folder}, which differs: "
             f"{'; '.join(lines)}. Use the flags and the captions it was made "
@@ -130,7 +132,7 @@ def load_encoder(path) -> CaptionEncoder:
     if path.is_dir():
         path = path / ENCODER_FILE
     if not path.is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             "`path` must be a fitted caption encoder, or a store of "
             "tools/extract_text_features.py with one in it. Received: "
             f"path={path}, which is not there. Extract the features again."
@@ -139,11 +141,11 @@ def load_encoder(path) -> CaptionEncoder:
         arrays = read_npz(path)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}")
+            raise InputError(f"its format is {header['format']!r}")
         encoder = KINDS[header["kind"]](**header["parameters"])
         encoder.restore(header, arrays)
     except ERRORS as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: expected a whole caption encoder ({FORMAT}); found a "
             f"file of {path.stat().st_size} bytes that can not be read as one "
             f"({error}). Extract the features again into a new folder."
@@ -164,7 +166,7 @@ def load_encoder_of(made_by, path):
     """
     encoder = load_encoder(path)
     if encoder.digest() != made_by["encoder_sha256"]:
-        raise ValueError(
+        raise InputError(
             f"{os.path.join(path, ENCODER_FILE)}: expected the encoder that "
             f"made the features of {MANIFEST}, of sha256 "
             f"{made_by['encoder_sha256']}; found another, of sha256 "

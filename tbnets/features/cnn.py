@@ -15,6 +15,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.features import cnn_weights
 from tbnets.features import efficientnet_lite
 from tbnets.features import squeezenet
@@ -74,7 +75,7 @@ class Network:
 
 
 def _no_imagenet():
-    raise ValueError(
+    raise InputError(
         "`weights` must be a file for SqueezeNet, which Keras does "
         "not hold. Received: weights=imagenet. Name an HDF5 file."
     )
@@ -177,7 +178,7 @@ class Cnn:
             if layer.name == name:
                 return layer
         names = [layer.name for layer in self.network.layers]
-        raise ValueError(
+        raise InputError(
             f"`layers` must be layers of {self.name}. Received: {name}. Its "
             f"layers are: {', '.join(names)}. Change --layers."
         )
@@ -207,7 +208,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             what to install.
     """
     if name not in NETWORKS:
-        raise ValueError(
+        raise InputError(
             f"`name` must be one of {', '.join(sorted(NETWORKS))}. Received: "
             f"name={name}. Change --cnn or --image_encoder."
         )
@@ -224,13 +225,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             input_shape=(side, side, 3),
         )
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"`image_size` must suit {name}. Received: image_size="
             f"{side}, weights={weights} ({_one_line(error)}). Change "
             "--image_size."
         ) from error
     except Exception as error:  # What Keras raises when it can not fetch.
-        raise ValueError(
+        raise InputError(
             "`weights` must be weights that can be fetched, or a file. "
             f"Received: weights={weights} for {name} ({_one_line(error)}). "
             "Fetch that file elsewhere, and name it by --image_weights in "
@@ -332,7 +333,7 @@ def _vector(name, output):
     if len(output.shape) == 4:
         return keras.layers.GlobalAveragePooling2D()(output)
     if len(output.shape) != 2:
-        raise ValueError(
+        raise InputError(
             "`layers` must give maps [n, height, width, channels] or vectors "
             f"[n, dim]. Received: {name} of shape {tuple(output.shape)}. "
             "Change --layers."

@@ -10,6 +10,9 @@ import pathlib
 import h5py
 import numpy as np
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
+
 MOST_LISTED = 5
 
 
@@ -39,7 +42,7 @@ def load_weights(network, path):
             else:
                 stored = _stored_layers(root)
     except (OSError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise InputError(
             "`weights` must be an HDF5 file of weights that Keras wrote. "
             f"Received: weights={path}, which can not be read as one "
             f"({error}). Fetch or copy it again."
@@ -53,7 +56,7 @@ def load_weights(network, path):
 def require_weights_file(path):
     """Raises FileNotFoundError unless there is a file."""
     if not pathlib.Path(path).is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             "`weights` must be a weights file. Received: weights="
             f"{path}, which is not a file. Check --image_weights or "
             "--cnn_weights."
@@ -98,7 +101,7 @@ def assign(network, stored, path):
     elif len(missing) == len(layers) and len(layers) == len(stored):
         matches = list(zip(layers, stored.values()))
     else:
-        raise ValueError(
+        raise InputError(
             f"`weights` must hold every layer of {network.name}. Received: "
             f"weights={path} without {', '.join(missing[:MOST_LISTED])}"
             f" ({len(missing)} of {len(layers)} layers); it has "
@@ -116,7 +119,7 @@ def _check_shapes(layer, tensors, path):
     expected = [tuple(weight.shape) for weight in layer.weights]
     found = [tensor.shape for tensor in tensors]
     if len(found) != len(expected):
-        raise ValueError(
+        raise InputError(
             f"`weights` must hold {len(expected)} tensors for layer "
             f"{layer.name}. Received: {len(found)} in {path}. Name the file "
             "of this network."
@@ -124,7 +127,7 @@ def _check_shapes(layer, tensors, path):
     for weight, shape in zip(layer.weights, found):
         if tuple(weight.shape) != shape:
             name = weight.name.split("/")[-1].split(":")[0]
-            raise ValueError(
+            raise InputError(
                 f"`weights` must fit {layer.name}/{name} of shape "
                 f"{tuple(weight.shape)}. Received: shape {shape} in {path}. "
                 "Name the file of this network and version."
@@ -135,7 +138,7 @@ def _load_by_keras(network, path):
     try:
         network.load_weights(str(path))
     except Exception as error:  # Keras raises what it likes here
-        raise ValueError(
+        raise InputError(
             f"`weights` must fit {network.name}. Received: weights={path}, "
             f"which Keras refuses: {error}. Name the file of this network."
         ) from error

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 LEAST_SIDE = 1 / 16
 """Least side of a box that is averaged, in cells of the map."""
 
@@ -31,7 +33,7 @@ def warped_crops(image, boxes, size, context=0.0):
     images.
     """
     if not 0 <= context < 0.5:
-        raise ValueError(
+        raise InputError(
             "`context` must be at least 0 and less than 0.5. Received: "
             f"context={context}. R-CNN takes 16/227."
         )

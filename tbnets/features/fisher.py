@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.caption_encoder import import_extra
 from tbnets.features.caption_encoder import word_counts
@@ -82,7 +83,7 @@ class FisherFeatures(CaptionEncoder):
             ("pca_captions", pca_captions),
         ):
             if value < 0 or (name == "pca_captions" and value < 2):
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must be at least {2 * ('cap' in name)}. "
                     f"Received: {name}={value}. Change --{name}."
                 )
@@ -151,7 +152,7 @@ class FisherFeatures(CaptionEncoder):
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])
         if np.count_nonzero(training) < self.num_components:
-            raise ValueError(
+            raise InputError(
                 "`captions` must have at least as many words with vectors as "
                 f"there are components. Received: "
                 f"{np.count_nonzero(training)} words with vectors, "
@@ -189,7 +190,7 @@ class FisherFeatures(CaptionEncoder):
             rows[part] = vectors
         size = min(self.pca_dim, len(rows) - 1)
         if size < 1:
-            raise ValueError(
+            raise InputError(
                 "`captions` must be two or more for PCA. Received: "
                 f"{len(captions)} captions. Set --pca_dim=0."
             )
@@ -284,9 +285,9 @@ class FisherFeatures(CaptionEncoder):
         """Refuses parameters that no mixture has."""
         self._owners = self._tables = None
         if self.laplacian_.dtype != bool:
-            raise ValueError("laplacian_ does not hold true and false")
+            raise InputError("laplacian_ does not hold true and false")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
-            raise ValueError("weights_ or scales_ are not above 0")
+            raise InputError("weights_ or scales_ are not above 0")
 
 
 def independent_components(vectors, seed=0):
@@ -313,7 +314,7 @@ def independent_components(vectors, seed=0):
     values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
     kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
     if not kept.any():
-        raise ValueError(
+        raise InputError(
             "`vectors` must differ between words. Received: "
             f"{len(vectors)} words of one and the same vector. Look at the "
             "word vectors."

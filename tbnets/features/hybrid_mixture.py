@@ -15,6 +15,7 @@ starts from k-means.
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.features.caption_encoder import import_extra
 
 SCALE_FLOOR = 0.05
@@ -47,7 +48,7 @@ class HybridMixture:
         self, num_components=30, max_iterations=100, tolerance=1e-3, seed=0
     ):
         if num_components < 1:
-            raise ValueError(
+            raise InputError(
                 "`num_components` must be at least 1. Received: "
                 f"num_components={num_components}. Change --num_components."
             )
@@ -73,14 +74,14 @@ class HybridMixture:
         """
         points = np.asarray(points, np.float64)
         if points.ndim != 2 or len(points) < self.num_components:
-            raise ValueError(
+            raise InputError(
                 "`points` must be at least as many as there are components. "
                 f"Received: points of shape {points.shape}, num_components="
                 f"{self.num_components}. Give more words, or lower "
                 "--num_components."
             )
         if not np.isfinite(points).all():
-            raise ValueError(
+            raise InputError(
                 "`points` must be finite. Received: points with NaN or "
                 "infinity. Look at the word vectors."
             )

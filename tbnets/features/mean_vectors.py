@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.features.caption_encoder import CaptionEncoder
 
 
 def check_vectors(vectors):
     """Raises ValueError if `WordVectors` are missing or empty."""
     if vectors is None or not len(vectors.words):
-        raise ValueError(
+        raise InputError(
             "`vectors` must hold at least one word of the captions. Received: "
             f"{'none' if vectors is None else f'none in {vectors.path}'}. "
             "Name vectors of their language with --word_vectors."

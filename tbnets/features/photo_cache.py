@@ -22,6 +22,8 @@ import pathlib
 import re
 import time
 
+from tbnets.errors import FileError
+from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.files import write_json
 from tbnets.images import faults
@@ -219,7 +221,7 @@ class PhotoCache:
         try:
             self.cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OSError(
+            raise FileError(
                 error.errno,
                 "`--cache` must name a folder that can be written, for the "
                 f"features of the photos. Received: {self.cache}, which can "
@@ -232,7 +234,7 @@ class PhotoCache:
         try:
             yield
         except ValueError as error:
-            raise ValueError(
+            raise InputError(
                 f"{error} Or remove {self.store}: the features are then "
                 "extracted anew."
             ) from error

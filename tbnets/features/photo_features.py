@@ -7,6 +7,7 @@ trained on is what is served.
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import build_cnn
 from tbnets.features.cnn import call_with_any_batch
@@ -65,7 +66,7 @@ class PhotoFeatures:
     @in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
         if crops not in CROPS:
-            raise ValueError(
+            raise InputError(
                 f"`crops` must be one of {', '.join(CROPS)}. Received: "
                 f"crops={crops}. Change --crops."
             )
@@ -183,7 +184,7 @@ def build_described_cnn(description, weights):
     )
     found = cnn.weights_hash()
     if found != description["weights_sha256"]:
-        raise ValueError(
+        raise InputError(
             "`weights` must be those the features were extracted with, of "
             f"sha256 {description['weights_sha256']}. Received: "
             f"weights={weights} of sha256 {found}. Change --cnn_weights."

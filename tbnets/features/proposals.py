@@ -13,6 +13,7 @@ import dataclasses
 import numpy as np
 
 from tbnets import boxes as box_math
+from tbnets.errors import InputError
 from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES
 from tbnets.features.extraction import remaining
@@ -82,7 +83,7 @@ class Proposer:
 
     def __post_init__(self):
         if self.method not in IOU_THRESHOLDS:
-            raise ValueError(
+            raise InputError(
                 f"`method` must be one of {', '.join(IOU_THRESHOLDS)}. "
                 f"Received: method={self.method}. Change --method."
             )
@@ -99,18 +100,18 @@ class Proposer:
         ):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must lie from {least} to {most}. Received: "
                     f"{name}={value}. Change --{name}."
                 )
         if self.method != "edge_boxes" and self.iou_decay != 1:
-            raise ValueError(
+            raise InputError(
                 "`iou_decay` must be 1 for selective_search. Received: "
                 f"iou_decay={self.iou_decay}. Change --method or leave it out."
             )
         if self.edge_model is not None:
             if self.method != "edge_boxes":
-                raise ValueError(
+                raise InputError(
                     "`edge_model` must be left out for selective_search, "
                     "which looks at no edges. Received: "
                     f"edge_model={self.edge_model}. Change --method."
@@ -173,13 +174,13 @@ def proposer_of(description) -> Proposer:
     told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | dict(description)
     parts = {name: told.get(name) for name in _KINDS}
     if not all(isinstance(one, _KINDS[name]) for name, one in parts.items()):
-        raise ValueError(
+        raise InputError(
             "`description` must tell how boxes are proposed. Received: "
             f"{parts}. Extract the features of regions "
             "anew and train on them, or give boxes of your own."
         )
     if "structured" in description.get("edges", {}):
-        raise ValueError(
+        raise InputError(
             "`description` must tell of proposals that need no other file. "
             "Received: a structured-edge model. Give boxes of your own, by "
             "`Proposer(edge_model=...)`."
@@ -291,13 +292,13 @@ def _one_thread_each():
 def _check_pixels(pixels):
     pixels = np.asarray(pixels)
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-        raise ValueError(
+        raise InputError(
             "`pixels` must be uint8 [height, width, 3]. Received: pixels of "
             f"shape {pixels.shape} and dtype {pixels.dtype}. Read the photo "
             "with `read_photo`."
         )
     if 0 in pixels.shape:
-        raise ValueError(
+        raise InputError(
             "`pixels` must hold a pixel. Received: pixels of shape "
             f"{pixels.shape}. Leave this photo out."
         )

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import images
+from tbnets.errors import InputError
 from tbnets.features.extraction import SHARD_IMAGES
 from tbnets.features.extraction import failed_photos
 from tbnets.features.extraction import remaining
@@ -86,7 +87,7 @@ def _regions(extractor, pixels, proposals, row, dtype):
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
         expected = " x ".join(map(str, proposals.sizes[row]))
-        raise ValueError(
+        raise InputError(
             "`proposals` must be those of these photos. Received: "
             f"{proposals.path}, where {proposals.ids[row]!r} has {expected} "
             f"pixels, and a photo of {size[0]} x {size[1]}. Propose regions "

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.boxes import check_boxes
+from tbnets.errors import InputError
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import in_float32
@@ -241,7 +242,7 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
         ValueError: the kind or the layer is unknown.
     """
     if kind not in KINDS:
-        raise ValueError(
+        raise InputError(
             f"`kind` must be one of {', '.join(KINDS)}. Received: "
             f"kind={kind}. Choose one of these."
         )
@@ -279,7 +280,7 @@ def _cut(network, layer, output):
     joints = (keras.layers.Flatten, keras.layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
     if joint is None:
-        raise ValueError(
+        raise InputError(
             "`layer` must be a layer of maps, or one after they are flattened "
             f"or averaged. Received: layer={layer}, and {network.name} does "
             "neither. Choose another layer."
@@ -288,7 +289,7 @@ def _cut(network, layer, output):
     try:
         head = keras.Model(bins, output)
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"`layer` must come after {joint.name}. Received: layer={layer}. "
             "Choose a layer of maps, or a fully-connected one."
         ) from error
@@ -296,7 +297,7 @@ def _cut(network, layer, output):
         return bins, head, None
     rows, columns = bins.shape[1:3]
     if rows != columns:
-        raise ValueError(
+        raise InputError(
             f"`layer` must follow a square map. Received: layer={layer} after "
             f"{joint.name} of {rows} x {columns} cells. Build the network for "
             "square photos."

@@ -2,6 +2,8 @@
 
 import keras
 
+from tbnets.errors import InputError
+
 SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
@@ -26,7 +28,7 @@ def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
     if include_top or weights:
-        raise ValueError(
+        raise InputError(
             "`include_top` and `weights` must be left out for SqueezeNet. "
             f"Received: include_top={include_top}, weights={weights}. Ask "
             "for one of its layers, and name a weights file."

@@ -13,6 +13,7 @@ import functools
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.caption_encoder import import_extra
 from tbnets.text.vocabulary import count_words
@@ -100,7 +101,7 @@ class TfidfFeatures(CaptionEncoder):
     def __init__(self, num_terms=3000):
         super().__init__()
         if num_terms < 1:
-            raise ValueError(
+            raise InputError(
                 "`num_terms` must be at least 1. Received: "
                 f"num_terms={num_terms}. Change --num_terms."
             )
@@ -137,7 +138,7 @@ class TfidfFeatures(CaptionEncoder):
         }
         terms = _most_frequent(lemmas, counts, self.num_terms)
         if not terms:
-            raise ValueError(
+            raise InputError(
                 "`captions` must hold words that are no stop words. Received: "
                 f"{len(captions)} captions of {len(counts)} distinct words. "
                 "Check the captions' split."
@@ -186,7 +187,7 @@ class TfidfFeatures(CaptionEncoder):
         if columns.dtype.kind != "i" or (
             columns.size and not 0 <= columns.min() <= columns.max() < self.dim
         ):
-            raise ValueError("columns_ names columns that there are not")
+            raise InputError("columns_ names columns that there are not")
 
 
 def _most_frequent(lemmas, counts, number):

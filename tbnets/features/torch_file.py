@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.errors import InputError
+
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 MOST_BYTES = 1 << 30
@@ -38,7 +40,7 @@ _SMALL_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
 
 
-class BrokenTorchFileError(ValueError):
+class BrokenTorchFileError(InputError):
     """A file that is no torch checkpoint of tensors alone, or a damaged one.
 
     Args:

@@ -11,6 +11,7 @@ import types
 from absl import flags
 
 from tbnets.data.format_guess import usual_format
+from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import reads
 from tbnets.flags.flag import what_reads
@@ -67,7 +68,7 @@ def settings(before=None):
         try:
             values[name] = [int(item) for item in values[name]]
         except ValueError as error:
-            raise ValueError(
+            raise InputError(
                 f"`--{name}` must be integers with commas between. "
                 f"Received: --{name}={','.join(values[name])}. "
                 "A comment can not follow a value in a flagfile."
@@ -165,7 +166,7 @@ def check_read(settings, groups, readers):
                 unread[flag.name] = what_reads(flag)
     for name in on_command_line():
         if name in unread:
-            raise ValueError(
+            raise InputError(
                 f"`--{name}` must be a flag that this run reads. Received: "
                 f"--{name}={FLAGS[name].value}, which is read with "
                 f"{unread[name]}. Change that, or leave --{name} out."

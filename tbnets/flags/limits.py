@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from tbnets.errors import InputError
 from tbnets.flags.table import ALL
 
 
@@ -22,7 +23,7 @@ def check_limits(settings):
             continue
         shown = ",".join(map(str, value)) if _is_list(value) else value
         reason = f"{flag.limits.reason} " if flag.limits.reason else ""
-        raise ValueError(
+        raise InputError(
             f"`--{name}` must be {_expected(flag.limits)}. Received: "
             f"--{name}={shown}. {reason}Change --{name}."
         )

@@ -5,6 +5,7 @@ import os
 import pathlib
 import types
 
+from tbnets.errors import InputError
 from tbnets.files import write_atomically
 from tbnets.files import write_json
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
@@ -63,7 +64,7 @@ def read_settings(run_dir):
         values = json.loads(path.read_text(encoding="utf-8"))
         settings = from_record(values)
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise InputError(
             "`run_dir` must be the folder of a run, with "
             f"{SETTINGS_FILE} in it. Received: run_dir={run_dir} ({error}). "
             "Start one with tools/train.py --run_dir=..."
@@ -112,7 +113,7 @@ def check_resumable(before, now):
         and not _unread(name, before, now)
     ]
     if differing:
-        raise ValueError(
+        raise InputError(
             "`--resume` must continue with the flags the run was started "
             f"with. Received: other values than {'; '.join(differing)}. "
             "Restore these, or start a new --run_dir."

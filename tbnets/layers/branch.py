@@ -8,6 +8,7 @@ text encoder, a file of features) is not its concern.
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.layers.dropout import SeededDropout
 
 BATCH_NORMALIZATION = ("last", "first", "none")
@@ -60,12 +61,12 @@ class Branch(keras.layers.Layer):
         super().__init__(**kwargs)
         units = tuple(int(size) for size in units)
         if min(units, default=1) < 1:
-            raise ValueError(
+            raise InputError(
                 "`units` must name layers of at least one unit. "
                 f"Received: units={units}. Use for example 2048,512."
             )
         if batch_normalization not in BATCH_NORMALIZATION:
-            raise ValueError(
+            raise InputError(
                 "`batch_normalization` must be one of "
                 f"{', '.join(BATCH_NORMALIZATION)}. Received: "
                 f"batch_normalization={batch_normalization}. "

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class CanonicalProjection(keras.layers.Layer):
@@ -29,7 +31,7 @@ class CanonicalProjection(keras.layers.Layer):
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         if output_dim < 1:
-            raise ValueError(
+            raise InputError(
                 "`output_dim` must be at least 1. Received: "
                 f"output_dim={output_dim}. Change --cca_dim."
             )

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(keras.layers.Layer):
@@ -23,7 +25,7 @@ class SeededDropout(keras.layers.Layer):
     def __init__(self, rate, seed=0, **kwargs):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
-            raise ValueError(
+            raise InputError(
                 "`rate` must be in [0, 1), the fraction of units dropped. "
                 f"Received: rate={rate}. Use 0 to switch dropout off."
             )

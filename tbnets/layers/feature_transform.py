@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.statistics import StreamingStatistics
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
@@ -38,7 +39,7 @@ def ternary_bounds(mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD):
     print.
     """
     if low > high:
-        raise ValueError(
+        raise InputError(
             "`low` must not be above `high`. Received: "
             f"low={low}, high={high}. Use for example -0.25 and 0.15."
         )
@@ -96,12 +97,12 @@ class FeatureTransform(keras.layers.Layer):
         super().__init__(**kwargs)
         for step in steps:
             if step not in FEATURE_STEPS:
-                raise ValueError(
+                raise InputError(
                     f"`steps` must be among {', '.join(FEATURE_STEPS)}. "
                     f"Received: {step}. Change --image_transform."
                 )
         if set(steps[:-1]) & STATISTICS:
-            raise ValueError(
+            raise InputError(
                 "`steps` must have `center`, `standardize` or `ternary` as the "
                 f"last. Received: {','.join(steps)}. Change --image_transform."
             )

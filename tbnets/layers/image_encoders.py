@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.features.cnn import LAST
 from tbnets.features.cnn import build_cnn
 from tbnets.features.cnn import call_with_any_batch
@@ -51,7 +52,7 @@ class SmallConvNet(keras.layers.Layer):
         """Builds the stages one after the other."""
         shape = tuple(input_shape)
         if len(shape) != 4 or None in shape[1:]:
-            raise ValueError(
+            raise InputError(
                 "`input_shape` must be (n, height, width, 3) with height and "
                 f"width known. Received: input_shape={shape}. "
                 "Set --image_size."

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.layers.dropout import SeededDropout
 
 
@@ -41,7 +42,7 @@ class PairHead(keras.layers.Layer):
         super().__init__(**kwargs)
         units = tuple(int(size) for size in units)
         if min(units, default=1) < 1:
-            raise ValueError(
+            raise InputError(
                 "`units` must name layers of at least one unit. "
                 f"Received: units={units}. Use for example 512,256."
             )

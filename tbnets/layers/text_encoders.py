@@ -7,6 +7,7 @@ the same answer: padding takes part in nothing.
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.word_table import WordTable
 
@@ -172,7 +173,7 @@ class RecurrentEncoder(TextEncoder):
             ("pooling", pooling, POOLINGS),
         ):
             if value not in known:
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must be one of {', '.join(known)}. "
                     f"Received: {name}={value}. Choose one of these."
                 )

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.layers.tree_levels import WEIGHTS
 from tbnets.layers.tree_levels import tree_states
 from tbnets.text.packed_trees import PackedTrees
@@ -57,7 +58,7 @@ class TreeLSTM(keras.layers.Layer):
     def __init__(self, units, tied=False, **kwargs):
         super().__init__(**kwargs)
         if units < 1:
-            raise ValueError(
+            raise InputError(
                 f"`units` must be at least 1. Received: units={units}. "
                 "Change --rnn_units."
             )

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 TRAININGS = ("trained", "regularized", "frozen")
 
 
@@ -33,7 +35,7 @@ class WordTable(keras.layers.Embedding):
         **kwargs,
     ):
         if training not in TRAININGS:
-            raise ValueError(
+            raise InputError(
                 f"`training` must be one of {', '.join(TRAININGS)}. Received: "
                 f"training={training}. Change --word_vectors_training."
             )

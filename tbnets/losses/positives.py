@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets.errors import InputError
+from tbnets.errors import InputTypeError
 from tbnets.losses import miners
 
 
@@ -80,13 +82,13 @@ def _integer_ids(name, ids):
     ids = tf.convert_to_tensor(ids)
     found = f"{name}={ids.dtype.name}{ids.shape}"
     if not ids.dtype.is_integer:
-        raise TypeError(
+        raise InputTypeError(
             f"`{name}` must be integers. Received: {found}. Number the "
             "original ids, those of images and captions together; a float "
             "merges large ones."
         )
     if ids.shape.rank not in (1, None):
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be of shape [n], one id a row. Received: {found}. "
             "Flatten them."
         )

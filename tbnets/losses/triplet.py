@@ -16,6 +16,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.losses import distances
 from tbnets.losses import hinges
 from tbnets.losses import presets
@@ -234,7 +235,7 @@ class TripletLoss:
     def _of_views(self, views, max_positives, hardness):
         blended = self.negatives == "all_to_hardest"
         if blended != (hardness is not None):
-            raise ValueError(
+            raise InputError(
                 "`hardness` must be given exactly when negatives is "
                 f"'all_to_hardest'. Received: hardness={hardness}, "
                 f"negatives={self.negatives!r}. Set the one or drop the other."
@@ -290,7 +291,7 @@ def _check_as_many(name, ids, rows_name, rows):
     """Refuses ids that are more or fewer than the rows they stand for."""
     found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
     if not found[0][:1].is_compatible_with(found[1][:1]):
-        raise ValueError(
+        raise InputError(
             f"`{name}` must have an id for each row of `{rows_name}`. "
             f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
             " Pass images with their ids, captions with those of their images."
@@ -299,7 +300,7 @@ def _check_as_many(name, ids, rows_name, rows):
 
 def _check_at_least(name, value, lowest):
     if not value >= lowest:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be at least {lowest}. Received: {name}={value}."
             " Choose a larger number."
         )
@@ -307,7 +308,7 @@ def _check_at_least(name, value, lowest):
 
 def _check_known(name, value, known):
     if value not in known:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be one of {sorted(known)}. "
             f"Received: {name}={value!r}. Choose a name from the list."
         )

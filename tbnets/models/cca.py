@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.models.cca_solution import cholesky_factor
 from tbnets.models.cca_solution import solve_cca
 from tbnets.models.cca_solution import with_background
@@ -86,12 +87,12 @@ class CCA(EmbeddingNetwork):
             ("background", background),
         ):
             if value < 0:
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must be at least 0. Received: {name}={value}. "
                     f"Change --cca_{name}."
                 )
         if background and not text_branch.use_bias:
-            raise ValueError(
+            raise InputError(
                 "`text_branch` must have a bias where there is background. "
                 f"Received: background={background}, and a "
                 "CanonicalProjection without. Give it use_bias=True."
@@ -129,14 +130,14 @@ class CCA(EmbeddingNetwork):
             ("text", self.text_encoder),
         ):
             if encoder is not None and encoder.trainable_weights:
-                raise ValueError(
+                raise InputError(
                     f"`{side}_encoder` must need no training: CCA takes no "
                     f"gradient. Received: {type(encoder).__name__}, with "
                     f"weights to train. Use --{side}_encoder=features."
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
-            raise ValueError(
+            raise InputError(
                 "`output_dim` must be at most the number of features of either "
                 f"side. Received: output_dim={self.embedding_dim}, with "
                 f"{sizes[0]} image and {sizes[1]} text features. Lower "
@@ -200,7 +201,7 @@ class CCA(EmbeddingNetwork):
     def _add_background(self, batch):
         """Adds a batch's candidates, as pairs with a text of no features."""
         if "candidates" not in batch:
-            raise ValueError(
+            raise InputError(
                 "`background` must be 0 where batches bring no candidates. "
                 f"Received: background={self.background}, and batches of "
                 f"{', '.join(batch)}. Set --cca_background=0, or use "
@@ -225,7 +226,7 @@ class CCA(EmbeddingNetwork):
         """Returns the sums over candidates, and forgets them."""
         sums, self.found_background = self.found_background, None
         if not sums.count.numpy():
-            raise ValueError(
+            raise InputError(
                 "`batches` must hold candidates where there is background. "
                 f"Received: background={self.background}, and none in all "
                 "batches. Raise --candidates_per_image, or set "
@@ -237,7 +238,7 @@ class CCA(EmbeddingNetwork):
         """Puts what the covariances tell into the branches."""
         found, self.found, self.train_function = self.found, None, None
         if found is None or found.count.numpy() < 2:
-            raise ValueError(
+            raise InputError(
                 "`batches` must hold at least two matching pairs. Received: "
                 f"{0 if found is None else int(found.count.numpy())}. Give "
                 "captions the ids of their images."

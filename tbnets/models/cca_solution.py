@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tbnets.errors import InputError
+
 NO_CORRELATION = 1e-6
 # What sums of float32 products know of a variance.
 ROUNDING = 1e-6
@@ -25,7 +27,7 @@ def cholesky_factor(covariance, regularization, name):
     """
     mean_variance = np.trace(covariance) / len(covariance)
     if not mean_variance > 0:
-        raise ValueError(
+        raise InputError(
             f"The {name} features must differ from row to row. Received: "
             f"{len(covariance)} dimensions that never change. Extract them "
             "again."
@@ -39,7 +41,7 @@ def cholesky_factor(covariance, regularization, name):
     except np.linalg.LinAlgError:
         shares = np.zeros(1)
     if shares.min() <= ROUNDING:
-        raise ValueError(
+        raise InputError(
             "`regularization` must be larger where dimensions depend on each "
             f"other. Received: regularization={regularization:g}, with which "
             f"the covariance of the {len(covariance)} {name} features can not "

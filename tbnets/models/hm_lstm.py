@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.models.embedding_network import IDS
 from tbnets.models.embedding_network import INPUTS
@@ -149,7 +150,7 @@ class HMLSTM(EmbeddingNetwork):
         if not self.region_branch.built:
             self.region_branch.build(shape)
         if output_dim(self.region_branch) != self.embedding_dim:
-            raise ValueError(
+            raise InputError(
                 "`region_branch` must end in the size of `image_branch`. "
                 f"Received: {output_dim(self.region_branch)} for regions, "
                 f"{self.embedding_dim} for images. Change the last entry."

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.candidates import used_columns
 from tbnets.losses.logistic import PAIR_LOSSES
@@ -119,7 +120,7 @@ class SimilarityNetwork(TwoBranchModel):
             ValueError: an unknown `pair_loss`.
         """
         if pair_loss not in PAIR_LOSSES:
-            raise ValueError(
+            raise InputError(
                 f"`pair_loss` must be one of {', '.join(PAIR_LOSSES)}. "
                 f"Received: pair_loss={pair_loss!r}."
             )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.losses.distances import similarities
 
 KERAS_2 = keras.__version__.startswith("2.")
@@ -46,7 +47,7 @@ def checked_dict(name, values, keys):
         found = type(values).__name__
         if isinstance(values, tuple | list):
             found += f" of {len(values)}"
-    raise ValueError(
+    raise InputError(
         f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
         " Put all of it into the dict that `fit` is given: image_ids and "
         "caption_image_ids say what belongs together, and (x, y) does not."
@@ -57,7 +58,7 @@ def output_dim(layer):
     """Returns the size of what a built branch or encoder returns."""
     size = getattr(layer, "output_dim", None)
     if size is None:
-        raise ValueError(
+        raise InputError(
             "A branch or encoder must have an `output_dim`, the size of what "
             f"it returns. Received: {type(layer).__name__} without. Set the "
             "attribute in its `__init__` or `build`."
@@ -208,7 +209,7 @@ class TwoBranchModel(keras.Model):
                 branch.build(shape)
         sizes = (output_dim(self.image_branch), output_dim(self.text_branch))
         if sizes[0] != sizes[1]:
-            raise ValueError(
+            raise InputError(
                 "`image_branch` and `text_branch` must end in the same size. "
                 f"Received: {sizes[0]} for images, {sizes[1]} for texts. "
                 "Change the last entry of --image_units or --text_units, or "

@@ -11,6 +11,7 @@ from PIL import Image
 from PIL import ImageDraw
 from PIL import ImageFont
 
+from tbnets.errors import MissingPackageError
 from tbnets.files import readable
 from tbnets.pictures.points import CAPTION
 from tbnets.pictures.points import IMAGE
@@ -35,7 +36,7 @@ def import_tsne():
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             "A map must have scikit-learn to be laid out by. Received: none "
             f'({error}). Run: pip install "tbnets[map]".'
         ) from error

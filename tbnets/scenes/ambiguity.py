@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 
+from tbnets.errors import InputError
 from tbnets.scenes.layout import find_gap
 from tbnets.scenes.layout import find_position
 from tbnets.scenes.layout import find_relation
@@ -37,7 +38,7 @@ def read_records(path, split):
     found = [record for record in records if record["split"] == split]
     if not found:
         names = sorted({record["split"] for record in records})
-        raise ValueError(
+        raise InputError(
             f"`split` must name one of the scenes'. Received: split={split}, "
             f"and {path} has {', '.join(names)}. Choose one of these."
         )

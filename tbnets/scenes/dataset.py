@@ -29,6 +29,7 @@ import shutil
 import numpy as np
 from PIL import Image
 
+from tbnets.errors import ExistingFileError
 from tbnets.scenes import grammar
 from tbnets.scenes import rendering
 from tbnets.scenes.files import DATASET
@@ -129,7 +130,7 @@ def write_scenes(folder, settings, progress=None):
     """
     folder = pathlib.Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(
+        raise ExistingFileError(
             "`folder` must not exist yet or be empty. "
             f"Received: folder={str(folder)!r}. Name another folder, delete "
             "this one, or call `ensure_scenes` to use scenes already there."
@@ -172,7 +173,7 @@ def ensure_scenes(folder, settings, progress=None):
         if manifest.get(name) != value
     ]
     if differences:
-        raise FileExistsError(
+        raise ExistingFileError(
             "`folder` must hold scenes of the settings asked for. Received: "
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
             "another folder, delete this one, or ask for what it holds."
@@ -198,12 +199,12 @@ def read_manifest(folder):
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise FileExistsError(
+        raise ExistingFileError(
             f"{path}: expected a JSON object, found {error}. Delete the "
             "folder and write the scenes again."
         ) from error
     if not isinstance(manifest, dict):
-        raise FileExistsError(
+        raise ExistingFileError(
             f"{path}: expected a JSON object, found "
             f"{type(manifest).__name__}. Delete the folder and write the "
             "scenes again."
@@ -225,7 +226,7 @@ def check_complete(folder, manifest):
     path = folder / DATASET
     found = _sha256(path.read_bytes()) if path.exists() else "no file"
     if found != manifest.get("dataset_sha256"):
-        raise FileExistsError(
+        raise ExistingFileError(
             f"{path}: expected sha256 {manifest.get('dataset_sha256')}, "
             f"found {found}. Delete the folder and write the scenes again."
         )
@@ -233,7 +234,7 @@ def check_complete(folder, manifest):
     for name, ending in FOLDERS.items():
         found = len(list((folder / name).glob(f"*{ending}")))
         if found != expected:
-            raise FileExistsError(
+            raise ExistingFileError(
                 f"{folder / name}: expected {expected} files {ending}, found "
                 f"{found}. Delete the folder and write the scenes again."
             )

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from tbnets.errors import InputError
+
 # Scene ids are numbers, as Flickr's are: the first digit tells the split.
 SCENES_PER_SPLIT = 1_000_000
 _RANGES = {
@@ -40,25 +42,25 @@ class SceneSettings:
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must be an integer. Received: {name}={value!r}. "
                     f"Give a whole number from {low} to {high}."
                 )
             if not low <= value <= high:
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must lie from {low} to {high}. "
                     f"Received: {name}={value}. Change {name}."
                 )
         clutter = self.clutter
         if not isinstance(clutter, (int, float)) or not 0 <= clutter <= 1:
-            raise ValueError(
+            raise InputError(
                 "`clutter` must lie from 0 to 1. "
                 f"Received: clutter={clutter!r}. 0 draws the objects alone, "
                 "0.3 is the usual value."
             )
         object.__setattr__(self, "clutter", float(clutter))
         if not self.num_scenes:
-            raise ValueError(
+            raise InputError(
                 "`num_train`, `num_dev` and `num_test` must ask for one scene "
                 "at least. Received: num_train=0, num_dev=0, num_test=0. "
                 "Raise one."

@@ -15,6 +15,9 @@ import tempfile
 import tensorflow as tf
 
 import tbnets
+from tbnets.errors import ExistingFileError
+from tbnets.errors import FileError
+from tbnets.errors import InputError
 from tbnets.files import write_json
 from tbnets.losses import distances
 from tbnets.serving.half_precision import copy_halved
@@ -267,7 +270,7 @@ def write_saved_model(endpoints, path, metadata=None, half_precision=False):
     except (OSError, tf.errors.OpError) as error:
         if isinstance(error, FileExistsError):
             raise
-        raise OSError(
+        raise FileError(
             "`path` must be a place that can be written. Received: "
             f"path='{path}', which failed: {error}. Nothing was left there; "
             "free some space or choose another folder."
@@ -297,7 +300,7 @@ def next_version(folder):
 def _refuse_existing(path):
     """Raises if there is anything at `path`."""
     if path.exists() or path.is_symlink():
-        raise FileExistsError(
+        raise ExistingFileError(
             f"`path` must not exist yet. Received: path='{path}'. Remove it, "
             f"or export to a new version, {next_version(path.parent)}."
         )
@@ -306,7 +309,7 @@ def _refuse_existing(path):
 def _text_spec(tokenizer, text_dim):
     """Returns the `tf.TensorSpec` of the text input."""
     if (tokenizer is None) == (text_dim is None):
-        raise ValueError(
+        raise InputError(
             "`text_dim` must be given when there is no vocabulary, and only "
             f"then. Received: text_dim={text_dim}, vocabulary="
             f"{'None' if tokenizer is None else 'a vocabulary'}. Pass the one "

@@ -10,6 +10,8 @@ import zlib
 
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
 _READS = {
     # What reads a variable -> the name of its output.
@@ -44,7 +46,7 @@ def copy_halved(variables):
         values = tf.cast(variable, tf.float16)
         if not bool(tf.reduce_all(tf.math.is_finite(values))):
             largest = float(tf.reduce_max(tf.abs(variable)))
-            raise ValueError(
+            raise InputError(
                 "`half_precision` must come with weights of at most 65504. "
                 f"Received: {variable.name} with {largest:g}. Export without."
             )
@@ -145,7 +147,7 @@ class _Rewriter:
                 written += _read_and_cast(node, in_body)
                 continue
             if places and node.op not in _CALLS:
-                raise ValueError(
+                raise InputError(
                     "`half_precision` must come with a graph that reads its "
                     f"weights by {', '.join(_READS)}. Received: {node.name}, a "
                     f"{node.op}. Export without."

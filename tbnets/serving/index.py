@@ -33,6 +33,7 @@ import tqdm
 
 from tbnets import files
 from tbnets import images
+from tbnets.errors import InputError
 from tbnets.serving import search
 from tbnets.serving.served_model import GRAPH_FILE
 from tbnets.store.manifest import file_sha256
@@ -289,26 +290,26 @@ def parse(content, model_hash, embedding_dim):
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     if hashlib.sha256(body).digest() != content[-_DIGEST_BYTES:]:
-        raise ValueError("damaged, or of another kind")
+        raise InputError("damaged, or of another kind")
     start = content.find(b"\n") + 1
     try:
         header = json.loads(content[:start])
         wanted = [FORMAT, model_hash, embedding_dim]
         keys = ("format", "model", "embedding_dim")
         if [header[key] for key in keys] != wanted:
-            raise ValueError("of another model")
+            raise InputError("of another model")
         photos = [(str(n), Stamp(*stamp)) for n, *stamp in header["photos"]]
         broken = {
             str(name): Entry(Stamp(*stamp), None, str(reason) or "is broken")
             for name, *stamp, reason in header["broken"]
         }
     except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError("without what belongs there") from error
+        raise InputError("without what belongs there") from error
     if len(body) - start != len(photos) * embedding_dim * 4:
-        raise ValueError("of another size")
+        raise InputError("of another size")
     rows = np.frombuffer(body[start:], "<f4").reshape(-1, embedding_dim)
     if not np.isfinite(rows).all():
-        raise ValueError("with embeddings that are no numbers")
+        raise InputError("with embeddings that are no numbers")
     whole = {
         name: Entry(stamp, np.asarray(row, np.float32))
         for (name, stamp), row in zip(photos, rows)

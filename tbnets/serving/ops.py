@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tbnets.errors import InputError
+
 TF_TEXT_SERVING_OPS = frozenset(
     """
     CaseFoldUTF8 ConstrainedSequence FastBertNormalize
@@ -50,7 +52,7 @@ def check_ops(name, graph_def):
         if op not in TF_TEXT_SERVING_OPS and not hasattr(tf.raw_ops, op)
     )
     if unknown:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be a graph of TensorFlow's own ops and those of TF "
             f"Text 2.12.1, which TensorFlow Serving knows. Received: {unknown}."
             " Replace what makes these ops in the model."

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tqdm
 
 from tbnets import images
+from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.text.vocabulary import split_words
 
@@ -61,7 +62,7 @@ def check_finite(embeddings, what, names=None):
     if not np.isfinite(embeddings).all():
         bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
         first = f"row {bad[0]}" if names is None else names[bad[0]]
-        raise ValueError(
+        raise InputError(
             f"`{what}` embeddings must be finite. Received: NaN or infinity in "
             f"{len(bad)} of {len(embeddings)}, first in {first}. Check the "
             "features, or use another checkpoint."
@@ -203,7 +204,7 @@ def tell_left_out(left_out, count, folder):
     if left_out:
         _note(f"{len(left_out)} of {count} files left out")
     if len(left_out) == count:
-        raise ValueError(
+        raise InputError(
             "`--images` must hold a photo that can be decoded. Received: "
             f"--images={folder}, where none can. See the reasons above."
         )

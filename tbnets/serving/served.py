@@ -5,6 +5,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Vocabulary
@@ -64,7 +65,7 @@ class Served:
         if not self.takes_trees:
             return as_input("texts", self.text_spec, texts)
         if isinstance(texts, str):
-            raise ValueError(
+            raise InputError(
                 "`texts` must be a list. Received: one str. Put it into a list."
             )
         reader = TreeReader(self.vocabulary, self.metadata.get("max_tokens"))
@@ -99,7 +100,7 @@ def as_input(argument, spec, values):
     """
     if spec.dtype == tf.string:
         if isinstance(values, str | bytes | os.PathLike):
-            raise ValueError(
+            raise InputError(
                 f"`{argument}` must be a list. Received: one "
                 f"{type(values).__name__}. Put it into a list."
             )
@@ -111,7 +112,7 @@ def as_input(argument, spec, values):
         return tf.constant(list(values), tf.string, [len(values)])
     values = np.asarray(values, np.float32)
     if not spec.shape.is_compatible_with(values.shape):
-        raise ValueError(
+        raise InputError(
             f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
             f"shape={values.shape}. Use the features the network was trained "
             "on."

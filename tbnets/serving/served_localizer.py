@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.boxes import non_maximum_suppression
+from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
 from tbnets.images import BrokenImageError
 from tbnets.images import decode_photo
@@ -106,7 +107,7 @@ class ServedLocalizer(Served):
             ValueError: the boxes are none, or the model takes no photos.
         """
         if not self.takes_photos:
-            raise ValueError(
+            raise InputError(
                 "The model must begin with a photo. Received: "
                 f"{self.path}, which takes features of regions. Train it on "
                 "regions of --region_features=roi_average, and export it by "

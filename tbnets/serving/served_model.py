@@ -7,6 +7,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.images import fault_of
 from tbnets.images import list_photos
 from tbnets.serving import search
@@ -88,7 +90,7 @@ class ServedModel(Served):
             ValueError: the model has no such endpoint.
         """
         if "embed_features" not in self._signatures:
-            raise ValueError(
+            raise InputError(
                 "`embed_features` must be an endpoint of the model. Received: "
                 f"{self.path}, which has {sorted(self._signatures)}. Call "
                 "`embed_images`."
@@ -190,7 +192,7 @@ class ServedModel(Served):
             for row, content in enumerate(photos.numpy()):
                 reason = fault_of(content)
                 if reason:
-                    raise ValueError(
+                    raise InputError(
                         "`images` must be whole JPEG or PNG files. Received: "
                         f"images[{row}], which {reason}. Leave it out."
                     ) from error
@@ -218,7 +220,7 @@ def newest_version(path):
             return versions[max(versions)]
     if (path / GRAPH_FILE).is_file():
         return path
-    raise FileNotFoundError(
+    raise MissingFileError(
         f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
         f"Received: path='{path}'. Give the folder of a run that has finished, "
         "for example runs/quickstart."
@@ -248,7 +250,7 @@ def load_saved_model(path):
     try:
         signatures = tf.saved_model.load(str(path)).signatures
     except (OSError, ValueError, tf.errors.OpError) as error:
-        raise ValueError(
+        raise InputError(
             "`path` must be a whole SavedModel. Received: "
             f"path='{path}', which does not load "
             f"({' '.join(str(error).split())}). Export the run again."
@@ -256,7 +258,7 @@ def load_saved_model(path):
     kind = ServedLocalizer if "embed_phrases" in signatures else ServedModel
     missing = set(kind.required) - set(signatures)
     if missing:
-        raise ValueError(
+        raise InputError(
             "`path` must be a SavedModel exported by tbnets. Received: "
             f"path='{path}' without {sorted(missing)}; it has "
             f"{sorted(signatures)}. Export the run again."

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import MissingPackageError
 from tbnets.text.packed_trees import FIELDS
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.packed_trees import tree_arrays
@@ -64,7 +65,7 @@ def _parse(captions):
     try:
         return parse_captions(captions, processes=1).trees
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
+        raise MissingPackageError(
             "Sentences must be parsed for a network that reads trees. "
             f"Received: {captions[0]!r}, without {error.name} to parse it by. "
             'Run: pip install "tbnets[parse]". From Python, `tbnets.Tree`s '

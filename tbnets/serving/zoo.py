@@ -18,6 +18,8 @@ import pathlib
 import re
 
 from tbnets.checked_files import CheckedFile
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.serving.served_model import load_saved_model
 
 CHECKSUMS = "sha256.txt"
@@ -66,7 +68,7 @@ def load(name):
         model.similarity(["dog.jpg"], ["a dog in the snow"])  # [1, 1] cosine
     """
     if name not in names():
-        raise ValueError(
+        raise InputError(
             f"`name` must be one of the zoo's. Received: name={name!r}. "
             f"{_known()}"
         )
@@ -93,7 +95,7 @@ def open_model(name_or_path):
         return load(str(name_or_path))
     path = pathlib.Path(name_or_path)
     if not path.is_dir():
-        raise FileNotFoundError(
+        raise MissingFileError(
             "`model` must be a name of the zoo, or a folder with a SavedModel. "
             f"Received: model={name_or_path}, where there is none. {_known()} "
             "Your own are the folders of your runs."
@@ -180,7 +182,7 @@ def check_files(path):
     ]
     if problems:
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-        raise ValueError(
+        raise InputError(
             "A model of the zoo must be as it was published. Received: "
             f"{path}, where {problems[0]}{more}. {_CURE}"
         )

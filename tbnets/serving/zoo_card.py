@@ -10,6 +10,7 @@ import pathlib
 import re
 import textwrap
 
+from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.zoo import CHECKSUMS
@@ -38,7 +39,7 @@ def own_text(path):
     text = pathlib.Path(path).read_text("utf-8").partition(MARK)[0].strip()
     missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
     if missing or not re.match(r"# .+\n\n[^#\n]", text):
-        raise ValueError(
+        raise InputError(
             f"`card` must be a Markdown file with {_EXPECTED}. Received: "
             f"card={path}, without {', '.join(missing) or 'the beginning'}. "
             "Write them: a user decides by them."

@@ -17,6 +17,7 @@ import numpy as np
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import require_file
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
@@ -82,7 +83,7 @@ class Features:
         """
         missing = self.missing(image_ids)
         if missing:
-            raise ValueError(
+            raise InputError(
                 f"`image_ids` must all have features in {self.path}. "
                 f"Received: image_ids with {len(missing)} of "
                 f"{len(image_ids)} missing there, first "
@@ -198,7 +199,7 @@ class FeatureArray(Features):
             same = self._array[twice] == self._array[first[twice]]
             if not same.all():
                 row = twice[~same.all(axis=1)][0]
-                raise ValueError(
+                raise InputError(
                     f"{self.path}: expected equal rows where "
                     f"{ids_file(self.path)} repeats an id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
@@ -253,17 +254,17 @@ def _map_array(path):
     try:
         shape, dtype, needed = read_header(path)
     except ValueError as error:
-        raise ValueError(f"{expected}found {error}. {advice}") from error
+        raise InputError(f"{expected}found {error}. {advice}") from error
     found = f"found shape {shape} and dtype {dtype}"
     if dtype.hasobject or dtype.kind not in "fiu":
-        raise ValueError(f"{expected}{found}. {advice}")
+        raise InputError(f"{expected}{found}. {advice}")
     if len(shape) != 2 or 0 in shape:
-        raise ValueError(
+        raise InputError(
             f"{expected}{found}. Pool or reshape each image to one row."
         )
     size = os.path.getsize(path)
     if size < needed:
-        raise ValueError(
+        raise InputError(
             f"{expected}{found}, which takes {needed} bytes, in a file of "
             f"{size}. The file is truncated: copy or extract it again."
         )
@@ -302,7 +303,7 @@ def parse_header(stream):
     start = stream.tell()
     length = int.from_bytes(stream.read(2 if short else 4), "little")
     if length > MOST_HEADER_BYTES:
-        raise ValueError(f"a header of {length} bytes")
+        raise InputError(f"a header of {length} bytes")
     stream.seek(start)
     read = np.lib.format.read_array_header_2_0
     if short:
@@ -310,9 +311,9 @@ def parse_header(stream):
     try:
         shape, _, dtype = read(stream)
     except Exception as error:  # It is parsed as Python, and may be any.
-        raise ValueError(f"a broken header ({error})") from error
+        raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
-        raise ValueError(f"the shape {shape}")
+        raise InputError(f"the shape {shape}")
     return shape, dtype, stream.tell() + math.prod(shape) * dtype.itemsize
 
 

@@ -21,6 +21,7 @@ import re
 from tbnets import files
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
+from tbnets.errors import MissingFileError
 
 FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"
@@ -156,7 +157,7 @@ def read_manifest(folder) -> Manifest:
     """
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`path` must be a feature store or a .npy file. Received: "
             f"path={folder}, a folder without {MANIFEST}. Name the folder "
             "that the extraction wrote."

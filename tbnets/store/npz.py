@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.store.arrays import parse_header
 
 ERRORS = (
@@ -34,7 +35,7 @@ def read_npz(path):
             with archive.open(entry) as stream:
                 shape, dtype, needed = parse_header(stream)
                 if not needed == entry.file_size <= size:
-                    raise ValueError(
+                    raise InputError(
                         f"{entry.filename} says that it holds {shape} numbers "
                         f"of {dtype}, in {entry.file_size} bytes"
                     )

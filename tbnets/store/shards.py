@@ -13,6 +13,7 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 from tbnets.store.arrays import Features
 from tbnets.store.arrays import check_rows
 from tbnets.store.arrays import read_header
@@ -41,7 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
     manifest = read_manifest(path)
     if not (manifest.complete or incomplete):
         count = sum(shard.images for shard in manifest.shards)
-        raise ValueError(
+        raise InputError(
             "`path` must be a complete feature store. Received: "
             f"path={os.fspath(path)}, whose extraction stopped after {count} "
             "images. Run the extraction again with the same flags: it goes on "
@@ -118,7 +119,7 @@ class FeatureStore(Features):
             ValueError: the store holds regions.
         """
         if self.kind == "regions":
-            raise ValueError(
+            raise InputError(
                 "`path` must be a feature store with one vector an image. "
                 f"Received: path={self.path}, which holds regions. Extract "
                 "features of whole images, or ask for `regions(row)`."
@@ -224,7 +225,7 @@ class FeatureStore(Features):
         """Raises ValueError unless there are features of regions."""
         if self.kind != "regions" or not self.dim:
             holds = "boxes alone" if self.kind == "regions" else "whole images"
-            raise ValueError(
+            raise InputError(
                 "`path` must be a feature store of regions. Received: "
                 f"path={self.path}, which holds {holds}. Extract features of "
                 "regions."
@@ -308,15 +309,15 @@ def _check_array(path, part, shard, manifest):
     try:
         found_shape, found_dtype, needed = read_header(path)
     except ValueError as error:
-        raise ValueError(f"{expected}; found {error}. {advice}") from error
+        raise InputError(f"{expected}; found {error}. {advice}") from error
     if found_shape != shape or found_dtype != dtype:
-        raise ValueError(
+        raise InputError(
             f"{expected}; found shape {found_shape} and dtype {found_dtype}. "
             f"{advice}"
         )
     size = os.path.getsize(path)
     if size != needed:
-        raise ValueError(
+        raise InputError(
             f"{expected}, which takes {needed} bytes; found {size}. {advice}"
         )
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.store import arrays
 from tbnets.store.arrays import Features
 from tbnets.store.arrays import ids_file
@@ -22,7 +23,7 @@ class SideBySide(Features):
     def __init__(self, parts):
         for part in parts:
             if not part.has_ids:
-                raise ValueError(
+                raise InputError(
                     f"{part.path}: expected ids, by which features are put "
                     f"side by side; found no file {ids_file(part.path)}. "
                     "Write the id of each row to it, one a line."
@@ -34,7 +35,7 @@ class SideBySide(Features):
         ]
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
-            raise ValueError(
+            raise InputError(
                 "`parts` must be features with ids in common. Received: "
                 f"{looks}. Write the ids alike."
             )

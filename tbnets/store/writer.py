@@ -17,6 +17,7 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 from tbnets.store.manifest import DTYPES
 from tbnets.store.manifest import KINDS
 from tbnets.store.manifest import MANIFEST
@@ -61,7 +62,7 @@ class FeatureWriter:
         self.path = pathlib.Path(path)
         wanted = _new_manifest(extraction, dim, dtype, kind)
         if self.path.exists() and not self.path.is_dir():
-            raise ValueError(
+            raise InputError(
                 "`path` must be a folder for the store. Received: "
                 f"path={self.path}, which is a file. Choose another name."
             )
@@ -166,7 +167,7 @@ class FeatureWriter:
             if not reason and key in self.done:
                 reason = f"is in {self.path} already"
             if reason:
-                raise ValueError(
+                raise InputError(
                     "`ids` and `failed` must be new ids of one line. "
                     f"Received: {shown(key)}, which {reason}. Leave it out, "
                     "or rename the image."
@@ -179,7 +180,7 @@ class FeatureWriter:
         if self._written is None:
             return
         if not path.exists() or path.read_bytes() != self._written:
-            raise ValueError(
+            raise InputError(
                 "`path` must be written by one process at a time. Received: "
                 f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
                 "End the other extraction, then run this one again: it goes "
@@ -222,17 +223,17 @@ class FeatureWriter:
 def _new_manifest(extraction, dim, dtype, kind):
     """Returns the manifest of an empty store, its arguments checked."""
     if kind not in KINDS:
-        raise ValueError(
+        raise InputError(
             f"`kind` must be one of {', '.join(KINDS)}. "
             f"Received: kind={kind!r}. Choose one of these."
         )
     if dtype not in DTYPES:
-        raise ValueError(
+        raise InputError(
             f"`dtype` must be one of {', '.join(DTYPES)}. "
             f"Received: dtype={dtype!r}. Choose one of these."
         )
     if dim < (kind == "images"):
-        raise ValueError(
+        raise InputError(
             "`dim` must be at least 1, or 0 for a store of boxes alone. "
             f"Received: dim={dim}, kind={kind!r}. Give the size of a row."
         )
@@ -242,7 +243,7 @@ def _new_manifest(extraction, dim, dtype, kind):
             raise TypeError(f"type {type(value).__name__}")
         return Manifest(kind, value, int(dim), dtype)
     except (TypeError, ValueError) as error:
-        raise ValueError(
+        raise InputError(
             "`extraction` must be a dict of JSON values. Received: one with "
             f"{error}. Use strings, finite numbers, lists and dicts."
         ) from error
@@ -253,7 +254,7 @@ def _check_same(stored, wanted, path):
         stored.made_by, wanted.made_by, path, "this extraction"
     )
     if lines:
-        raise ValueError(
+        raise InputError(
             "`path` must be a new folder, or a store that was extracted the "
             f"same way. Received: path={path}, which differs: "
             f"{'; '.join(lines)}. Use the settings it was made with, or "
@@ -264,7 +265,7 @@ def _check_same(stored, wanted, path):
 def _check_empty(path):
     found = [n for n in os.listdir(path) if n != f"{MANIFEST}.partial"]
     if found:
-        raise ValueError(
+        raise InputError(
             "`path` must be a new folder, an empty one or a feature store. "
             f"Received: path={path}, which holds {', '.join(sorted(found)[:5])}"
             f" but no {MANIFEST}. Choose another folder."
@@ -311,7 +312,7 @@ def _check_arrays(manifest, ids, given):
         if part in given:
             array = np.asarray(given[part])
             if array.shape != shape:
-                raise ValueError(
+                raise InputError(
                     f"`{part}` must have the shape {shape} for {len(ids)} "
                     f"ids. Received: shape {array.shape}. Give a row for "
                     "each image, or for each region that `counts` tells."
@@ -334,7 +335,7 @@ def _check_parts(manifest, given):
         allowed = required
     for part in sorted((required - set(given)) | (set(given) - allowed)):
         state = "given" if part in required else "None"
-        raise ValueError(
+        raise InputError(
             f"`{part}` must be {state} for a store of {manifest.kind} "
             f"with dim {manifest.dim}. Received: {part}="
             f"{shown(given.get(part))}. Add what the shards before have, or "
@@ -349,7 +350,7 @@ def _check_sizes(sizes, images):
         or sizes.dtype.kind not in "iu"
         or sizes.min(initial=1) < 1
     ):
-        raise ValueError(
+        raise InputError(
             f"`sizes` must be {images} pairs of integers from 1, one for each "
             f"id. Received: sizes={shown(sizes)}. Give width and height of "
             "each photo in pixels."
@@ -364,7 +365,7 @@ def _check_counts(counts, images):
         or counts.dtype.kind not in "iu"
         or (counts.min(initial=0) < 0)
     ):
-        raise ValueError(
+        raise InputError(
             f"`counts` must be {images} integers from 0, one for each id. "
             f"Received: counts={shown(counts)}. Count the rows of each image."
         )
@@ -374,7 +375,7 @@ def _check_counts(counts, images):
 def _convert(part, array, dtype, ids, owners):
     """Returns an array in the type of the store; refuses what does not fit."""
     if array.dtype.kind not in "fiu":
-        raise ValueError(
+        raise InputError(
             f"`{part}` must be numbers. Received: dtype {array.dtype}. "
             "Convert them where their meaning is known."
         )
@@ -383,7 +384,7 @@ def _convert(part, array, dtype, ids, owners):
     bad = ~np.isfinite(stored)
     if bad.any():
         place = tuple(np.argwhere(bad)[0])
-        raise ValueError(
+        raise InputError(
             f"`{part}` must be finite numbers as {dtype}. Received: "
             f"{array[place]} for the image {ids[owners[place[0]]]!r}. Look at "
             "this image, note it as failed, or store float32."

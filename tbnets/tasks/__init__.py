@@ -4,6 +4,7 @@
 what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
+from tbnets.errors import InputError
 from tbnets.tasks.hierarchical_matching import HierarchicalMatching
 from tbnets.tasks.localization import LocalizationTask
 from tbnets.tasks.matching import MatchingTask
@@ -30,13 +31,13 @@ def open_task(settings):
         ("model", settings.model, BUILDERS),
     ):
         if value not in known:
-            raise ValueError(
+            raise InputError(
                 f"`--{name}` must be one of {', '.join(known)}. Received: "
                 f"--{name}={value}. Choose one of these."
             )
     fitting = ONE_TASK.get(settings.model, settings.task)
     if settings.task != fitting:
-        raise ValueError(
+        raise InputError(
             f"`--task` must be {fitting} with --model={settings.model}. "
             f"Received: --task={settings.task}. Change one of them."
         )

@@ -9,6 +9,7 @@ import tqdm
 
 from tbnets.data.hard_negatives import NONE
 from tbnets.data.hard_negatives import hard_negatives
+from tbnets.errors import InputError
 
 TABLE = "hard_negatives"
 RECORDED = "hard_negatives_recorded"
@@ -31,7 +32,7 @@ def check(settings):
     """
     first = first_epoch(settings)
     if first is not None and first < 1:
-        raise ValueError(
+        raise InputError(
             "`--hard_negative_epochs` must be below the number of epochs: "
             "a network that has learned nothing does not know what is hard. "
             f"Received: --hard_negative_epochs={settings.hard_negative_epochs} "
@@ -64,7 +65,7 @@ def of_epoch(settings, held, epoch, examples, score):
         held = {**held, TABLE: table, RECORDED: first}
     table, roles = held[TABLE], examples.roles.roles
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
-        raise ValueError(
+        raise InputError(
             "`--phrases` must be those that the run was started with. "
             f"Received: {len(roles)} training phrases with up to "
             f"{roles.shape[1]} regions, and the run holds hard negatives of "

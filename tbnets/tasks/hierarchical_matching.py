@@ -11,6 +11,7 @@ from tbnets.data.phrase_pairs import PairBatches
 from tbnets.data.phrase_pairs import PairExamples
 from tbnets.data.phrase_pairs import PairOptions
 from tbnets.data.phrase_pairs import PhotoRegions
+from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import evaluate_correspondences
 from tbnets.evaluation.tables import region_phrase_lines
 from tbnets.serving.node_endpoints import node_endpoints
@@ -72,7 +73,7 @@ class HierarchicalMatching(MatchingTask):
         super().check_plan(queries)
         settings = self.settings
         if settings.region_branch == "own" and not settings.region_mean_weight:
-            raise ValueError(
+            raise InputError(
                 "`--region_mean_weight` must be above 0 with "
                 "--region_branch=own. Received: --region_mean_weight=0. "
                 "Nothing else trains that branch before phrases are given "
@@ -84,7 +85,7 @@ class HierarchicalMatching(MatchingTask):
         dims = {split: self._regions(split, checked=False) for split in splits}
         if len({regions.dim for regions in dims.values()}) > 1:
             found = ", ".join(f"{r.dim} in {s}" for s, r in dims.items())
-            raise ValueError(
+            raise InputError(
                 "`--regions` must be as wide in every split. Received: "
                 f"{found} numbers a region. Extract them alike."
             )
@@ -128,7 +129,7 @@ class HierarchicalMatching(MatchingTask):
         store = self._regions(settings.train_split).store
         if settings.region_branch == "shared":
             if fitted["image_dim"] != store.dim:
-                raise ValueError(
+                raise InputError(
                     "`--region_branch=shared` must come with features of "
                     "photos and regions of one kind. Received: "
                     f"{fitted['image_dim']} numbers a photo, {store.dim} a "
@@ -269,7 +270,7 @@ class HierarchicalMatching(MatchingTask):
         known = scores.pop(CORRESPONDENCES, None)
         rank = scores.pop(TRUE_REGIONS, None)
         if region_phrase_ranking and rank is None:
-            raise ValueError(
+            raise InputError(
                 "`--region_phrase_ranking` must come with a run that knows "
                 "links of phrases to boxes, and with one run. Received: none "
                 "that are known. Train with --phrases, which tells them for "

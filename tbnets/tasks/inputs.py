@@ -17,6 +17,8 @@ from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.splits import NoSuchSplit
 from tbnets.data.splits import fill_split
 from tbnets.data.splits import splits_in_path
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.features.caption_features import caption_key
 from tbnets.features.photo_features import RANDOM
 from tbnets.features.photo_features import open_photo_features
@@ -91,7 +93,7 @@ def load_records(settings, split):
         path = from_start(settings, settings.scenes) / "dataset.json"
         return captions.read_captions("karpathy", path, split)
     if not settings.captions:
-        raise ValueError(
+        raise InputError(
             "`--captions` must name the captions to read. Received: "
             "--captions=. Set it, or --scenes for the embedded data set."
         )
@@ -111,7 +113,7 @@ def load_records(settings, split):
 
 def nowhere(settings, flag, path):
     """Returns the error of a path that is not there: where data are sought."""
-    return FileNotFoundError(
+    return MissingFileError(
         f"`--{flag}` must name what is there. Received: --{flag}="
         f"{getattr(settings, flag)}, looked for as {path}. Data paths start "
         f"from --data_root={settings.data_root}: set it, or the environment "
@@ -130,7 +132,7 @@ def load_images(settings, records):
     """
     if settings.image_encoder == "features":
         if not settings.image_features:
-            raise ValueError(
+            raise InputError(
                 "`--image_features` must name a feature array. Received: "
                 "--image_features= with --image_encoder=features. Set it, or "
                 "--images=FOLDER, of whose photos features are extracted."
@@ -165,7 +167,7 @@ def load_photos(settings, records):
         FileNotFoundError: photos are missing; the message names the first.
     """
     if not settings.scenes and not settings.images:
-        raise ValueError(
+        raise InputError(
             "`--images` must name the folder of the photos. Received: "
             "--images=. Set it, or --scenes for the embedded data set."
         )
@@ -175,7 +177,7 @@ def load_photos(settings, records):
     paths = [folder / records.file_name(i) for i in range(records.num_images)]
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`--images` must hold every image of split {records.split}. "
             f"Received: --images={folder}, where {len(missing)} of "
             f"{len(paths)} are missing, first {missing[0].name}. Complete "
@@ -199,7 +201,7 @@ def _existing_features(settings, flag, split):
     except NoSuchSplit as error:
         if not error.names:
             raise nowhere(settings, flag, error.path) from error
-        raise ValueError(
+        raise InputError(
             f"`--{flag}` must name features of every split. Received: "
             f"--{flag}={getattr(settings, flag)}, and of split {split} there "
             f"are none: {error.path} is there for {', '.join(error.names)}. "
@@ -240,7 +242,7 @@ def check_features(settings, splits, made_by, where, flag="image_features"):
             ", ".join(paths),
         )
         if lines:
-            raise ValueError(
+            raise InputError(
                 f"`--{flag}` must name features that were all "
                 f"extracted the same way. Received: --{flag}="
                 f"{', '.join(paths)}, which differ from those of {where}: "
@@ -271,7 +273,7 @@ def load_text_features(settings, records):
             damaged; the message names them.
     """
     if not settings.text_features:
-        raise ValueError(
+        raise InputError(
             "`--text_features` must name a feature array. Received: "
             "--text_features= with --text_encoder=features. Set it, or "
             "another --text_encoder to learn from the words."
@@ -291,7 +293,7 @@ def load_text_features(settings, records):
         return FeatureRows(features, rows)
     features, rows = load_features(paths)
     if len(rows) != records.num_captions:
-        raise ValueError(
+        raise InputError(
             "`--text_features` must hold a row for each caption. "
             f"Received: {len(rows)} rows in {', '.join(paths)}, "
             f"{records.num_captions} "
@@ -304,7 +306,7 @@ def _check_every_caption(records, keys, features):
     """Refuses features that lack captions, by their texts."""
     missing = features.missing(keys)
     if missing:
-        raise ValueError(
+        raise InputError(
             "`--text_features` must hold every caption of split "
             f"{records.split}. Received: {features.path} without "
             f"{len(missing)} of {len(keys)} captions of {records.path}, first "
@@ -334,7 +336,7 @@ def build_photo_reader(settings, fitted):
         return None
     made_by = fitted["image_features_made_by"]
     if "cnn" not in made_by or "ternary" in made_by:
-        raise ValueError(
+        raise InputError(
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made. Received: --image_features="
             f"{settings.image_features}, which do not tell what made them, "

@@ -6,6 +6,7 @@ import tqdm
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseSampler
 from tbnets.data.splits import NoSuchSplit
+from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
 from tbnets.evaluation.localization import evaluate_localization
 from tbnets.evaluation.tables import format_localization
@@ -92,7 +93,7 @@ class LocalizationTask(Task):
         settings = self.settings
         hard_negatives.check(settings)
         if getattr(settings, "jit_compile", False):
-            raise ValueError(
+            raise InputError(
                 "`--jit_compile` must be off with --task=localization. "
                 "Received: --jit_compile. Each batch has another number of "
                 "regions, and XLA would compile each of them: leave it out."
@@ -119,13 +120,13 @@ class LocalizationTask(Task):
             phrases = self.phrases(split)
         except NoSuchSplit as error:
             names = ", ".join(map(repr, error.names))
-            raise ValueError(
+            raise InputError(
                 f"`--captions` must have the split {split!r}. Received: "
                 f"{error.path}, which has {names or 'none'}. Set "
                 "--train_split, --dev_split or --test_split."
             ) from error
         if not phrases.num_phrases:
-            raise ValueError(
+            raise InputError(
                 "`--phrases` must hold phrases of every split. Received: "
                 f"--phrases={settings.phrases}, without any of split {split} "
                 "that has a box. Name other phrases, or other splits."
@@ -133,7 +134,7 @@ class LocalizationTask(Task):
         store, _ = self._regions(split, checked=False)
         first, _ = self._regions(settings.train_split, checked=False)
         if store.dim != first.dim:
-            raise ValueError(
+            raise InputError(
                 "`--regions` must be as wide in every split. Received: "
                 f"{first.dim} numbers a region in {settings.train_split}, "
                 f"{store.dim} in {split}. Extract them alike."
@@ -280,7 +281,7 @@ class LocalizationTask(Task):
         """
         rank = scores.get(region_scores.TRUE_REGIONS)
         if region_phrase_ranking and rank is None:
-            raise ValueError(
+            raise InputError(
                 "`--region_phrase_ranking` must come with one run. Received: "
                 "two that are combined, which compare a phrase with regions "
                 "of its own photo alone. Leave it out, or --combine_with."

@@ -8,6 +8,7 @@ too, an `evaluation.score_tiles.PairScores`.
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.evaluation import protocols
 from tbnets.evaluation import score_tiles
 from tbnets.serving import search
@@ -196,7 +197,7 @@ def check_same_examples(records, others, split):
         else:
             row = [a == b for a, b in zip(one, other)].index(False)
             found = f"{one[row]!r} and {other[row]!r} in row {row}"
-        raise ValueError(
+        raise InputError(
             "`--combine_with` must be a run on the same images and captions. "
             f"Received: in split {split} the {what} differs: {found}. Evaluate "
             "both on one captions file and split."

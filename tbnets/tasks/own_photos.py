@@ -14,6 +14,8 @@ from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
 from tbnets.data.photos import likely_name
 from tbnets.data.photos import list_files
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.features.photo_features import build_named_cnn
@@ -128,7 +130,7 @@ class OwnPhotos:
     def _weights(self):
         """Returns the weights of the network as its builder takes them."""
         if not self.settings.cnn_weights:
-            raise ValueError(
+            raise InputError(
                 "`--cnn_weights` must name the weights of --cnn. Received: "
                 "--cnn_weights= with --images and no --image_features. Set "
                 "it to imagenet, or to a file."
@@ -176,7 +178,7 @@ class OwnPhotos:
             raise
         if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
-            raise FileNotFoundError(
+            raise MissingFileError(
                 "`--images` must hold the photos that the run has begun "
                 f"with, and whole ones. Received: {self.folder}, where "
                 f"{len(problems)} of {len(names)} are none, first "

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import keras
 
+from tbnets.errors import InputError
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
 from tbnets.layers import image_encoders
@@ -251,7 +252,7 @@ def build_triplet_loss(settings):
     weights = {term: getattr(settings, f"{term}_weight") for term in TERMS}
     if not any(weights.values()):
         names = ", ".join(f"--{term}_weight" for term in TERMS)
-        raise ValueError(
+        raise InputError(
             f"`--{TERMS[0]}_weight` or another weight must be above 0, or "
             f"there is no loss. Received: 0 for each of {names}. Raise one."
         )

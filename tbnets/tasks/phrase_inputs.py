@@ -8,6 +8,7 @@ import numpy as np
 from tbnets.data.phrase_batches import PhraseExamples
 from tbnets.data.phrase_batches import Sampling
 from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
 from tbnets.features.regions import open_averaged_features
 from tbnets.store.opening import load_features
 from tbnets.store.opening import open_features
@@ -38,7 +39,7 @@ def load_phrases(settings, records, sizes):
     elif settings.scenes:
         path = inputs.from_start(settings, settings.scenes)
     else:
-        raise ValueError(
+        raise InputError(
             "`--phrases` must name phrases and their boxes. Received: "
             "--phrases= with --task=localization. Set it, or --scenes for "
             "the embedded data set."
@@ -78,7 +79,7 @@ def open_regions(settings, records, checked=True):
             photos are missing in it, or it does not tell what is needed.
     """
     if not settings.regions:
-        raise ValueError(
+        raise InputError(
             "`--regions` must name features of regions. Received: --regions= "
             f"with --task={settings.task} and --model={settings.model}. Make "
             "them by tools/propose_regions.py and "
@@ -99,7 +100,7 @@ def open_regions(settings, records, checked=True):
         found = "no sizes of photos"
     else:
         return store, np.asarray(rows)
-    raise ValueError(
+    raise InputError(
         "`--regions` must name a store of region features with the sizes of "
         f"the photos. Received: --regions={settings.regions}, which holds "
         f"{found}. Make it by tools/extract_image_features.py --regions."
@@ -168,7 +169,7 @@ def build_region_reader(settings, fitted):
         return None
     made_by = fitted["image_features_made_by"]
     if made_by.get("regions") != "roi_average":
-        raise ValueError(
+        raise InputError(
             "`--cnn_weights` must come with regions averaged from maps. "
             f"Received: --regions={settings.regions}, made with regions="
             f"{made_by.get('regions')!r}. Extract them with "

@@ -6,6 +6,7 @@ training must be told before its first step.
 
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
+from tbnets.errors import InputError
 from tbnets.flags.table import ALL
 from tbnets.store.opening import read_made_by
 from tbnets.tasks import inputs
@@ -39,7 +40,7 @@ def check_plan(task, queries):
         }
         if len(set(shapes.values())) > 1:
             found = ", ".join(f"{s[0]} in {k}" for k, s in shapes.items())
-            raise ValueError(
+            raise InputError(
                 f"`--{flag}` must be as wide in every split. Received: "
                 f"{found} numbers a row. Extract them alike."
             )
@@ -56,7 +57,7 @@ def _check_trees(task, splits):
     """Refuses captions without trees, and what trees can not be used for."""
     settings = task.settings
     if getattr(settings, "jit_compile", False):
-        raise ValueError(
+        raise InputError(
             "`--jit_compile` must be false with --text_encoder=h_lstm: the "
             "sizes of a batch of trees are data, which XLA does not compile. "
             "Received: --jit_compile=True. Leave it out."
@@ -86,7 +87,7 @@ def _check_queries(settings, query):
     except (ValueError, OSError):
         return  # Loading them will tell what is wrong.
     if not known:
-        raise ValueError(
+        raise InputError(
             "`--example_query` must come with a model that takes captions. "
             f"Received: --example_query={query} with --text_encoder=features, "
             "whose features no encoder is known of. Leave it out, make them by "
@@ -123,13 +124,13 @@ def existing_split(task, flag):
     try:
         records = task.records(split)
     except NoSuchSplit as error:
-        raise ValueError(
+        raise InputError(
             f"`--{flag}` must be a split that {error.path} has: "
             f"{', '.join(map(repr, error.names)) or 'none'}. Received: "
             f"--{flag}={split}. {_advice(flag, error.names)}"
         ) from error
     if not records.num_captions:
-        raise ValueError(
+        raise InputError(
             f"`--{flag}` must name a split with captions. Received: "
             f"--{flag}={split}, without any in {records.path}. Name another."
         )

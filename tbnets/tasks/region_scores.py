@@ -8,6 +8,7 @@ import tqdm
 
 from tbnets.data.groups import rows_by
 from tbnets.data.proposal_roles import BEST_IOU
+from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.embedder import Embedder
@@ -224,7 +225,7 @@ def combine(first, second, weight):
         map(np.array_equal, first["proposals"], second["proposals"])
     )
     if not same:
-        raise ValueError(
+        raise InputError(
             "`--combine_with` must be a run on the same phrases and proposals. "
             f"Received: {len(first['truth'])} and {len(second['truth'])} "
             "phrases, with other boxes. Evaluate both on one --phrases, "

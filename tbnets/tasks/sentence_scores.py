@@ -9,6 +9,7 @@ for its best region of a photo x, whether y was said of x or not::
 import numpy as np
 
 from tbnets.data.same_captions import same_captions
+from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
 
 
@@ -33,7 +34,7 @@ def sentence_scores(scores, phrases, records):
         annotation that have a box.
     """
     if scores["learned_similarity"]:
-        raise ValueError(
+        raise InputError(
             "`--combine_with` must be a run whose distances can be added. "
             "Received: a similarity network of phrases, which would judge "
             "each phrase with each region of all photos. Name a run of "
@@ -44,7 +45,7 @@ def sentence_scores(scores, phrases, records):
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
     if not np.isfinite(distances).all():
         row = int(np.flatnonzero(~np.isfinite(distances).all(axis=1))[0])
-        raise ValueError(
+        raise InputError(
             "`--regions` must hold regions of every photo. Received: none of "
             f"{records.image_ids[row]!r}. Propose some."
         )
@@ -66,7 +67,7 @@ def _mean_of_phrases(distances, columns, captions, records):
     counts = np.bincount(captions, minlength=records.num_captions)
     spoken = counts > 0
     if not spoken.any():
-        raise ValueError(
+        raise InputError(
             "`--phrases` must hold phrases of the captions. Received: none "
             f"that has a box, of {records.num_captions} captions of "
             f"{records.path}. Name phrases of these photos."
@@ -92,7 +93,7 @@ def captions_of_phrases(phrases, records):
         ValueError: the photos differ, or one has other captions.
     """
     if phrases.images.image_ids != records.image_ids:
-        raise ValueError(
+        raise InputError(
             "`--combine_with` must be a run on the same photos. Received: "
             f"{phrases.images.num_images} and {records.num_images} of them, "
             "which differ. Evaluate both on one captions file and split."
@@ -103,7 +104,7 @@ def captions_of_phrases(phrases, records):
     if (captions < 0).any():
         lost = phrases.phrase_to_caption[np.argmin(captions)]
         image = int(phrases.images.caption_to_image[lost])
-        raise ValueError(
+        raise InputError(
             "`--captions` must hold the captions that phrases stand in. "
             f"Received: photo {records.image_ids[image]!r} without "
             f"{phrases.images.captions[lost]!r}. Name the captions that were "

@@ -4,6 +4,7 @@
 add a task, write a subclass and enter it in `tasks.TASKS`.
 """
 
+from tbnets.errors import InputError
 from tbnets.tasks.parts import BUILDERS
 
 FEW_POINTS = (250, 3)
@@ -70,7 +71,7 @@ class Task:
                 missing, or flags contradict each other.
         """
         if queries and not self.answers_queries:
-            raise ValueError(
+            raise InputError(
                 "`--example_query` must come with a task that answers queries. "
                 f"Received: --example_query={queries[0]} with "
                 f"--task={self.settings.task}. Leave it out."
@@ -129,7 +130,7 @@ class Task:
         """
         now, then = fitted.get("words"), before.get("words")
         if now != then:
-            raise ValueError(
+            raise InputError(
                 "`--captions` must give the vocabulary the run was started "
                 f"with. Received: {len(now or [])} words, {path} has "
                 f"{len(then or [])}. Restore the training captions, or start "
@@ -235,7 +236,7 @@ class Task:
         raise self._does_not_add_up()
 
     def _does_not_add_up(self):
-        return ValueError(
+        return InputError(
             "`--combine_with` must come with a task whose scores add up. "
             f"Received: a run of --task={self.settings.task}. Leave it out."
         )

@@ -8,6 +8,7 @@ import tqdm
 from tbnets.data.examples import Examples
 from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
+from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks import inputs
@@ -97,7 +98,7 @@ def tree_path(settings):
         raise inputs.nowhere(settings, "trees", path)
     if settings.scenes:
         return inputs.from_start(settings, settings.scenes) / "trees"
-    raise ValueError(
+    raise InputError(
         "`--trees` must name a file of trees. Received: --trees= with "
         "--text_encoder=h_lstm. Make one by tools/parse_captions.py."
     )

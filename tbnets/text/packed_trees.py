@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.text.trees import kind_of
 from tbnets.text.vocabulary import UNKNOWN_ID
 from tbnets.text.vocabulary import split_words
@@ -83,7 +84,7 @@ def tree_array(tree, word_ids) -> np.ndarray:
         ValueError: there are more or fewer ids than words.
     """
     if len(word_ids) != len(tree.words):
-        raise ValueError(
+        raise InputError(
             "`word_ids` must hold an id for each word of the tree. Received: "
             f"{len(word_ids)} ids, {len(tree.words)} words. Give the ids of "
             "`tree.words`."

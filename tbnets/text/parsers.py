@@ -11,6 +11,9 @@ import urllib.error
 import urllib.request
 
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
+from tbnets.errors import MissingPackageError
+from tbnets.errors import UnreachableError
 from tbnets.text.trees import MOST_LETTERS
 from tbnets.text.trees import MOST_WORDS
 from tbnets.text.trees import right_branching
@@ -92,7 +95,7 @@ class EmbeddedParser:
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
-            raise ValueError("there are no words in it")
+            raise InputError("there are no words in it")
         tree = self._chunker.parse(self._tag(tokens))
         return self._written(self._rooted(tree))
 
@@ -104,7 +107,7 @@ class EmbeddedParser:
         plain[0] = plain[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
         if len(tags) != len(tokens):
-            raise ValueError(f"{len(tags)} tags for {len(tokens)} words")
+            raise InputError(f"{len(tags)} tags for {len(tokens)} words")
         return [
             (token, "OF" if token.lower() == "of" else tag)
             for token, tag in zip(tokens, tags)
@@ -155,7 +158,7 @@ class CoreNLPParser:
         try:
             urllib.request.urlopen(url, timeout=10).close()
         except (urllib.error.URLError, OSError, ValueError) as error:
-            raise ConnectionError(
+            raise UnreachableError(
                 "`--corenlp_url` must be the address of a running CoreNLP "
                 f"server. Received: --corenlp_url={url}, which does not "
                 f"answer: {getattr(error, 'reason', error)}. Start one in the "
@@ -254,7 +257,7 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
         ModuleNotFoundError, ConnectionError: what it needs is not there.
     """
     if name not in PARSERS:
-        raise ValueError(
+        raise InputError(
             f"`parser` must be one of {', '.join(PARSERS)}. Received: "
             f"parser={shown(name)}. Choose one of these."
         )
@@ -266,13 +269,13 @@ def _joined(trees):
     """Returns one tree in brackets for those of the sentences."""
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:
-        raise ValueError("the parser found no sentence")
+        raise InputError("the parser found no sentence")
     return texts[0] if len(texts) == 1 else f"(S {' '.join(texts)})"
 
 
 def _missing(error, name, package):
     """Returns the error of a package that a parser needs."""
-    return ModuleNotFoundError(
+    return MissingPackageError(
         "`--parser` must be one whose packages are installed. Received: "
         f"--parser={name}, without {error.name}. Run: pip install {package}, "
         "or choose another parser.",

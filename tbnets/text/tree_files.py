@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.text.trees import Tree
 from tbnets.text.trees import read_tree
 from tbnets.text.trees import unescaped
@@ -87,7 +89,7 @@ def read_gold_trees(folder, captions=None) -> list[ParsedCaption]:
     """
     paths, found = sorted(pathlib.Path(folder).glob("*.txt")), []
     if not paths:
-        raise FileNotFoundError(
+        raise MissingFileError(
             "`folder` must hold gold trees in .txt files. Received: folder="
             f"{folder}, without any. Name the folder trees of the scenes."
         )
@@ -118,7 +120,7 @@ def trees_of(path, captions) -> list[Tree]:
     known = {row.caption: row.tree for row in read(path, set(captions))}
     missing = [caption for caption in captions if caption not in known]
     if missing:
-        raise ValueError(
+        raise InputError(
             "`--trees` must hold a tree for every caption. Received: --trees="
             f"{path} without {len(missing)} of {len(captions)} captions, first "
             f"{shown(missing[0])}. Trees are found by text: parse these "

@@ -14,6 +14,7 @@ import re
 import numpy as np
 
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 
 MOST_LETTERS = 200
 MOST_DEEP = 128
@@ -279,7 +280,7 @@ def _too_deep(name, text):
 
 def _bad_tree(name, text, reason):
     of = f" of caption {name}" if name else ""
-    return ValueError(
+    return InputError(
         "`text` must be one tree in brackets, such as (NP (DT a) (NN dog)). "
         f"Received: text={shown(text)}{of}, where {reason}. Parse the caption "
         "again, or correct it."

@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
 from tbnets.files import write_atomically
 
 PADDING_WORD = ""
@@ -99,7 +101,7 @@ class Vocabulary:
                 if position < len(self.words)
                 else "nothing"
             )
-            raise ValueError(
+            raise InputError(
                 f"`words` must {expectation}. Received: words[{position}]="
                 f"{found}. Build the vocabulary with `Vocabulary.build`."
             )
@@ -125,7 +127,7 @@ class Vocabulary:
         """
         for name, value in (("min_count", min_count), ("max_words", max_words)):
             if value is not None and value < 1:
-                raise ValueError(
+                raise InputError(
                     f"`{name}` must be at least 1. Received: {name}={value}. "
                     f"Use 1 or more."
                 )
@@ -133,7 +135,7 @@ class Vocabulary:
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
-            raise ValueError(
+            raise InputError(
                 "`captions` must hold at least one word that occurs `min_count`"
                 f" times. Received: {len(captions)} captions of {len(counts)} "
                 f"distinct words, min_count={min_count}. Check the captions' "
@@ -177,7 +179,7 @@ class Vocabulary:
         try:
             text = pathlib.Path(path).read_bytes().decode("utf-8")
         except FileNotFoundError as error:
-            raise FileNotFoundError(
+            raise MissingFileError(
                 "`path` must name a vocabulary file. Received: "
                 f"path='{path}', which does not exist. Give the "
                 "vocabulary of a run folder."
@@ -214,7 +216,7 @@ class Tokenizer(tf.Module):
     def __init__(self, vocabulary, max_tokens=None):
         super().__init__(name="tokenizer")
         if max_tokens is not None and max_tokens < 1:
-            raise ValueError(
+            raise InputError(
                 "`max_tokens` must be at least 1 or None. Received: "
                 f"max_tokens={max_tokens}. Use None to keep every word."
             )
@@ -276,7 +278,7 @@ def count_words(captions):
         words of each caption.
     """
     if isinstance(captions, (str, bytes)):
-        raise ValueError(
+        raise InputError(
             "`captions` must be a sequence of strings. Received: "
             f"captions={captions!r}. Put the caption into a list."
         )
@@ -306,7 +308,7 @@ def _first_problem(words):
 
 def _damaged(path, line, expected, found):
     """Makes the error for a vocabulary file that is not as it was saved."""
-    return ValueError(
+    return InputError(
         "`path` must name an undamaged vocabulary file. Received: "
         f"path='{path}', line {line}: expected to {expected}, found {found!r}. "
         "Save the vocabulary again or take it from another run."

@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.text.vocabulary import PADDING_ID
 
 MISSING = ("random", "mean", "zero")
@@ -111,14 +112,14 @@ def embedding_table(vectors, vocabulary, missing="random", seed=0):
         ValueError: `missing` is unknown, or no word has a vector.
     """
     if missing not in MISSING:
-        raise ValueError(
+        raise InputError(
             f"`missing` must be one of {', '.join(MISSING)}. Received: "
             f"missing={missing}. Choose one of these."
         )
     rows = vectors.rows(vocabulary.words)
     known = rows >= 0
     if not known.any():
-        raise ValueError(
+        raise InputError(
             "`vectors` must have at least one word of the vocabulary. "
             f"Received: vectors of {vectors.path or 'no file'} with none of "
             f"{vocabulary.size} words. Name vectors of the captions' language."

@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 
+from tbnets.errors import InputError
 from tbnets.files import write_atomically
 from tbnets.store.npz import ERRORS
 from tbnets.store.npz import read_npz
@@ -114,7 +115,7 @@ def read_checkpoint(path):
         arrays = read_npz(path)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] not in (FORMAT, BEFORE):
-            raise ValueError(f"its format is {header['format']!r}")
+            raise InputError(f"its format is {header['format']!r}")
         values = header["state"]
         if header["format"] == BEFORE:
             values = _converted(values)
@@ -124,7 +125,7 @@ def read_checkpoint(path):
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
         return arrays, header["names"], state
     except ERRORS as error:
-        raise ValueError(
+        raise InputError(
             f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
             f"a file of {path.stat().st_size} bytes that can not be read as "
             f"one ({error}). Use the run's other checkpoint, best.npz or "
@@ -146,14 +147,14 @@ def _converted(values):
 def _assign(path, kind, variables, arrays, names):
     stored = sorted(key for key in arrays if key.startswith(kind + "/"))
     if len(stored) != len(variables):
-        raise ValueError(
+        raise InputError(
             f"{path} must fit the {kind}: expected {len(variables)} "
             f"variables. Received: {len(stored)}. Use the flags the run was "
             "started with."
         )
     for key, variable in zip(stored, variables):
         if tuple(variable.shape) != arrays[key].shape:
-            raise ValueError(
+            raise InputError(
                 f"{path}: {names[key]} must fit {_name(variable)} of shape "
                 f"{tuple(variable.shape)}. Received: shape "
                 f"{arrays[key].shape}. Use the flags and the vocabulary the "

@@ -6,6 +6,7 @@ import warnings
 import keras
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.training.fused_optimizers import FusedAdam
 from tbnets.training.fused_optimizers import FusedSGD
 
@@ -44,7 +45,7 @@ def _addons_optimizer(name, rate, weight_decay):
             warnings.simplefilter("ignore")
             import tensorflow_addons as tfa
     except ImportError as error:
-        raise ValueError(
+        raise InputError(
             f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or one of "
             "tensorflow-addons when that is installed. Received: "
             f"--optimizer={name}. Install it on Python <= 3.11 with: "
@@ -58,7 +59,7 @@ def _addons_optimizer(name, rate, weight_decay):
         and "learning_rate" in inspect.signature(value).parameters
     }
     if name not in known:
-        raise ValueError(
+        raise InputError(
             f"`--optimizer` must be one of {', '.join(OPTIMIZERS)} or, from "
             f"tensorflow-addons, {', '.join(sorted(known))}. Received: "
             f"--optimizer={name}. Choose one of these."

@@ -8,6 +8,7 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorboard.plugins.projector import projector_config_pb2
 
+from tbnets.errors import InputError
 from tbnets.files import write_atomically
 
 # What TensorBoard's projector draws at most.
@@ -84,7 +85,7 @@ def sprite(thumbnails):
     count, side = thumbnails.shape[:2]
     across = int(np.ceil(np.sqrt(count)))
     if across * side > LARGEST_SPRITE:
-        raise ValueError(
+        raise InputError(
             f"`thumbnails` must fit into {LARGEST_SPRITE} x {LARGEST_SPRITE} "
             f"pixels. Received: {count} of {side} x {side}. Give fewer or "
             "smaller ones."

@@ -1,0 +1,49 @@
+"""Errors that are meant for the user, who can mend what they tell of.
+
+Everything that this package raises on purpose about an argument, a flag or a
+file is a `UserError`, and one of Python's own kinds besides, so that
+`except ValueError` keeps its meaning. A tool prints a `UserError` as one line;
+what it meets otherwise is a bug, and keeps its traceback.
+"""
+
+
+class UserError(Exception):
+    """What a user can mend; the message says what to change."""
+
+
+class InputError(UserError, ValueError):
+    """An argument, a flag or the content of a file is not as it must be."""
+
+    # By this TensorFlow knows an error that it may raise again out of a
+    # `tf.function`, with the place of the call added to its message.
+    __init__ = Exception.__init__
+
+
+class InputTypeError(UserError, TypeError):
+    """An argument is of the wrong type."""
+
+    __init__ = Exception.__init__
+
+
+class MissingFileError(UserError, FileNotFoundError):
+    """A file or folder is not where it must be."""
+
+
+class ExistingFileError(UserError, FileExistsError):
+    """Something stands where a file or folder is to be written."""
+
+
+class NotAFileError(UserError, IsADirectoryError):
+    """A folder stands where a file must be."""
+
+
+class FileError(UserError, OSError):
+    """The system can not read or write a file."""
+
+
+class MissingPackageError(UserError, ImportError):
+    """A package is not installed; the message says how to."""
+
+
+class UnreachableError(UserError, ConnectionError):
+    """A server does not answer."""

@@ -1,0 +1,65 @@
+"""Tests of the errors that are meant for the user."""
+
+import ast
+import inspect
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from tbnets import errors
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if kind is not errors.UserError
+]
+# What has a kind of its own for users. Others are for programmers: a contract
+# that is not filled, or a reader's way out of its own loop.
+PLAIN = {
+    *("ValueError", "OSError", "FileNotFoundError", "FileExistsError"),
+    *("IsADirectoryError", "ImportError", "ModuleNotFoundError"),
+    *("ConnectionError", "KeyError", "RuntimeError", "Exception"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_one_of_pythons_own_too(kind):
+    error = kind("`x` must be y.")
+    assert isinstance(error, errors.UserError)
+    assert str(error) == "`x` must be y."
+    assert kind.__bases__[1].__module__ == "builtins"
+
+
+@pytest.mark.parametrize("kind", [errors.InputError, errors.InputTypeError])
+def test_a_graph_raises_the_same_kind(kind):
+    @tf.function
+    def fail():
+        if tf.constant(1).shape.rank == 0:
+            raise kind("`x` must be y.")
+
+    with pytest.raises(kind, match="`x` must be y"):
+        fail()
+
+
+def made_plain(tree):
+    """Yields (line, name) where an error of Python's own is made."""
+    for node in ast.walk(tree):
+        made = getattr(node, "exc", None) or getattr(node, "value", None)
+        if isinstance(node, ast.Raise | ast.Return) and isinstance(
+            made, ast.Call
+        ):
+            name = getattr(made.func, "id", "")
+            if name in PLAIN:
+                yield node.lineno, name
+
+
+def test_what_is_raised_on_purpose_is_for_the_user():
+    problems = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for folder in ("tbnets", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, name in made_plain(ast.parse(path.read_text("utf-8")))
+    ]
+    assert not problems, "\n".join(problems)
