@@ -41,3 +41,10 @@ def test_an_epoch_of_2016_is_five_that_draw_one_caption_of_each_image(data):
     # Sec. 3.1: the rate falls after every 10 epochs; Sec. 2.2: within 30.
     assert (settings.decay_epochs, settings.epochs) == (5 * 10, 5 * 30)
     assert (settings.decay_rate, settings.schedule) == (0.1, "step")
+
+
+@pytest.mark.parametrize("data, words", [("flickr30k", 8569), ("coco", 11263)])
+def test_the_lstm_of_2018_knows_as_many_words_as_the_paper(data, words):
+    # Sec. 5.3; the two ids of padding and unknown words come beside them.
+    settings = row(ROOT / f"configs/wang2018_lstm_{data}.flags")
+    assert (settings.max_words, settings.min_count) == (words, 1)
