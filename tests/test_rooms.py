@@ -32,7 +32,7 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "errors", "exif", "files", "images"),
-        *("startup", "statistics", "usage"),
+        *("seeds", "startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

@@ -26,6 +26,7 @@ from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.seeds import seed_of
 from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.text.packed_trees import TreeRows
@@ -73,7 +74,7 @@ def _build_text_encoder(settings, fitted):
     common = {
         "embedding_dim": settings.word_dim if table is None else table.shape[1],
         "word_dropout": settings.word_dropout,
-        "seed": settings.seed * 1000 + 300,
+        "seed": seed_of(settings.seed, "text_encoder"),
     }
     if table is not None:
         common["word_training"] = settings.word_vectors_training
@@ -130,21 +131,24 @@ def _built(network, settings, fitted):
 
 def _build_branches(settings):
     """Returns the dict of both branches, as constructors take them."""
-    sides = ("image", settings.image_units), ("text", settings.text_units)
+    sides = {
+        "image_branch": settings.image_units,
+        "text_branch": settings.text_units,
+    }
     return {
-        f"{side}_branch": _build_branch(settings, units, number)
-        for number, (side, units) in enumerate(sides, start=1)
+        name: _build_branch(settings, units, name)
+        for name, units in sides.items()
     }
 
 
-def _build_branch(settings, units, number):
-    """Returns a branch; its number tells its dropout from that of others."""
+def _build_branch(settings, units, name):
+    """Returns a branch; its name is that of its random numbers."""
     return Branch(
         units,
         settings.batch_normalization,
         settings.dropout,
         settings.input_dropout,
-        settings.seed * 1000 + 100 * number,
+        seed_of(settings.seed, name, len(units)),
     )
 
 
@@ -194,7 +198,7 @@ def build_similarity_network(settings, fitted):
             settings.head_units,
             settings.head_dropout,
             settings.product_scale or None,
-            seed=settings.seed * 1000 + 400,
+            seed=seed_of(settings.seed, "head", len(settings.head_units)),
         ),
     )
 
@@ -210,7 +214,7 @@ def build_hm_lstm(settings, fitted):
     if settings.region_branch == "own":
         layers = {
             "region_branch": lambda: _build_branch(
-                settings, settings.image_units, 3
+                settings, settings.image_units, "region_branch"
             ),
             "region_encoder": lambda: FeatureTransform(
                 tuple(settings.image_transform)

@@ -1,9 +1,12 @@
+import itertools
 import pathlib
 import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import inputs
 from tbnets.tasks import parts
@@ -101,3 +104,49 @@ def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):
 
     np.testing.assert_array_equal(kernel(3), kernel(3))
     assert not np.allclose(kernel(3), kernel(4))
+
+
+def stochastic_layers(folder, run_dir, model):
+    """Returns the dropout layers of a built network that drops everywhere."""
+    found = tiny.settings(
+        folder,
+        run_dir,
+        seed=3,
+        model=model,
+        text_encoder=TEXT_ENCODERS.get(model, "mean"),
+        image_units="6,5,4",
+        text_units="6,5,4",
+        head_units="4,3,2",
+        cca_dim=2,
+        **dict.fromkeys(DROPOUTS, 0.5),
+    )
+    fitted = {
+        "words": ["", "[UNK]", "dog"],
+        "image_dim": 8,
+        "text_dim": 7,
+        "region_dim": 5,
+    }
+    network = parts.BUILDERS[model].build(found, fitted)
+    layers = network._flatten_layers()
+    return [one for one in layers if isinstance(one, SeededDropout)]
+
+
+DROPOUTS = ("dropout", "input_dropout", "word_dropout", "head_dropout")
+# Dropout on input and after two ReLUs of each branch, on words, in the head.
+NUM_LAYERS = {"embedding": 7, "similarity": 10, "hm_lstm": 10, "cca": 0}
+TEXT_ENCODERS = {"hm_lstm": "h_lstm", "cca": "features"}
+
+
+@pytest.mark.parametrize("model", parts.BUILDERS)
+def test_no_two_layers_of_a_network_drop_the_same_units(
+    folder, tmp_path, model
+):
+    layers = stochastic_layers(folder, tmp_path, model)
+    assert len(layers) == NUM_LAYERS[model]
+    seeds = [one.seed for one in layers]
+    assert len(set(seeds)) == len(seeds)
+    ones = tf.ones([4, 64])
+    masks = [one(ones, training=True).numpy() > 0 for one in layers]
+    for one, other in itertools.combinations(masks, 2):
+        # Of 256 units two layers agree on about half.
+        assert 0.3 < (one == other).mean() < 0.7
