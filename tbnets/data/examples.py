@@ -77,7 +77,7 @@ class ArrayRows:
 
 
 class FeatureRows:
-    """Rows of (memory-mapped) features.
+    """Rows of features, which stay on the disk.
 
     Args:
         features: a `store.arrays.Features`.

@@ -4,13 +4,14 @@
 is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
 (`feats.npy` beside `feats_ids.txt`); `shards` has the sharded one,
 `side_by_side` joins several, and `opening` opens whichever it is.
-Arrays are memory-mapped: only the rows that are taken are read.
+Whichever it is, only the rows that are taken are read.
 """
 
 import functools
 import math
 import os
 import sys
+from typing import NamedTuple
 
 import numpy as np
 
@@ -185,15 +186,18 @@ class FeatureArray(Features):
 
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as stored."""
-        for rows in slices(self._array):
+        for rows in self._slices():
             yield rows, self._array[rows]
+
+    def _slices(self):
+        return slices(len(self), self.dim * self._array.itemsize)
 
     def check_repeated_rows(self):
         """Raises ValueError if rows of one id differ."""
         if len(set(self.ids)) == len(self.ids):
             return
         first = self.rows(self.ids)
-        for rows in slices(self._array):
+        for rows in self._slices():
             twice = np.arange(rows.start, rows.stop)
             twice = twice[first[rows] != twice]
             same = self._array[twice] == self._array[first[twice]]
@@ -252,7 +256,7 @@ def _map_array(path):
     expected = f"{path}: expected an array [n, dim] of numbers (.npy); "
     advice = "Save it with numpy.save as float32."
     try:
-        shape, dtype, needed = read_header(path)
+        shape, dtype, needed, _ = read_header(path)
     except ValueError as error:
         raise InputError(f"{expected}found {error}. {advice}") from error
     found = f"found shape {shape} and dtype {dtype}"
@@ -271,14 +275,30 @@ def _map_array(path):
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
+class Header(NamedTuple):
+    """What a `.npy` file says of itself, which may be a lie.
+
+    Args:
+        shape: tuple of int from 0.
+        dtype: `numpy.dtype`.
+        size: the bytes that such a file takes.
+        by_columns: whether the first index runs fastest (Fortran's order).
+    """
+
+    shape: tuple
+    dtype: np.dtype
+    size: int
+    by_columns: bool
+
+
 def read_header(path):
-    """Reads what a `.npy` file says of itself, which may be a lie.
+    """Reads the header of a `.npy` file.
 
     Args:
         path: the file; nothing behind its header is read.
 
     Returns:
-        As `parse_header`.
+        A `Header`.
 
     Raises:
         ValueError: it has no such header; the message tells what it has.
@@ -293,8 +313,7 @@ def parse_header(stream):
     """Reads the header of an array from an open file.
 
     Returns:
-        (shape, dtype, size): a tuple of int from 0, a `numpy.dtype`, and the
-        bytes that such a file takes.
+        A `Header`.
 
     Raises:
         ValueError: there is no such header; the message tells what is.
@@ -309,12 +328,13 @@ def parse_header(stream):
     if short:
         read = np.lib.format.read_array_header_1_0
     try:
-        shape, _, dtype = read(stream)
+        shape, by_columns, dtype = read(stream)
     except Exception as error:  # It is parsed as Python, and may be any.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
-    return shape, dtype, stream.tell() + math.prod(shape) * dtype.itemsize
+    size = stream.tell() + math.prod(shape) * dtype.itemsize
+    return Header(shape, dtype, size, by_columns)
 
 
 def _read_ids(file, array, path):
@@ -331,11 +351,11 @@ def _read_ids(file, array, path):
     return tuple(ids)
 
 
-def slices(array):
+def slices(num_rows, row_bytes):
     """Yields slices of rows that hold about CHUNK_BYTES each."""
-    step = max(1, CHUNK_BYTES // max(1, array.shape[1] * array.itemsize))
-    for start in range(0, len(array), step):
-        yield slice(start, min(start + step, len(array)))
+    step = max(1, CHUNK_BYTES // max(1, row_bytes))
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
 
 
 def first_equal_rows(features: Features) -> np.ndarray:

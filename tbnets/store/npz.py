@@ -33,7 +33,7 @@ def read_npz(path):
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             with archive.open(entry) as stream:
-                shape, dtype, needed = parse_header(stream)
+                shape, dtype, needed, _ = parse_header(stream)
                 if not needed == entry.file_size <= size:
                     raise InputError(
                         f"{entry.filename} says that it holds {shape} numbers "

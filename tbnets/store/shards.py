@@ -1,4 +1,4 @@
-"""A folder of features that are found by id: sharded, checked, mapped.
+"""A folder of features that are found by id: sharded and checked.
 
 A store holds one vector an image, or any number of regions an image with
 their boxes. Its manifest tells what made the features, which images failed
@@ -6,7 +6,7 @@ and the checksum of each file; see `manifest`. It is written by
 `writer.FeatureWriter`.
 """
 
-import functools
+import math
 import os
 
 import numpy as np
@@ -22,9 +22,8 @@ from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import file_sha256
 from tbnets.store.manifest import files_of
 from tbnets.store.manifest import read_manifest
-
-MOST_MAPPED = 256
-"""Files kept open at once: systems allow a process about 1000."""
+from tbnets.store.row_file import RowFile
+from tbnets.store.row_file import copy_rows
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":
@@ -62,11 +61,18 @@ class FeatureStore(Features):
     def __init__(self, path, manifest):
         path = os.fspath(path)
         ids, counts, sizes = [], [], []
+        self._row_files = []
         for shard in manifest.shards:
             names = files_of(manifest, shard)
             ids += _read_ids(os.path.join(path, names.pop("ids")), shard)
-            for part, name in names.items():
-                _check_array(os.path.join(path, name), part, shard, manifest)
+            self._row_files.append(
+                {
+                    part: _open_array(
+                        os.path.join(path, name), part, shard, manifest
+                    )
+                    for part, name in names.items()
+                }
+            )
             if manifest.kind == "regions":
                 counts.append(
                     _read_counts(os.path.join(path, names["counts"]), shard)
@@ -97,13 +103,6 @@ class FeatureStore(Features):
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
         """`[n + 1]` int64: row of each image's first region among those of
         all images, in their order; at the end, how many there are."""
-        self._map = functools.lru_cache(MOST_MAPPED)(self._map_file)
-
-    def _map_file(self, place, part):
-        """Returns one array of a shard, memory-mapped."""
-        names = files_of(self.manifest, self.manifest.shards[place])
-        path = os.path.join(self.path, names[part])
-        return np.load(path, mmap_mode="r", allow_pickle=False)
 
     def take(self, rows) -> np.ndarray:
         """Returns features of images as float32, in the order asked for.
@@ -127,25 +126,22 @@ class FeatureStore(Features):
         return super().take(rows)
 
     def _read(self, rows):
-        found = np.empty((len(rows), self.dim), np.float32)
-        places = np.searchsorted(self._row_starts, rows, side="right") - 1
-        for place in np.unique(places):
-            wanted = np.flatnonzero(places == place)
-            array = self._map(int(place), "features")
-            found[wanted] = array[rows[wanted] - self._row_starts[place]]
-        return found
+        files = [files["features"] for files in self._row_files]
+        taken = np.empty((len(rows), self.dim), np.float32)
+        copy_rows(files, self._row_starts, rows, taken)
+        return taken
 
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as stored.
 
         For a store of regions, the rows are those of all regions.
         """
-        starts = self._row_starts[:-1] if self.dim else ()
-        for place, start in enumerate(starts):
-            array = self._map(place, "features")
-            for rows in slices(array):
-                shifted = slice(int(rows.start + start), int(rows.stop + start))
-                yield shifted, array[rows]
+        starts = self._row_starts[:-1].tolist() if self.dim else ()
+        for files, start in zip(self._row_files, starts):
+            file = files["features"]
+            for rows in slices(file.num_rows, file.row_bytes):
+                shifted = slice(rows.start + start, rows.stop + start)
+                yield shifted, file.read(rows.start, rows.stop - rows.start)
 
     def row_name(self, row) -> str:
         """Returns how messages call a row that `chunks` yields."""
@@ -180,7 +176,7 @@ class FeatureStore(Features):
             float32 `[k]`, or None where the store does not tell.
         """
         place = self._place(row)
-        if "scores" not in files_of(self.manifest, self.manifest.shards[place]):
+        if "scores" not in self._row_files[place]:
             return self._of_image(row, "boxes")[0], None
         boxes, scores = self._of_image(row, "boxes", "scores")
         return boxes, scores
@@ -210,10 +206,11 @@ class FeatureStore(Features):
         if self.kind != "regions" or "features" in parts:
             self._check_regions()
         place, row = self._place(row), int(row)
-        start = self.first_regions[row] - self._row_starts[place]
-        rows = slice(int(start), int(start + self.counts[row]))
+        start = int(self.first_regions[row] - self._row_starts[place])
+        files = [self._row_files[place][part] for part in parts]
         return [
-            np.array(self._map(place, part)[rows], np.float32) for part in parts
+            file.read(start, int(self.counts[row])).astype(np.float32)
+            for file in files
         ]
 
     def _place(self, row):
@@ -294,8 +291,8 @@ def _check_ids(store):
         )
 
 
-def _check_array(path, part, shard, manifest):
-    """Raises ValueError unless an array is just as the manifest says."""
+def _open_array(path, part, shard, manifest):
+    """Returns the `RowFile` of an array that is just as the manifest says."""
     shape, dtype = {
         "features": ((shard.rows, manifest.dim), manifest.dtype),
         "boxes": ((shard.rows, 4), "float32"),
@@ -307,19 +304,27 @@ def _check_array(path, part, shard, manifest):
     expected = f"{path}: expected shape {shape} and dtype {dtype}"
     advice = "Copy the store again, or extract it into a new folder."
     try:
-        found_shape, found_dtype, needed = read_header(path)
+        header = read_header(path)
     except ValueError as error:
         raise InputError(f"{expected}; found {error}. {advice}") from error
-    if found_shape != shape or found_dtype != dtype:
+    if header.shape != shape or header.dtype != dtype:
         raise InputError(
-            f"{expected}; found shape {found_shape} and dtype {found_dtype}. "
-            f"{advice}"
+            f"{expected}; found shape {header.shape} and dtype "
+            f"{header.dtype}. {advice}"
+        )
+    if header.by_columns:
+        raise InputError(
+            f"{expected}, row by row; found it column by column (Fortran's "
+            f"order). {advice}"
         )
     size = os.path.getsize(path)
-    if size != needed:
+    if size != header.size:
         raise InputError(
-            f"{expected}, which takes {needed} bytes; found {size}. {advice}"
+            f"{expected}, which takes {header.size} bytes; found {size}. "
+            f"{advice}"
         )
+    start = size - math.prod(shape) * dtype.itemsize
+    return RowFile(path, shape[0], *shape[1:] or (None,), dtype, start)
 
 
 def _read_counts(path, shard):

@@ -48,9 +48,7 @@ def write_proposals(path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("most_mapped", [1, 256])
-def test_rows_are_found_by_id(tmp_path, monkeypatch, dtype, most_mapped):
-    monkeypatch.setattr("tbnets.store.shards.MOST_MAPPED", most_mapped)
+def test_rows_are_found_by_id(tmp_path, dtype):
     store = open_features(write_images(tmp_path / "s", dtype))
     assert store.ids == ("c", "a", "b")
     assert (len(store), store.dim, store.has_ids) == (3, 2, True)
@@ -416,6 +414,14 @@ def test_counts_that_do_not_sum_up_are_refused(tmp_path, counts):
     path = write_regions(tmp_path / "s")
     np.save(path / "00000.counts.npy", np.asarray(counts, np.int64))
     with pytest.raises(ValueError, match="counts.npy: .*sum up to 2"):
+        open_features(path)
+
+
+def test_array_by_columns_is_refused(tmp_path):
+    path = write_images(tmp_path / "s")
+    array = np.asfortranarray(np.load(path / "00000.npy"))
+    np.save(path / "00000.npy", array)
+    with pytest.raises(ValueError, match="00000.npy: .*column by column"):
         open_features(path)
 
 

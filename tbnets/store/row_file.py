@@ -1,0 +1,135 @@
+"""Rows of arrays in files that are open only while they are read.
+
+A file that is mapped keeps a descriptor for as long as it is mapped. A
+process has few of them, 1024 by custom, and 120,000 photos fill hundreds of
+shards. So a shard is opened, read and closed each time, which a batch does
+not feel: a row costs a few microseconds.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import operator
+import os
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+
+
+@dataclasses.dataclass(frozen=True)
+class RowFile:
+    """The array `[num_rows, dim]` that a `.npy` file holds, row by row.
+
+    Args:
+        path: the file.
+        num_rows: rows of the array.
+        dim: numbers in a row; None for an array `[num_rows]`.
+        dtype: `numpy.dtype` of the numbers in the file.
+        start: the byte at which the first row begins.
+    """
+
+    path: str
+    num_rows: int
+    dim: int | None
+    dtype: np.dtype
+    start: int
+
+    @functools.cached_property
+    def row_bytes(self) -> int:
+        """The bytes of a row."""
+        return self.dtype.itemsize * (1 if self.dim is None else self.dim)
+
+    def read(self, first, count) -> np.ndarray:
+        """Returns rows that follow each other, as they are stored.
+
+        Args:
+            first: int, the first of them.
+            count: how many.
+
+        Raises:
+            ValueError: the file has become shorter since it was opened.
+        """
+        shape = (count,) if self.dim is None else (count, self.dim)
+        rows = np.empty(shape, self.dtype)
+        with self.opened() as descriptor:
+            self.fill(descriptor, first, rows)
+        return rows
+
+    @contextlib.contextmanager
+    def opened(self):
+        """Opens the file for a while; gives its descriptor."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def fill(self, descriptor, first, out):
+        """Reads rows that follow each other into an array in memory.
+
+        Args:
+            descriptor: of the file, opened.
+            first: int, the first of them.
+            out: `[n, dim]` in C order, of any type of number.
+
+        Raises:
+            ValueError: the file has become shorter since it was opened.
+        """
+        stored = out
+        if out.dtype != self.dtype:
+            stored = np.empty(out.shape, self.dtype)
+        offset = self.start + first * self.row_bytes
+        count = os.preadv(descriptor, [stored], offset) if out.size else 0
+        while count < stored.nbytes:  # A system reads 2 GiB at once at most.
+            rest = stored.reshape(-1).view(np.uint8)[count:]
+            more = os.preadv(descriptor, [rest], offset + count)
+            if not more:
+                self._report_end(offset, stored.nbytes, count)
+            count += more
+        if stored is not out:
+            out[...] = stored
+
+    def _report_end(self, offset, size, count):
+        CheckedFile(self.path).report(
+            None,
+            f"expected {size} bytes from byte {offset} on; found {count}. "
+            "The file was changed since it was opened: copy the store again, "
+            "or extract it into a new folder.",
+        )
+
+
+def copy_rows(files, starts, rows, out):
+    """Copies rows of an array that several files hold, one after the other.
+
+    Rows that follow each other are read at once.
+
+    Args:
+        files: list of `RowFile` of one `dim`.
+        starts: int `[len(files) + 1]`, the row that each begins with; at the
+            end, how many rows there are.
+        rows: int `[n]`, each in [0, starts[-1]), in any order.
+        out: `[n, dim]` in C order, of any type of number: gets the rows in
+            the order asked for.
+
+    Raises:
+        ValueError: a file has become shorter since it was opened.
+    """
+    places = np.argsort(rows, kind="stable")
+    rows = rows[places]
+    numbers = np.searchsorted(starts, rows, side="right") - 1
+    follows = (np.diff(rows) == 1) & (np.diff(places) == 1)
+    follows &= np.diff(numbers) == 0
+    begins = np.flatnonzero(np.append(True, ~follows)[: len(rows)])
+    runs = (
+        numbers[begins].tolist(),
+        (rows - starts[numbers])[begins].tolist(),
+        places[begins].tolist(),
+        np.diff(np.append(begins, len(rows))).tolist(),
+    )
+    for number, some in itertools.groupby(zip(*runs), operator.itemgetter(0)):
+        file = files[number]
+        with file.opened() as descriptor:
+            for _, first, place, count in some:
+                file.fill(descriptor, first, out[place : place + count])
