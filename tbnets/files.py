@@ -1,22 +1,94 @@
-"""Writing files so that nothing already saved is lost."""
+"""Writing files and folders so that nothing already saved is lost.
 
+What is written stands beside its place under a name of its own until it is
+whole: `.NAME.` with twelve digits and `.partial`. The writer holds a lock on
+it, so that the next write into the folder tells what a killed one left, and
+removes that alone.
+"""
+
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
+import re
+import shutil
+import stat
+import sys
 import unicodedata
+import uuid
 
 from tbnets.errors import FileError
+from tbnets.locks import try_lock
 
 BESIDE_SUFFIX = ".tbnets"
 """How the folder is called that `folder_beside` returns."""
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
+
+
+def is_partial(name):
+    """Tells whether a name is that of something not yet written whole."""
+    return _PARTIAL.fullmatch(name) is not None
+
+
+def remove_abandoned(folder):
+    """Removes from a folder what killed processes have left half written."""
+    with contextlib.suppress(OSError):  # It is a matter of space alone.
+        names = [name for name in os.listdir(folder) if is_partial(name)]
+        for name in names:
+            _remove_if_abandoned(pathlib.Path(folder, name))
+
+
+def _remove_if_abandoned(path):
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        if try_lock(descriptor):
+            _remove(path)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path):
+    """Removes a file or folder, as far as that can be done."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+@contextlib.contextmanager
+def _partial(path, make):
+    """Makes what becomes `path`, under a name and a lock of its own.
+
+    Args:
+        path: `pathlib.Path`.
+        make: function of a path -> None; makes an empty file or folder.
+    """
+    while True:
+        partial = path.with_name(
+            f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
+        )
+        make(partial)
+        descriptor = os.open(partial, os.O_RDONLY)
+        try:
+            # Another process may take it for abandoned until it is locked.
+            if try_lock(descriptor) is not False and partial.exists():
+                try:
+                    yield partial
+                finally:
+                    _remove(partial)
+                return
+        finally:
+            os.close(descriptor)
 
 
 def write_atomically(path, write):
     """Writes a file so that `path` holds the old or the new one, never half.
 
-    The new content is written to `NAME.partial` beside it, flushed to the
-    disk and renamed. A killed process may leave that file; the next write
-    takes its place.
+    The new content is written beside it, flushed to the disk and renamed.
 
     Args:
         path: file to write; its folder must exist.
@@ -27,15 +99,17 @@ def write_atomically(path, write):
             permission). What was at `path` is still there.
     """
     path = pathlib.Path(path)
-    partial = path.with_name(path.name + ".partial")
+    remove_abandoned(path.parent)
     try:
-        with open(partial, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with _partial(
+            path, lambda place: place.touch(exist_ok=False)
+        ) as partial:
+            with open(partial, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         kept = "what it held before is unharmed" if path.exists() else "no file"
         raise FileError(
             error.errno,
@@ -46,8 +120,70 @@ def write_atomically(path, write):
 
 def write_json(path, value):
     """Writes `value` as indented JSON, atomically."""
-    text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def write_text(path, text):
+    """Writes text as UTF-8, atomically."""
     write_atomically(path, lambda file: file.write(text.encode()))
+
+
+@contextlib.contextmanager
+def new_folder(path, replace=False):
+    """Gives a folder to write, which becomes `path` once all is written.
+
+    Where the block raises or is killed, `path` is as it was.
+
+    Args:
+        path: folder that appears at the end; the one around it must exist.
+        replace: whether a folder that stands there is replaced. It is there
+            until the new one is.
+
+    Raises:
+        OSError: something else stands there, or it can not be written.
+
+    Example:
+        with new_folder("models/dogs") as folder:
+            (folder / "README.md").write_text("...")
+    """
+    path = pathlib.Path(path)
+    remove_abandoned(path.parent)
+    before = path.with_name(f".{path.name}.before")
+    _put_back(before, path)
+    with _partial(path, pathlib.Path.mkdir) as partial:
+        yield partial
+        if not (replace and path.exists()):
+            os.rename(partial, path)
+        elif not _exchange(partial, path):
+            os.rename(path, before)
+            os.rename(partial, path)
+            _remove(before)
+
+
+def _put_back(before, path):
+    """Ends what a kill has cut between the two renames of `new_folder`."""
+    if before.is_dir():
+        if path.exists():
+            _remove(before)
+        else:
+            os.rename(before, path)
+
+
+def _exchange(one, other):
+    """Exchanges the names of two folders in one step.
+
+    Returns:
+        Whether the system could.
+    """
+    name = "renamex_np" if sys.platform == "darwin" else "renameat2"
+    call = getattr(ctypes.CDLL(None), name, None)
+    if call is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
+    places = [os.fsencode(one), os.fsencode(other)]
+    if sys.platform != "darwin":
+        places = [here, places[0], here, places[1]]
+    return call(*places, exchange) == 0
 
 
 def folder_beside(folder, given=None):
@@ -67,6 +203,42 @@ def folder_beside(folder, given=None):
         return pathlib.Path(given)
     folder = pathlib.Path(os.path.abspath(folder))  # "photos/.." has a name.
     return folder.parent / (folder.name + BESIDE_SUFFIX)
+
+
+def make_folder_of(folder, place):
+    """Makes the folder that keeps what was computed from a folder's files.
+
+    Who may not look into `folder` may not look into that beside it either:
+    it gets the same group and the same rights, each time. A folder that the
+    user named has the rights that the user gives.
+
+    Args:
+        folder: the user's folder.
+        place: what `folder_beside` returned.
+
+    Raises:
+        OSError: it can not be made.
+    """
+    place = pathlib.Path(place)
+    if place != folder_beside(folder):
+        place.mkdir(parents=True, exist_ok=True)
+        return
+    place.mkdir(mode=0o700, exist_ok=True)
+    _take_rights(folder, place)
+
+
+def _take_rights(folder, place):
+    """Gives a folder group and rights of another; fewer where it can not."""
+    wanted, present = os.stat(folder), os.stat(place)
+    rights = stat.S_IMODE(wanted.st_mode)
+    if wanted.st_gid != present.st_gid:
+        try:
+            os.chown(place, -1, wanted.st_gid)
+        except OSError:  # Not of this group: then nobody of the own one.
+            rights &= ~(stat.S_IRWXG | stat.S_ISGID)
+    if rights != stat.S_IMODE(present.st_mode):
+        with contextlib.suppress(PermissionError):  # It is another user's.
+            os.chmod(place, rights)
 
 
 def readable(name):

@@ -1,12 +1,202 @@
-"""Tests of where files are written; writing whole is tested by its users."""
+"""Tests of where files and folders are written, and that they are whole."""
 
 import os
 import pathlib
+import stat
+import subprocess
+import sys
 
 import pytest
 
+from tbnets import files
 from tbnets.files import folder_beside
 from tbnets.files import readable
+
+KILLED = """
+import os
+import sys
+from tbnets import files
+
+def killed(place):
+    os.write(1, b"!")
+    if sys.argv[2] == "waits":
+        sys.stdin.read()
+    os._exit(9)
+
+if sys.argv[1] == "file":
+    files.write_atomically("a.txt", lambda file: killed("a.txt"))
+with files.new_folder("a.txt") as folder:
+    (folder / "part").write_text("half")
+    killed(folder)
+"""
+
+
+def start_writer(folder, kind, ends="dies"):
+    """Starts a process that ends in the middle of a write."""
+    root = pathlib.Path(files.__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, kind, ends],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.read(1) == b"!"
+    return process
+
+
+def write(path, text):
+    files.write_text(path, text)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path, kind):
+    start_writer(tmp_path, kind).communicate()
+    [left] = os.listdir(tmp_path)
+    assert files.is_partial(left)
+    write(tmp_path / "b.txt", "whole")
+    assert os.listdir(tmp_path) == ["b.txt"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_living_writer_writes_stays(tmp_path, kind):
+    process = start_writer(tmp_path, kind, "waits")
+    with files.new_folder(tmp_path / "folder"):
+        write(tmp_path / "b.txt", "whole")
+    assert len(os.listdir(tmp_path)) == 3
+    process.communicate()
+    with files.new_folder(tmp_path / "other"):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["b.txt", "folder", "other"]
+
+
+def test_files_of_others_are_no_litter(tmp_path):
+    names = ["a.partial", ".a.partial", ".a.0123456789ag.partial"]
+    for name in names:
+        (tmp_path / name).touch()
+    write(tmp_path / "b.txt", "whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, "b.txt"])
+
+
+def test_two_writers_of_one_file_share_no_name(tmp_path):
+    path, inner = tmp_path / "a.txt", []
+
+    def outer(file):
+        file.write(b"outer")
+        write(path, "inner")
+        inner.append(path.read_text())
+
+    files.write_atomically(path, outer)
+    assert inner == ["inner"] and path.read_text() == "outer"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_one_taken_for_abandoned_too_early_is_written_again(
+    tmp_path, monkeypatch
+):
+    lock, calls = files.try_lock, []
+
+    def late(descriptor):
+        calls.append(os.listdir(tmp_path))
+        if len(calls) == 1:  # As if another had removed it before.
+            (tmp_path / calls[0][0]).unlink()
+        return lock(descriptor)
+
+    monkeypatch.setattr(files, "try_lock", late)
+    write(tmp_path / "a.txt", "whole")
+    assert (tmp_path / "a.txt").read_text() == "whole" and len(calls) == 2
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_is_replaced_when_the_new_one_is_whole(
+    tmp_path, monkeypatch, exchanges
+):
+    if not exchanges:
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    model = tmp_path / "model"
+    for text in ("old", "new"):
+        with files.new_folder(model, replace=True) as folder:
+            write(folder / "card", text)
+            assert text == "old" or (model / "card").read_text() == "old"
+    assert (model / "card").read_text() == "new"
+    assert os.listdir(tmp_path) == ["model"]
+    with pytest.raises(OSError), files.new_folder(model):
+        pass
+    with pytest.raises(KeyError), files.new_folder(model, replace=True):
+        raise KeyError
+    assert (model / "card").read_text() == "new"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("renames", [1, 2])
+def test_a_folder_is_never_lost_between_two_renames(
+    tmp_path, monkeypatch, renames
+):
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    monkeypatch.setattr(files, "_remove", lambda path: None)
+    model, rename, calls = tmp_path / "model", os.rename, []
+    with files.new_folder(model) as folder:
+        write(folder / "card", "old")
+
+    def killed(*places):
+        if len(calls) == renames:
+            raise KeyboardInterrupt
+        calls.append(places)
+        rename(*places)
+
+    monkeypatch.setattr(os, "rename", killed)
+    if renames == 1:
+        with pytest.raises(KeyboardInterrupt):
+            with files.new_folder(model, replace=True) as folder:
+                write(folder / "card", "new")
+        assert not model.exists()
+    else:
+        with files.new_folder(model, replace=True) as folder:
+            write(folder / "card", "new")
+    monkeypatch.undo()
+    with pytest.raises(KeyError), files.new_folder(model, replace=True):
+        raise KeyError
+    assert (model / "card").read_text() == ["old", "new"][renames - 1]
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("rights", [0o700, 0o750, 0o2770, 0o755])
+def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    photos.chmod(rights)
+    files.make_folder_of(photos, folder_beside(photos))
+    place = folder_beside(photos)
+    assert stat.S_IMODE(place.stat().st_mode) == rights
+    place.chmod(0o777)
+    files.make_folder_of(photos, place)
+    assert stat.S_IMODE(place.stat().st_mode) == rights
+    files.make_folder_of(photos, tmp_path / "mine" / "cache")
+    plain = (tmp_path / "mine").stat().st_mode
+    assert (tmp_path / "mine" / "cache").stat().st_mode == plain
+
+
+def test_a_group_that_can_not_be_given_gets_no_rights(tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    photos.mkdir(mode=0o770)
+    photos.chmod(0o770)
+    place = folder_beside(photos)
+
+    def refused(*_):
+        raise PermissionError
+
+    real = os.stat
+
+    def other_group(path, **options):
+        found = list(real(path, **options))
+        found[5] += path == photos
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "chown", refused)
+    monkeypatch.setattr(os, "stat", other_group)
+    files.make_folder_of(photos, place)
+    monkeypatch.undo()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
 def test_what_is_computed_from_a_folder_is_kept_beside_it(tmp_path):

@@ -32,7 +32,7 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "errors", "exif", "files", "images"),
-        *("seeds", "startup", "statistics", "usage"),
+        *("locks", "seeds", "startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

@@ -29,7 +29,6 @@ import datetime
 import json
 import pathlib
 import shutil
-import tempfile
 
 from absl import flags
 
@@ -40,7 +39,9 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import runs
+from tbnets.files import new_folder
 from tbnets.files import write_json
+from tbnets.files import write_text
 from tbnets.flags.settings import FLAGFILE
 from tbnets.serving import zoo
 from tbnets.serving import zoo_card
@@ -167,16 +168,11 @@ def write_card(folder, text):
 
 
 def make_model(target):
-    """Makes a model in a folder beside its place, and moves it there."""
+    """Makes a model; one that is there stays until the new one is whole."""
     text = zoo_card.own_text(_CARD.value or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as made:
-        folder = pathlib.Path(made, "model")
-        folder.mkdir()
+    with new_folder(target, replace=True) as folder:
         make(folder, text)
-        if target.exists():
-            shutil.move(target, pathlib.Path(made, "before"))
-        shutil.move(folder, target)
 
 
 def renew_card(target):
@@ -184,23 +180,21 @@ def renew_card(target):
     written = {"README.md", zoo.CHECKSUMS}
     wanted = zoo.read_checksums(target)
     text = zoo_card.own_text(_CARD.value or target / "README.md")
-    with tempfile.TemporaryDirectory() as before:
-        copied = pathlib.Path(before, "model")
-        shutil.copytree(target, copied)
-        write_card(copied, text)
-        found = zoo.read_checksums(copied)
-    changed = [
-        name
-        for name in sorted({*wanted, *found} - written)
-        if wanted.get(name) != found.get(name)
-    ]
-    if changed:
-        raise InputError(
-            "`--name` must be a model of which the card alone was changed. "
-            f"Received: --name={_NAME.value}, where {changed[0]} was too. "
-            "Give --run_dir to make it anew."
-        )
-    write_card(target, text)
+    with new_folder(target, replace=True) as folder:
+        shutil.copytree(target, folder, dirs_exist_ok=True)
+        write_card(folder, text)
+        found = zoo.read_checksums(folder)
+        changed = [
+            name
+            for name in sorted({*wanted, *found} - written)
+            if wanted.get(name) != found.get(name)
+        ]
+        if changed:
+            raise InputError(
+                "`--name` must be a model of which the card alone was changed. "
+                f"Received: --name={_NAME.value}, where {changed[0]} was too. "
+                "Give --run_dir to make it anew."
+            )
 
 
 def check_flags():
@@ -233,7 +227,7 @@ def main(argv):
         print(f"model       {target}")
     if _TABLE.value:
         page = zoo_card.render_table(folder)
-        (folder / "README.md").write_text(page, "utf-8", newline="\n")
+        write_text(folder / "README.md", page)
         print(f"table       {folder / 'README.md'}")
 
 

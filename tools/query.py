@@ -203,7 +203,7 @@ def write_montage(queries, ids, order, similarities):
     )
     try:
         if not _MONTAGE.value:
-            folder.mkdir(parents=True, exist_ok=True)
+            files.make_folder_of(_IMAGES.value, folder)
         files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
     except OSError as error:
         if _MONTAGE.value:

@@ -25,6 +25,7 @@ import time
 from tbnets.errors import FileError
 from tbnets.errors import InputError
 from tbnets.features import extraction
+from tbnets.files import make_folder_of
 from tbnets.files import write_json
 from tbnets.images import faults
 from tbnets.store.manifest import MANIFEST
@@ -219,7 +220,7 @@ class PhotoCache:
 
     def _make_folder(self):
         try:
-            self.cache.mkdir(parents=True, exist_ok=True)
+            make_folder_of(self.folder, self.cache)
         except OSError as error:
             raise FileError(
                 error.errno,

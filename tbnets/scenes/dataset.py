@@ -22,14 +22,13 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 import pathlib
-import shutil
 
 import numpy as np
 from PIL import Image
 
 from tbnets.errors import ExistingFileError
+from tbnets.files import new_folder
 from tbnets.scenes import grammar
 from tbnets.scenes import rendering
 from tbnets.scenes.files import DATASET
@@ -136,15 +135,8 @@ def write_scenes(folder, settings, progress=None):
             "this one, or call `ensure_scenes` to use scenes already there."
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with new_folder(folder) as partial:
         manifest = _write_all(partial, settings, progress)
-        if folder.exists():
-            folder.rmdir()
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return {**manifest, "folder": str(folder), "reused": False}
 
 

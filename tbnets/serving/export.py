@@ -7,10 +7,7 @@ image decoding are part of its graph.
 
 import dataclasses
 import importlib.metadata
-import os
 import pathlib
-import shutil
-import tempfile
 
 import tensorflow as tf
 
@@ -18,6 +15,7 @@ import tbnets
 from tbnets.errors import ExistingFileError
 from tbnets.errors import FileError
 from tbnets.errors import InputError
+from tbnets.files import new_folder
 from tbnets.files import write_json
 from tbnets.losses import distances
 from tbnets.serving.half_precision import copy_halved
@@ -215,8 +213,7 @@ def export_saved_model(
 def write_saved_model(endpoints, path, metadata=None, half_precision=False):
     """Writes endpoints as a SavedModel.
 
-    The folder is written under another name beside `path` and renamed at the
-    end: `path` is complete or absent.
+    `path` is complete or absent; what killed exports left beside it goes.
 
     Args:
         endpoints: `Endpoints`.
@@ -244,29 +241,26 @@ def write_saved_model(endpoints, path, metadata=None, half_precision=False):
         check_ops(name, function.graph.as_graph_def())
     description = _describe(signatures, tokenizer, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        tf.saved_model.save(
-            module,
-            temporary,
-            signatures={
-                "serving_default": signatures[endpoints.default],
-                **signatures,
-            },
-            # Nobody trains what is served, and a gradient that is written out
-            # by hand can not always be saved.
-            options=tf.saved_model.SaveOptions(
-                experimental_custom_gradients=False
-            ),
-        )
-        extra = pathlib.Path(temporary, METADATA_FILE)
-        extra.parent.mkdir()
-        write_json(extra, description)
-        if tokenizer is not None:
-            tokenizer.vocabulary.save(pathlib.Path(temporary, VOCABULARY_FILE))
-        os.chmod(temporary, 0o755)
-        _refuse_existing(path)
-        os.rename(temporary, path)
+        with new_folder(path) as folder:
+            tf.saved_model.save(
+                module,
+                str(folder),
+                signatures={
+                    "serving_default": signatures[endpoints.default],
+                    **signatures,
+                },
+                # Nobody trains what is served, and a gradient that is written
+                # out by hand can not always be saved.
+                options=tf.saved_model.SaveOptions(
+                    experimental_custom_gradients=False
+                ),
+            )
+            (folder / METADATA_FILE).parent.mkdir()
+            write_json(folder / METADATA_FILE, description)
+            if tokenizer is not None:
+                tokenizer.vocabulary.save(folder / VOCABULARY_FILE)
+            _refuse_existing(path)
     except (OSError, tf.errors.OpError) as error:
         if isinstance(error, FileExistsError):
             raise
@@ -275,8 +269,6 @@ def write_saved_model(endpoints, path, metadata=None, half_precision=False):
             f"path='{path}', which failed: {error}. Nothing was left there; "
             "free some space or choose another folder."
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return path
 
 

@@ -24,7 +24,6 @@ import json
 import os
 import pathlib
 import sys
-import time
 import uuid
 from typing import NamedTuple
 
@@ -42,7 +41,6 @@ FORMAT = "tbnets photo embeddings 1"
 SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
 """So many photos are embedded between two writes: what a kill loses."""
-_ABANDONED_AFTER = 3600  # Seconds in which nobody went on writing a file.
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -103,7 +101,8 @@ def embed_folder(model, folder, place=None, batch_size=None):
         path.relative_to(folder).as_posix(): path
         for path in images.list_photos(folder)
     }
-    index = Index(files.folder_beside(folder, place), model)
+    place = files.folder_beside(folder, place)
+    index = Index(place, model, lambda: files.make_folder_of(folder, place))
     unread = _embed_new(model, paths, index, batch_size)
     index.tidy(paths)
     ids, rows, left_out = [], [], {}
@@ -162,12 +161,14 @@ class Index:
     Args:
         place: folder beside the photos; nothing is written until `save`.
         model: the `ServedModel` that embeds them.
+        make_place: function that makes the folder; None for a plain one.
 
     Attributes:
         entries: dict, name of a photo in the folder -> `Entry`.
     """
 
-    def __init__(self, place, model):
+    def __init__(self, place, model, make_place=None):
+        self._make_place = make_place or (lambda: None)
         self.model_hash = hash_model(model.path)
         self.embedding_dim = model.embedding_dim
         self.place = pathlib.Path(place, "embeddings", self.model_hash[:16])
@@ -205,9 +206,6 @@ class Index:
         if not self._write(kept):
             return
         with contextlib.suppress(OSError):  # It is a matter of space alone.
-            for path in self.place.glob(f"*{SUFFIX}.partial"):
-                if path.stat().st_mtime < time.time() - _ABANDONED_AFTER:
-                    old.append(path)
             for path in old:
                 path.unlink(missing_ok=True)
 
@@ -244,6 +242,7 @@ class Index:
         path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"
         content = format_entries(entries, self.model_hash, self.embedding_dim)
         try:
+            self._make_place()
             self.place.mkdir(parents=True, exist_ok=True)
             files.write_atomically(path, lambda file: file.write(content))
         except OSError as error:

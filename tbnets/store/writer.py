@@ -31,8 +31,7 @@ from tbnets.store.manifest import write_manifest
 from tbnets.store.shards import open_store
 
 _OURS = re.compile(
-    r"(\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
-    r"|manifest\.json)(\.partial)?"
+    r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
 )
 
 
@@ -263,7 +262,7 @@ def _check_same(stored, wanted, path):
 
 
 def _check_empty(path):
-    found = [n for n in os.listdir(path) if n != f"{MANIFEST}.partial"]
+    found = [n for n in os.listdir(path) if not files.is_partial(n)]
     if found:
         raise InputError(
             "`path` must be a new folder, an empty one or a feature store. "

@@ -201,3 +201,10 @@ def test_a_cache_that_can_not_be_written_is_named(folder, features):
     place.write_text("a file")
     with pytest.raises(OSError, match="`--cache` must name a folder that can"):
         Counted(folder, features).cache.update(NAMES)
+
+
+def test_features_of_private_photos_are_private(folder, features, monkeypatch):
+    folder.chmod(0o700)
+    Counted(folder, features).update(NAMES, monkeypatch)
+    place = folder.with_name("photos.tbnets")
+    assert place.stat().st_mode & 0o7777 == 0o700

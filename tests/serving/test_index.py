@@ -379,13 +379,22 @@ def test_what_a_kill_left_while_writing_is_removed_later(
 ):
     embed(model, photos)
     folder = kept_in(tmp_path / "photos.tbnets")[0].parent
-    for name in ("old", "new"):
-        (folder / f"{name}.photos1.partial").write_bytes(b"half")
-    os.utime(folder / "old.photos1.partial", (0, 0))
+    (folder / f".x.photos1.{12 * '0'}.partial").write_bytes(b"half")
     (photos / "a.png").unlink()
     embed(model, photos)
-    assert not (folder / "old.photos1.partial").exists()
-    assert (folder / "new.photos1.partial").exists()
+    assert [path.name for path in folder.iterdir()] == [
+        path.name for path in kept_in(tmp_path / "photos.tbnets")
+    ]
+
+
+@pytest.mark.parametrize("rights", [0o700, 0o750])
+def test_embeddings_of_private_photos_are_private(
+    model, photos, tmp_path, rights
+):
+    photos.chmod(rights)
+    embed(model, photos)
+    place = tmp_path / "photos.tbnets"
+    assert place.stat().st_mode & 0o7777 == rights
 
 
 def test_a_folder_of_embeddings_is_none_of_photos(model, photos, tmp_path):

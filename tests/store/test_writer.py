@@ -63,7 +63,7 @@ def test_killed_at_any_file_it_goes_on_to_the_same_bytes(
             if len(calls) <= last:
                 return write(path, function)
             if moment == "half":
-                partial = path.with_name(path.name + ".partial")
+                partial = path.with_name(f".{path.name}.{12 * '0'}.partial")
                 partial.write_bytes(b"half")
             if moment == "after":
                 write(path, function)
@@ -146,7 +146,7 @@ def test_order_of_failures_does_not_count(tmp_path):
 
 def test_leftovers_are_removed_and_other_files_stay(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    for name in ("00007.npy", "00007.scores.npy.partial"):
+    for name in ("00007.npy", f".00007.scores.npy.{12 * '0'}.partial"):
         (tmp_path / "s" / name).write_bytes(b"half")
     (tmp_path / "s" / "README.md").write_text("mine")
     (tmp_path / "s" / "photos.npy").write_text("mine")

@@ -1,0 +1,105 @@
+"""Locks that go with the process that holds them, however it ends.
+
+They are of the kind that all processes keep who ask for them, and none else.
+Over NFS they hold where the server knows them; where the system or the file
+system knows none, nobody is kept out.
+"""
+
+import contextlib
+import os
+import platform
+import threading
+import weakref
+
+from tbnets.errors import ExistingFileError
+
+try:
+    import fcntl
+except ImportError:  # Not on every system.
+    fcntl = None
+
+
+def try_lock(descriptor):
+    """Locks an open file or folder until it is closed.
+
+    Args:
+        descriptor: of the file or folder; two that were opened one by one
+            exclude each other in one process, too.
+
+    Returns:
+        True where the lock is held now, False where another holds it, None
+        where there are no locks.
+    """
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # The file system has none.
+        return None
+    return True
+
+
+class FolderLock:
+    """What one process at a time holds of a folder.
+
+    The lock ends with the process, or when nobody refers to it any more. A
+    process that holds it already gets the same one again. It is on a file in
+    the folder, which tells the number of the process and stays.
+
+    Args:
+        folder: the folder, which must exist.
+        name: of the file.
+        argument: what names the folder, for the error.
+
+    Raises:
+        FileExistsError: another process holds it; tells which.
+    """
+
+    _held = weakref.WeakValueDictionary()
+    _guard = threading.Lock()
+
+    def __init__(self, folder, name, argument):
+        path = os.path.join(folder, name)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        if try_lock(self._descriptor) is False:
+            holder = os.pread(self._descriptor, 90, 0).decode(
+                "ascii", "replace"
+            )
+            self._close()
+            raise ExistingFileError(
+                f"`{argument}` must be a folder that one process at a time "
+                f"writes. Received: {argument}={folder}, which is being "
+                f"written by process {holder.strip() or '(unknown)'}. Wait "
+                "until that ends, end it, or name another folder."
+            )
+        os.ftruncate(self._descriptor, 0)
+        holder = f"{os.getpid()} of {platform.node()}\n"
+        os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
+
+    @classmethod
+    def take(cls, folder, name, argument):
+        """Returns the lock of a folder, held by this process."""
+        place = (os.path.realpath(folder), name)
+        with cls._guard:
+            lock = cls._held.get(place)
+            if lock is None:
+                lock = cls._held[place] = cls(folder, name, argument)
+        return lock
+
+    @classmethod
+    def forget(cls):
+        """Closes what a forked child has of its parent's locks.
+
+        The parent keeps them; a child that outlives it must not.
+        """
+        for lock in list(cls._held.values()):
+            lock._close()
+        cls._held.clear()
+        cls._guard = threading.Lock()
+
+
+with contextlib.suppress(AttributeError):  # Not on every system.
+    os.register_at_fork(after_in_child=FolderLock.forget)

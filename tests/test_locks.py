@@ -1,0 +1,82 @@
+"""Tests of locks, each with a process that ends without a word."""
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets import locks
+from tbnets.locks import FolderLock
+
+HOLDER = """
+import os
+import sys
+from tbnets.locks import FolderLock
+
+lock = FolderLock.take(".", "lock", "run_dir")
+if sys.argv[1:] and not os.fork():
+    os.write(1, b"!")
+    os.read(0, 1)  # A child that outlives what held the lock.
+    os._exit(0)
+if not sys.argv[1:]:
+    os.write(1, b"!")
+    os.read(0, 1)
+os.kill(os.getpid(), 9)
+"""
+
+
+def start_holder(folder, *arguments):
+    root = pathlib.Path(locks.__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.read(1) == b"!"
+    return process
+
+
+def take(folder):
+    return FolderLock.take(folder, "lock", "run_dir")
+
+
+def test_a_lock_keeps_others_out_until_its_process_is_killed(tmp_path):
+    process = start_holder(tmp_path)
+    message = f"Received: run_dir={tmp_path}.* process {process.pid} of "
+    with pytest.raises(FileExistsError, match=message):
+        take(tmp_path)
+    process.communicate(b".")
+    assert process.returncode == -9
+    lock = take(tmp_path)
+    assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} of")
+    del lock
+
+
+def test_a_child_that_outlives_its_parent_holds_nothing(tmp_path):
+    process = start_holder(tmp_path, "fork")
+    process.wait()
+    assert take(tmp_path)
+    process.communicate(b".")
+
+
+def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
+    lock = take(tmp_path)
+    assert take(tmp_path / ".") is lock
+    other = os.open(tmp_path / "lock", os.O_RDONLY)
+    assert locks.try_lock(other) is False
+    del lock
+    gc.collect()
+    assert locks.try_lock(other) is True
+    os.close(other)
+
+
+def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch):
+    process = start_holder(tmp_path)
+    monkeypatch.setattr(locks, "fcntl", None)
+    assert take(tmp_path)
+    process.communicate(b".")
