@@ -32,43 +32,65 @@ from tbnets.errors import InputError
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-_MUTATIONS = flags.DEFINE_integer(
-    "mutations", 0, "Broken files of each reader.", 0
-)
-_READERS = flags.DEFINE_list(
-    "readers", [], "Only these readers; all of them unless given."
-)
-_ONLY = flags.DEFINE_string(
-    "only",
-    None,
-    "READER:NUMBER of one mutation: how it breaks the file and what came of "
-    "it, with the traceback.",
-)
-_SEED = flags.DEFINE_integer("seed", 0, "Seed of what is drawn.", 0)
-_REQUESTS = flags.DEFINE_integer(
-    "requests", 0, "Malformed requests to the models of the zoo.", 0
-)
-_KILLS = flags.DEFINE_integer("kills", 0, "Tools to kill and start again.", 0)
+
+def define_flags():
+    """Defines the flags of this tool.
+
+    Not at import: a process that the harness starts imports this file too,
+    and may be another tool, with flags of its own.
+    """
+    flags.DEFINE_integer("mutations", 0, "Broken files of each reader.", 0)
+    flags.DEFINE_list(
+        "readers", [], "Only these readers; all of them unless given."
+    )
+    flags.DEFINE_string(
+        "only",
+        None,
+        "READER:NUMBER of one mutation: how it breaks the file and what came "
+        "of it, with the traceback.",
+    )
+    flags.DEFINE_integer("seed", 0, "Seed of what is drawn.", 0)
+    flags.DEFINE_integer(
+        "requests", 0, "Malformed requests to the models of the zoo.", 0
+    )
+    flags.DEFINE_integer("kills", 0, "Tools to kill and start again.", 0)
+
+
+def read_broken_files(given):
+    """Runs --mutations or --only; returns the number of faults."""
+    with startup.quiet_tensorflow():
+        from tests.fuzz import child
+        from tests.fuzz import table
+        from tests.fuzz.readers import READERS
+
+        child.start_server()
+    if given.only:
+        return table.show_one(READERS, given.only, given.seed)
+    readers = table.chosen(READERS, given.readers)
+    return table.run(readers, given.mutations, given.seed)
 
 
 def main(_):
     """Runs what was asked for; exits with 1 where there were faults."""
-    if not any((_MUTATIONS.value, _ONLY.value, _REQUESTS.value, _KILLS.value)):
+    given, faults = flags.FLAGS, 0
+    if not any((given.mutations, given.only, given.requests, given.kills)):
         raise InputError(
             "`--mutations`, `--only`, `--requests` or `--kills` must be set. "
             "Received: none of them. Set --mutations=100 for a first look."
         )
-    faults = 0
-    if _REQUESTS.value:
+    if given.only or given.mutations:
+        faults += read_broken_files(given)
+    if given.requests:
         from tests.fuzz import requests
 
-        faults += requests.run(_REQUESTS.value, _SEED.value)
-    if _KILLS.value:
+        faults += requests.run(given.requests, given.seed)
+    if given.kills:
         from tests.fuzz import kills
 
-        faults += kills.run(_KILLS.value, _SEED.value)
+        faults += kills.run(given.kills, given.seed)
     return int(faults > 0)
 
 
 if __name__ == "__main__":
+    define_flags()
     startup.run_tool(main)
