@@ -320,6 +320,23 @@ def proposal_roles(truth, proposals, positives, bounds):
     return found, [i for i in negatives if i not in found]
 
 
+def roles_of_equal_texts(roles, photos, texts):
+    """Roles where equal texts of one photo can not be told apart.
+
+    Negative is what is negative for all phrases of the photo that read the
+    same; else what was negative is 0, neither.
+    """
+    found = [list(row) for row in roles]
+    for p, row in enumerate(roles):
+        for q, other in enumerate(roles):
+            if photos[p] != photos[q] or texts[p] != texts[q]:
+                continue
+            for column, role in enumerate(row):
+                if role == -1 and other[column] != -1:
+                    found[p][column] = 0
+    return found
+
+
 def interpolated(feature_map, x, y):
     """A map between the centres of its cells; beyond them, the nearest.
 

@@ -82,7 +82,8 @@ class PhraseExamples:
         features: a `store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, row of each photo in the store.
         text_ids: int64 `[num_phrases]`, equal for equal phrases; None where
-            equal phrases of different things do not match.
+            equal phrases of different things do not match. With it, what one
+            of the equal phrases of a photo names is no negative of the others.
         role_options: keyword arguments of `proposal_roles`.
     """
 
@@ -118,7 +119,12 @@ class PhraseExamples:
             **self.role_options,
         )
         owners = self.phrases.phrase_to_image
-        return found._replace(first_rows=self.first_regions[owners])
+        found = found._replace(first_rows=self.first_regions[owners])
+        if self.text_ids is None:
+            return found
+        pairs = np.stack([owners, self.text_ids])
+        _, groups = np.unique(pairs, axis=1, return_inverse=True)
+        return found.with_common_negatives(groups.ravel())
 
 
 class PhraseSampler:
@@ -218,18 +224,30 @@ class PhraseSampler:
         if self.sampling.negative_regions == "photo":
             found = self._of_photos(phrases, generator)
         else:
-            wrong = self._is_of_others(phrases, rows[drawn_for], drawn)
+            wrong = self._is_of_others(phrases, drawn_for, drawn)
             found = self._with_hard_ones(phrases, drawn, wrong)
         return BatchRows(phrases, drawn, drawn_for, *found)
 
-    def _is_of_others(self, phrases, owners, regions):
-        """Returns which regions, drawn for owners, phrases do not name."""
-        here, there = self._images[phrases][:, None], self._images[owners]
+    def _is_of_others(self, phrases, drawn_for, regions):
+        """Returns which regions, drawn for some phrases, others do not name.
+
+        A region of another photo is one of a phrase's own where its thing is
+        called the same in the batch, as in `losses.positives`.
+        """
+        images = self._images[phrases]
+        here, there = images[:, None], images[drawn_for]
         columns = regions - self._first_regions[there]
-        ids = self._text_ids
-        differs = ids[phrases][:, None] != ids[owners]
         is_wrong = self._roles[phrases][:, columns] == NEGATIVE
-        return np.where(here == there, is_wrong, differs)
+        is_called = self._is_called(phrases)[:, drawn_for]
+        return np.where(here == there, is_wrong, ~is_called)
+
+    def _is_called(self, phrases):
+        """Returns whether i's words are said of j's thing, bool `[p, p]`."""
+        _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
+        _, things = np.unique(self._chains[phrases], return_inverse=True)
+        said = np.zeros((texts.max() + 1, things.max() + 1), bool)
+        said[texts, things] = True
+        return said[texts][:, things]
 
     def _with_hard_ones(self, phrases, regions, is_negative):
         """Returns both with the phrases' hard negatives appended."""

@@ -63,6 +63,33 @@ class ProposalRoles(NamedTuple):
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
         return starts, self.first_rows[phrases] + columns
 
+    def with_common_negatives(self, groups):
+        """Leaves each phrase the negatives that all of its group have.
+
+        Phrases that read the same can not be told apart: what one of them
+        names, or half names, is no negative of another. It is no positive of
+        another either, for it shows another thing.
+
+        Args:
+            groups: int `[num_phrases]`, equal for phrases of one photo that
+                read the same.
+
+        Returns:
+            ProposalRoles.
+        """
+        order = np.argsort(groups, kind="stable")
+        _, starts, group = np.unique(
+            groups[order], return_index=True, return_inverse=True
+        )
+        is_negative = self.roles == NEGATIVE
+        common = np.ones((len(starts), self.roles.shape[1]), bool)
+        if len(order):
+            common = np.logical_and.reduceat(is_negative[order], starts)
+        place = np.empty_like(order)
+        place[order] = group
+        roles = np.where(is_negative & ~common[place], NEITHER, self.roles)
+        return self._replace(roles=roles.astype(np.int8))
+
 
 def proposal_roles(
     truth,

@@ -195,6 +195,6 @@ TEXT_FLAGS = (
         "bool",
         False,
         "A text that stands on two images matches both; a phrase, things "
-        "of other photos that are called the same.",
+        "that are called the same, and none of its photo is its negative.",
     ),
 )

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tbnets import boxes
+from tbnets.data.hard_negatives import hard_negatives
 from tbnets.data.phrase_batches import PhraseBatches
 from tbnets.data.phrase_batches import PhraseExamples
 from tbnets.data.phrase_batches import PhraseSampler
 from tbnets.data.phrase_batches import Sampling
+from tbnets.losses.positives import positive_masks
 from tests import tiny_phrases
 
 
@@ -170,35 +172,93 @@ def test_numbers_that_make_no_batch_are_refused(examples, name):
         PhraseSampler(examples, Sampling(**{name: -1}), 0)
 
 
-def is_wrong(examples, phrase, owner, region, equal_texts):
-    """Whether a region drawn for another phrase is a phrase's negative."""
-    phrases = examples.phrases
-    if phrases.phrase_to_image[phrase] == phrases.phrase_to_image[owner]:
-        return overlap(examples, phrase, region) < 0.3
-    same = phrases.phrase_to_text[phrase] == phrases.phrase_to_text[owner]
-    return not (equal_texts and same)
+@pytest.fixture(scope="module")
+def equal_texts(examples):
+    """Nouns of one letter are equal: `a cat` and `a car`."""
+    keys = [text[:2] + text.split()[-1][0] for text in examples.phrases.phrases]
+    ids = np.unique(keys, return_inverse=True)[1]
+    assert examples.phrases.phrase_to_text.max() == 9 and ids.max() == 7
+    return dataclasses.replace(examples, text_ids=ids)
 
 
-@pytest.mark.parametrize("equal_texts", [False, True])
-def test_negatives_may_be_the_regions_of_other_phrases(examples, equal_texts):
-    ids = examples.phrases.phrase_to_text if equal_texts else None
-    examples = dataclasses.replace(examples, text_ids=ids)
+def is_negative(examples, phrase, others, owner, region):
+    """Whether a region may be a negative, by what it shows and is called.
+
+    `others` are the phrases of the batch, `owner` that of a region which was
+    drawn, None for one that was not.
+    """
+    phrases, ids = examples.phrases, examples.text_ids
+    photos, chains = phrases.phrase_to_image, phrases.phrase_to_chain
+    if ids is None:
+        ids = np.arange(phrases.num_phrases)
+    if overlap(examples, phrase, region) is None:
+        return owner is not None and not any(
+            chains[other] == chains[owner] and ids[other] == ids[phrase]
+            for other in others
+        )
+    return all(
+        overlap(examples, other, region) < 0.3
+        for other in range(phrases.num_phrases)
+        if photos[other] == photos[phrase]
+        and (other == phrase or ids[other] == ids[phrase])
+    )
+
+
+@pytest.mark.parametrize("negative_regions", ["photo", "batch"])
+@pytest.mark.parametrize("texts_match", [False, True])
+def test_negatives_are_those_of_the_definition(
+    examples, equal_texts, texts_match, negative_regions
+):
+    examples = equal_texts if texts_match else examples
     found = drawn(
         examples,
         pairs_per_batch=20,
         phrases_per_region=2,
-        negative_regions="batch",
+        negative_regions=negative_regions,
     )
-    for batch in found:
-        assert batch.candidates.tolist() == batch.regions.tolist()
-        owners = batch.phrases[batch.drawn_for]
+    for batch in found[:2]:
+        owners = [None] * len(batch.candidates)
+        if negative_regions == "batch":
+            assert batch.candidates.tolist() == batch.regions.tolist()
+            owners = batch.phrases[batch.drawn_for]
+        assert batch.is_negative.any()
         assert batch.is_negative.tolist() == [
             [
-                is_wrong(examples, phrase, owner, region, equal_texts)
-                for owner, region in zip(owners, batch.regions)
+                is_negative(examples, phrase, batch.phrases, owner, region)
+                for owner, region in zip(owners, batch.candidates)
             ]
             for phrase in batch.phrases
         ]
+
+
+@pytest.mark.parametrize("negative_regions", ["photo", "batch"])
+@pytest.mark.parametrize("texts_match", [False, True])
+def test_what_matches_in_the_loss_is_no_negative(
+    examples, equal_texts, texts_match, negative_regions
+):
+    examples = equal_texts if texts_match else examples
+    sampling = Sampling(
+        pairs_per_batch=30,
+        phrases_per_image=4,
+        regions_per_phrase=2,
+        negative_regions=negative_regions,
+    )
+    sampler = PhraseSampler(examples, sampling, 0)
+    scores = np.random.default_rng(0).normal(size=sampler._roles.shape)
+    tables = None, hard_negatives(scores, examples.roles.roles, 3)
+    for sampler.hard_negatives in tables:
+        for rows in sampler.epoch(0):
+            chains = examples.phrases.phrase_to_chain[rows.phrases]
+            ids = examples.text_ids
+            matches = positive_masks(
+                chains[rows.drawn_for],
+                chains,
+                None if ids is None else ids[rows.phrases],
+            ).image_to_text.numpy()
+            same = rows.regions[:, None] == rows.candidates
+            both = matches.T[:, :, None] & rows.is_negative[:, None, :]
+            assert not (both & same).any()
+            assert rows.is_negative.any()
 
 
 def test_hard_negatives_come_to_those_of_the_batch(examples):

@@ -116,3 +116,47 @@ def test_what_does_not_fit_is_refused(change, message):
     }
     with pytest.raises(ValueError, match=message):
         proposal_roles(**arguments)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_texts_of_a_photo_share_their_negatives(seed):
+    generator = np.random.default_rng(seed)
+    proposals = [random_boxes(generator, count) for count in (7, 0, 12)]
+    truth = random_boxes(generator, 25)
+    photos = generator.integers(0, 3, 25)
+    texts = generator.integers(0, 4, 25)
+    found = proposal_roles(truth, photos, proposals)
+    _, groups = np.unique(
+        np.stack([photos, texts]), axis=1, return_inverse=True
+    )
+    shared = found.with_common_negatives(groups.ravel())
+    expected = reference.roles_of_equal_texts(found.roles, photos, texts)
+    assert shared.roles.tolist() == expected
+    assert (shared.roles != found.roles).any()
+    # A positive stays one, and nothing becomes one.
+    assert parts(shared.positives()) == parts(found.positives())
+
+
+def test_negatives_of_two_that_read_the_same_literal():
+    # Two men side by side, and a tree; proposals: each man, half of the
+    # second one (IoU 0.5 with him), the tree.
+    men, tree = [[0, 0, 10, 10], [20, 0, 30, 10]], [40, 0, 50, 10]
+    proposals = np.array([*men, [20, 0, 25, 10], tree])
+    found = proposal_roles([*men, tree], [0, 0, 0], [proposals])
+    assert found.roles.tolist() == [
+        [1, -1, -1, -1],
+        [-1, 1, 0, -1],
+        [-1, -1, -1, 1],
+    ]
+    shared = found.with_common_negatives(np.array([5, 5, 2]))
+    assert shared.roles.tolist() == [
+        [1, 0, 0, -1],
+        [0, 1, 0, -1],
+        [-1, -1, -1, 1],
+    ]
+    assert shared.roles.dtype == np.int8
+
+
+def test_negatives_of_no_phrases_are_none():
+    found = proposal_roles(np.zeros((0, 4)), [], [])
+    assert found.with_common_negatives(np.zeros(0, int)).roles.shape == (0, 0)
