@@ -56,7 +56,10 @@ def checked_settings():
     if before is None:
         take_recipe(settings, task)
     unread = command_line.check_read(
-        settings, tasks.groups_read(settings), tasks.readers_of_groups()
+        settings,
+        tasks.groups_read(settings),
+        tasks.readers_of_groups(),
+        tasks.fixed_flags(settings),
     )
     asked = command_line.on_command_line(["example_query"])
     if asked and not settings.export:

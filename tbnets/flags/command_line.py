@@ -140,28 +140,34 @@ def on_command_line(known=ALL):
     return {name for name in known if name in names or f"no{name}" in names}
 
 
-def check_read(settings, groups, readers):
+def check_read(settings, groups, readers, fixed=types.MappingProxyType({})):
     """Refuses flags on the command line that nothing reads.
+
+    Where a run leaves a flag that others read by at one value, no other may
+    be given, in a flagfile either.
 
     Args:
         settings: the run's settings.
         groups: names of the groups that the run's task and model read.
         readers: group -> the tasks and models that read it, in words.
+        fixed: flag -> the one value that it has in this run.
 
     Returns:
         A line that names those of the flagfiles that nothing reads; "".
 
     Raises:
-        ValueError: one was given on the command line; it says what would
-            read it.
+        ValueError: one was given on the command line, with what would read
+            it; or one has another value than its run leaves it at.
     """
     unread = {}
     for group, members in GROUPS.items():
         for flag in members:
-            if not FLAGS[flag.name].present:
+            if not _is_given(flag.name, fixed):
                 continue
             if group not in groups:
                 unread[flag.name] = readers.get(group, "nothing")
+            elif flag.name in fixed:
+                _refuse_other(settings, flag.name, fixed[flag.name])
             elif not reads(flag, settings):
                 unread[flag.name] = what_reads(flag)
     for name in on_command_line():
@@ -173,4 +179,19 @@ def check_read(settings, groups, readers):
             )
     return ", ".join(
         f"--{name} (read with {reader})" for name, reader in unread.items()
+    )
+
+
+def _is_given(name, fixed):
+    """Tells whether a flag is given, and does not say what is fixed."""
+    agrees = name in fixed and FLAGS[name].value == fixed[name]
+    return FLAGS[name].present and not agrees
+
+
+def _refuse_other(settings, name, value):
+    """Raises the error of a flag that this run leaves at one value."""
+    raise InputError(
+        f"`--{name}` must be {value} with --task={settings.task} and "
+        f"--model={settings.model}. Received: --{name}={FLAGS[name].value}. "
+        f"Give --{name}={value}, or change the task or the model."
     )

@@ -41,6 +41,13 @@ DATA_GROUPS = {
         Flag("task", "string", "matching", "What the run is about."),
         Flag("model", "string", "embedding", "What is trained for it."),
         Flag(
+            "seed",
+            "integer",
+            0,
+            "Of all that is drawn: weights, batches, dropout.",
+            limits=Limits(at_least=0, at_most=2_000_000),
+        ),
+        Flag(
             "export",
             "bool",
             True,

@@ -245,13 +245,6 @@ LEARNING_GROUPS = {
             limits=_NOT_NEGATIVE,
         ),
         Flag(
-            "seed",
-            "integer",
-            0,
-            "Of weights, batches and dropout.",
-            limits=Limits(at_least=0, at_most=2_000_000),
-        ),
-        Flag(
             "precision",
             "string",
             "float32",

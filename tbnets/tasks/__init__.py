@@ -21,7 +21,7 @@ ALWAYS_READ = ("run",)
 def open_task(settings):
     """Returns the task of some settings.
 
-    Flags that the model leaves at one value are set to it.
+    Flags that the task or the model leaves at one value are set to it.
 
     Raises:
         ValueError: --task or --model is unknown; the known ones are listed.
@@ -41,8 +41,7 @@ def open_task(settings):
             f"`--task` must be {fitting} with --model={settings.model}. "
             f"Received: --task={settings.task}. Change one of them."
         )
-    for name, value in BUILDERS[settings.model].fixed:
-        setattr(settings, name, value)
+    vars(settings).update(fixed_flags(settings))
     return _task_of(settings)(settings)
 
 
@@ -50,6 +49,12 @@ def _task_of(settings):
     """Returns the class of a run's task."""
     task = TASKS[settings.task]
     return OF_BOTH.get((settings.task, settings.model), task)
+
+
+def fixed_flags(settings):
+    """Returns flag -> value, of those that a run leaves at one value."""
+    builder = BUILDERS[settings.model]
+    return dict((*_task_of(settings).fixed, *builder.fixed))
 
 
 def groups_read(settings):

@@ -38,6 +38,7 @@ class LocalizationTask(Task):
 
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "regions", "phrases", "texts")
+    fixed = (("image_encoder", "features"),)
     about_pictures = region_views.WHAT_IS_SHOWN
     measure_options = ("region_phrase_ranking",)
 

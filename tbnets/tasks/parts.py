@@ -41,8 +41,8 @@ class Builder(NamedTuple):
             from the seed; `fitted` is what the task's `fit_data` returned.
         compile: (network, settings, steps_per_epoch) -> None.
         flag_groups: names of the groups of `flags.table` that these read.
-        fixed: (flag, value) of flags that it does not read but leaves to
-            others at one value, such as one epoch.
+        fixed: (flag, value) of flags that it leaves to others at one value,
+            such as one epoch.
     """
 
     build: Callable

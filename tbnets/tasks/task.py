@@ -39,6 +39,7 @@ class Task:
             larger is better.
         loss: the scalar of a training step that the progress shows.
         flag_groups: names of the groups of `flags.table` that it reads.
+        fixed: (flag, value) of flags that it leaves to others at one value.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
         about_pictures: what `pictures` show, in a sentence.
@@ -50,6 +51,7 @@ class Task:
     best_metric = "recall_sum"
     loss = "total_loss"
     flag_groups = ()
+    fixed = ()
     measure_options = ()
     about_pictures = ""
     answers_queries = False

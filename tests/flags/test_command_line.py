@@ -144,7 +144,10 @@ def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
 
 def unread(settings):
     return command_line.check_read(
-        settings, tasks.groups_read(settings), tasks.readers_of_groups()
+        settings,
+        tasks.groups_read(settings),
+        tasks.readers_of_groups(),
+        tasks.fixed_flags(settings),
     )
 
 
@@ -187,6 +190,55 @@ def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
     assert unread(parse(f"--flagfile={path}")) == (
         "--momentum (read with --optimizer=sgd)"
     )
+
+
+FIXED = [
+    ("--model=hm_lstm", "text_encoder", "h_lstm", "mean"),
+    ("--model=cca", "epochs", "1", "5"),
+    ("--task=localization", "image_encoder", "features", "small"),
+]
+
+
+@pytest.mark.parametrize("kind, name, value, other", FIXED)
+def test_a_value_that_the_run_fixes_may_be_given(
+    monkeypatch, kind, name, value, other
+):
+    for line in ([kind], [kind, f"--{name}={value}"]):
+        monkeypatch.setattr("sys.argv", ["train.py", *line])
+        settings = parse(*line)
+        tasks.open_task(settings)
+        assert str(getattr(settings, name)) == value
+        assert unread(settings) == ""
+
+
+@pytest.mark.parametrize("kind, name, value, other", FIXED)
+def test_another_value_than_the_run_fixes_is_refused(
+    monkeypatch, kind, name, value, other
+):
+    line = [kind, f"--{name}={other}"]
+    monkeypatch.setattr("sys.argv", ["train.py", *line])
+    settings = parse(*line)
+    tasks.open_task(settings)
+    with pytest.raises(ValueError, match=f"`--{name}` must be") as caught:
+        unread(settings)
+    assert f"Received: --{name}={other}" in str(caught.value)
+
+
+def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
+    path = tmp_path / "base.flags"
+    path.write_text("--text_encoder=lstm\n--epochs=30\n")
+    settings = parse(f"--flagfile={path}", "--model=hm_lstm")
+    tasks.open_task(settings)
+    with pytest.raises(
+        ValueError,
+        match="`--text_encoder` must be h_lstm with .*--model=hm_lstm. "
+        "Received: --text_encoder=lstm. Give --text_encoder=h_lstm",
+    ):
+        unread(settings)
+    # Of what a run does not read, flagfiles may hold anything.
+    settings = parse(f"--flagfile={path}", "--model=cca")
+    tasks.open_task(settings)
+    assert unread(settings).startswith("--epochs (read with --model=emb")
 
 
 def test_groups_that_no_one_reads_name_their_readers(monkeypatch):

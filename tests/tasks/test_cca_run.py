@@ -101,6 +101,23 @@ def test_flags_of_gradients_are_refused(folder, tmp_path, monkeypatch, flag):
         )
 
 
+def test_seed_is_read_as_it_draws_captions(folder, tmp_path, monkeypatch):
+    for split, count in tiny.SPLITS.items():
+        texts = np.random.default_rng(0).normal(size=(2 * count, 6))
+        np.save(folder / f"{split}_drawn.npy", texts.astype("float32"))
+    line = {"text_features": "{split}_drawn.npy", "captions_per_image": 1}
+    weights = []
+    for seed in (1, 2):
+        found = settings(folder, tmp_path / str(seed), seed=seed, **line)
+        monkeypatch.setattr("sys.argv", ["train.py", f"--seed={seed}"])
+        # Of its two captions, an image brings the one that is drawn.
+        command_line.check_read(
+            found, tasks.groups_read(found), tasks.readers_of_groups()
+        )
+        weights.append(train(found).network.text_branch.get_weights()[-1])
+    assert not np.allclose(*weights)
+
+
 def test_flags_of_cca_are_its_own(tmp_path, monkeypatch):
     found = tiny.parse("--cca_dim=3")
     monkeypatch.setattr("sys.argv", ["train.py", "--cca_dim=3"])

@@ -2,10 +2,14 @@ import itertools
 import pathlib
 import types
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets import tasks
+from tbnets.flags.flag import reads
+from tbnets.flags.table import GROUPS
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import inputs
@@ -150,3 +154,60 @@ def test_no_two_layers_of_a_network_drop_the_same_units(
     for one, other in itertools.combinations(masks, 2):
         # Of 256 units two layers agree on about half.
         assert 0.3 < (one == other).mean() < 0.7
+
+
+RUNS = [
+    (task, model)
+    for task in tasks.TASKS
+    for model in parts.BUILDERS
+    if tasks.ONE_TASK.get(model, task) == task
+]
+VALUES = {
+    "bool": [True, False],
+    "float": [0.125, 0.25],
+    "integer": [3, 4],
+    "integers": ["5,4", "7,4"],
+}
+
+
+def other_value(flag):
+    """Returns a value of a flag that is not its default; None of strings."""
+    known = [*flag.choices, *VALUES.get(flag.kind, ())]
+    if flag.name == "image_encoder":
+        known = ["small"]
+    return next((value for value in known if value != flag.default), None)
+
+
+@pytest.mark.parametrize("task, model", RUNS)
+def test_what_is_not_read_changes_nothing_of_what_is_built(task, model):
+    line = {
+        "task": task,
+        "model": model,
+        "text_encoder": TEXT_ENCODERS.get(model, "mean"),
+        "image_units": "5,4",
+        "text_units": "5,4",
+        "cca_dim": 3,
+        "rnn_units": 4,
+    }
+
+    def configuration(more):
+        found = tiny.parse(*[f"--{k}={v}" for k, v in (line | more).items()])
+        tasks.open_task(found)
+        fitted = {"words": ["", "dog"], "image_dim": 8, "text_dim": 7}
+        if model == "hm_lstm":
+            fitted["region_dim"] = 5
+        keras.backend.clear_session()  # Names of layers begin anew.
+        network = parts.BUILDERS[model].build(found, fitted)
+        return found, network.get_config()
+
+    settings, expected = configuration({})
+    groups = tasks.groups_read(settings)
+    unread = {
+        flag.name: other_value(flag)
+        for group, members in GROUPS.items()
+        for flag in members
+        if group not in groups or not reads(flag, settings)
+    }
+    assert len(unread) > 10
+    given = {k: v for k, v in unread.items() if v is not None and k not in line}
+    assert configuration(given)[1] == expected
