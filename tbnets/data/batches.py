@@ -13,12 +13,32 @@ from tbnets.errors import InputError
 from tbnets.images import decode_images
 
 
+def batch_bounds(count, per_batch):
+    """Returns where each batch of an epoch begins and ends.
+
+    The last batch has what is left. Where that is one alone, it comes to the
+    batch before: one has no negatives, and batch normalisation would take it
+    for the mean of all, right before the network is measured.
+
+    Args:
+        count: how many are drawn in an epoch.
+        per_batch: how many a batch has, at least 1.
+
+    Returns:
+        List of (start, stop).
+    """
+    starts = list(range(0, count, per_batch))
+    if 1 < per_batch < count and count % per_batch == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], count]))
+
+
 def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     """Yields the rows of each batch of one epoch.
 
     Every image that has captions is drawn once; of its captions,
     `captions_per_image` are drawn without replacement (all, when it has
-    fewer). The last batch may be smaller.
+    fewer). The last batch may be smaller, see `batch_bounds`.
 
     Args:
         records: a `CaptionedImages`.
@@ -43,15 +63,14 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
         generator.permutation(rows_of[image])[:captions_per_image]
         for image in order
     ]
-    for start in range(0, len(order), images_per_batch):
-        stop = start + images_per_batch
+    for start, stop in batch_bounds(len(order), images_per_batch):
         yield order[start:stop], np.concatenate(drawn[start:stop])
 
 
 def num_batches(records, images_per_batch):
     """Returns how many batches `sample_epoch` yields."""
     with_captions = int((records.captions_per_image > 0).sum())
-    return -(-with_captions // images_per_batch)
+    return len(batch_bounds(with_captions, images_per_batch))
 
 
 def _check_sizes(examples, images_per_batch, captions_per_image):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.batches import batch_bounds
 from tbnets.data.groups import place_among_equals
 from tbnets.data.groups import rows_by
 from tbnets.data.hard_negatives import listed
@@ -188,7 +189,9 @@ class PhraseSampler:
     @property
     def num_batches(self):
         """The number of batches of every epoch."""
-        return -(-self.num_drawable // self.sampling.pairs_per_batch)
+        return len(
+            batch_bounds(self.num_drawable, self.sampling.pairs_per_batch)
+        )
 
     def epoch(self, epoch):
         """Yields the `BatchRows` of an epoch.
@@ -198,9 +201,10 @@ class PhraseSampler:
         """
         generator = np.random.default_rng([self.seed, epoch])
         order = self._order(generator)
-        for start in range(0, len(order), self.sampling.pairs_per_batch):
-            rows = order[start : start + self.sampling.pairs_per_batch]
-            yield self._batch(rows, generator)
+        for start, stop in batch_bounds(
+            len(order), self.sampling.pairs_per_batch
+        ):
+            yield self._batch(order[start:stop], generator)
 
     def _order(self, generator):
         """Returns the phrases in the order of an epoch."""

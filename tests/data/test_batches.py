@@ -40,9 +40,38 @@ def rows(seed=0, epoch=0, images=2, captions=2):
 
 
 def test_an_epoch_draws_every_captioned_image_once():
-    drawn = [image for image_rows, _ in rows() for image in image_rows]
-    assert sorted(drawn) == [0, 2, 3]
-    assert batches.num_batches(RECORDS, 2) == len(rows()) == 2
+    for images, count in ((1, 3), (2, 1), (3, 1)):
+        found = rows(images=images)
+        drawn = [image for image_rows, _ in found for image in image_rows]
+        assert sorted(drawn) == [0, 2, 3]
+        assert batches.num_batches(RECORDS, images) == len(found) == count
+
+
+@pytest.mark.parametrize(
+    "count, per_batch, sizes",
+    [
+        (0, 2, []),
+        (1, 2, [1]),
+        (4, 2, [2, 2]),
+        # One that is left comes to the batch before.
+        (5, 2, [2, 3]),
+        (3, 2, [3]),
+        (9, 4, [4, 5]),
+        # Two stay a batch.
+        (10, 4, [4, 4, 2]),
+        (4, 4, [4]),
+        (4, 9, [4]),
+        # Who asks for batches of one gets them.
+        (3, 1, [1, 1, 1]),
+    ],
+)
+def test_no_batch_but_an_only_one_ends_an_epoch_with_one(
+    count, per_batch, sizes
+):
+    bounds = batches.batch_bounds(count, per_batch)
+    assert [stop - start for start, stop in bounds] == sizes
+    drawn = [row for bound in bounds for row in range(*bound)]
+    assert drawn == list(range(count))
 
 
 def test_captions_belong_to_the_images_of_their_batch():
@@ -86,7 +115,9 @@ def take(dataset):
 def test_training_batches_hold_what_the_rows_say():
     found = EpochBatches(examples(), 2, 2, seed=0)
     for found.epoch in (0, 1):
-        of_epoch = zip(take(found.dataset), rows(epoch=found.epoch))
+        of_epoch = zip(
+            take(found.dataset), rows(epoch=found.epoch), strict=True
+        )
         for batch, (image_rows, caption_rows) in of_epoch:
             np.testing.assert_array_equal(batch["image_ids"], image_rows)
             np.testing.assert_array_equal(
@@ -102,7 +133,7 @@ def test_training_batches_hold_what_the_rows_say():
 def test_an_epoch_ends_and_can_be_gone_through_again():
     found = EpochBatches(examples(), 2, 2, seed=3)
     first, again = take(found.dataset), take(found.dataset)
-    assert len(first) == 2
+    assert len(first) == 1
     for one, other in zip(first, again, strict=True):
         for key in one:
             np.testing.assert_array_equal(one[key], other[key])

@@ -59,6 +59,14 @@ def test_every_phrase_is_drawn_once_with_its_regions(
             assert overlap(examples, phrase, region) > 0.7
 
 
+def test_last_phrase_comes_to_the_batch_before(examples):
+    # 60 phrases: 59 and one.
+    (batch,) = drawn(examples, pairs_per_batch=59)
+    assert len(batch.phrases) == 60
+    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=59), 0)
+    assert sampler.num_batches == 1
+
+
 def test_candidates_are_all_regions_of_the_photos_with_their_roles(examples):
     for batch in drawn(examples, pairs_per_batch=7):
         images = set(examples.phrases.phrase_to_image[batch.phrases].tolist())
