@@ -4,6 +4,8 @@ import glob
 import os
 import re
 
+from tbnets.errors import InputError
+
 SPLIT_FIELD = "{split}"
 
 
@@ -16,7 +18,7 @@ SAME_SPLIT = ("val", "dev", "validation")
 SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 
 
-class NoSuchSplit(ValueError):
+class NoSuchSplit(InputError):
     """A source has no split of a name.
 
     Args:

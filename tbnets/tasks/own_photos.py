@@ -30,7 +30,7 @@ MOST_NAMED = 10
 ABSENT = "is not there"
 
 
-class NoPhotos(FileNotFoundError):
+class NoPhotos(MissingFileError):
     """A split has images, and every one of them is left out."""
 
 
