@@ -32,7 +32,7 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "errors", "exif", "files", "images"),
-        *("locks", "seeds", "startup", "statistics", "usage"),
+        *("locks", "rounding", "seeds", "startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

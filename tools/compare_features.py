@@ -15,6 +15,7 @@ import numpy as np
 
 from tbnets import startup
 from tbnets.errors import InputError
+from tbnets.rounding import per_cent
 from tbnets.store.opening import open_features
 
 BLOCK = 1024
@@ -75,7 +76,7 @@ def main(argv):
         f"cosine, mean       {cosines.mean():.4f}\n"
         f"  5th percentile   {np.percentile(cosines, 5):.4f}\n"
         f"  smallest         {cosines[worst]:.4f}  {ids[worst]}\n"
-        f"own row nearest    {100 * nearest.mean():.1f} %"
+        f"own row nearest    {per_cent(nearest.mean())} %"
     )
 
 

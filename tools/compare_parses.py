@@ -21,6 +21,7 @@ from tbnets import startup
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
+from tbnets.rounding import per_cent
 from tbnets.text import parsing
 from tbnets.text import tree_comparison
 from tbnets.text.parsers import DEFAULT_URL
@@ -73,7 +74,7 @@ def show(title, parsed, others):
     found = tree_comparison.compare(parsed, others)
     print(
         f"{title:<34} {found.found:>7} {found.missed:>7} {found.extra:>7} "
-        f"{100 * found.recall:7.1f} {100 * found.precision:9.1f}"
+        f"{per_cent(found.recall):>7} {per_cent(found.precision):>9}"
     )
 
 

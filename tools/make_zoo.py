@@ -43,6 +43,7 @@ from tbnets.files import new_folder
 from tbnets.files import write_json
 from tbnets.files import write_text
 from tbnets.flags.settings import FLAGFILE
+from tbnets.rounding import rounded
 from tbnets.serving import zoo
 from tbnets.serving import zoo_card
 from tbnets.serving.served_model import load_saved_model
@@ -137,13 +138,16 @@ def command():
 def check_loss(scores, report):
     """Refuses a model that half precision has harmed."""
     before, after = map(zoo_card.recall_sum, (report["test"], scores))
-    print(f"recall sum  {after:.2f} as exported, {before:.2f} in the run")
+    print(
+        f"recall sum  {rounded(after, 2)} as exported, "
+        f"{rounded(before, 2)} in the run"
+    )
     lost = before - after
     if lost > _MOST_LOST.value:
         raise InputError(
             "`--most_lost` must be what half precision may cost. Received: "
-            f"--most_lost={_MOST_LOST.value}, and it costs {lost:.2f} of the "
-            "recall sum. Raise it if that is worth the space."
+            f"--most_lost={_MOST_LOST.value}, and it costs {rounded(lost, 2)} "
+            "of the recall sum. Raise it if that is worth the space."
         )
 
 

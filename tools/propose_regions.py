@@ -41,6 +41,7 @@ from tbnets.data import entities
 from tbnets.features import extraction
 from tbnets.features import proposals
 from tbnets.flags.photos import define_photo_flags
+from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 
@@ -217,7 +218,8 @@ def report_recall(photos, store, limits):
     for limit, count, pairs in zip(limits, found, matches):
         share = "none to find"
         if total:
-            share = f"{100 * count / total:5.1f} %, each by {pairs / total:.2f}"
+            share = per_cent(count / total)
+            share = f"{share:>5} %, each by {pairs / total:.2f}"
         print(f"  first {limit:5d} boxes  {share}")
 
 

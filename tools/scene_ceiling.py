@@ -18,6 +18,7 @@ from absl import flags
 
 from tbnets import startup
 from tbnets.errors import InputError
+from tbnets.rounding import per_cent
 from tbnets.scenes import ambiguity
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
@@ -54,20 +55,20 @@ def print_ceiling(captions, num_scenes):
     """Prints of how many scenes captions are true, and the best recalls."""
     counts = collections.Counter(len(scenes) for _, scenes in captions)
     shares = [counts[n] / len(captions) for n in (1, 2)]
+    cells = [f"{per_cent(share)}%" for share in (*shares, 1 - sum(shares))]
     print(
         f"{num_scenes} scenes, {len(captions)} captions: true of one scene "
-        f"{shares[0]:.1%}, of two {shares[1]:.1%}, of more "
-        f"{1 - sum(shares):.1%}"
+        f"{cells[0]}, of two {cells[1]}, of more {cells[2]}"
     )
     print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in ambiguity.RANKS))
     best = ambiguity.ceiling(captions, num_scenes)
     for direction in ("image_to_text", "text_to_image"):
         cells = [
-            f"{100 * best[f'{direction}/recall_at_{k}']:9.1f}"
+            f"{per_cent(best[f'{direction}/recall_at_{k}']):>9}"
             for k in ambiguity.RANKS
         ]
         print(f"{direction.replace('_to_', ' to '):15}" + "".join(cells))
-    print(f"recall sum {100 * sum(best.values()):.1f}")
+    print(f"recall sum {per_cent(sum(best.values()))}")
 
 
 def main(argv):

@@ -13,6 +13,7 @@ from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
 from tbnets.images import faults
+from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
 from tbnets.text.vocabulary import count_words
@@ -247,7 +248,7 @@ def _cell(value):
     if value is None or value == {}:
         return "-"
     if isinstance(value, float):
-        return f"{100 * value:.2f}%"
+        return f"{per_cent(value, 2)}%"
     if isinstance(value, dict) and "min" in value:
         low, middle, high = value.values()
         return f"{low}/{middle:.1f}/{high}"

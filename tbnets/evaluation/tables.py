@@ -1,5 +1,8 @@
 """Metrics as text: a table for the screen, a row for a README."""
 
+from tbnets.rounding import per_cent
+from tbnets.rounding import rounded
+
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 
 
@@ -28,20 +31,19 @@ def format_table(metrics: dict, title: str = "") -> str:
         if not metrics.get(f"{direction}/num_queries"):
             continue
         cells = [
-            f"{100 * metrics[f'{direction}/recall_at_{k}']:.1f}"
-            for k in cutoffs
+            per_cent(metrics[f"{direction}/recall_at_{k}"]) for k in cutoffs
         ]
         cells += [
             f"{metrics[f'{direction}/median_rank']:g}",
-            f"{metrics[f'{direction}/mean_rank']:.1f}",
+            rounded(metrics[f"{direction}/mean_rank"]),
             f"{metrics[f'{direction}/num_queries']:.0f}",
         ]
         name = direction.replace("_to_", " to ")
         lines.append(f"{name:15}" + "".join(f"{cell:>9}" for cell in cells))
         lines += _tie_note(metrics[f"{direction}/tie_rate"])
     lines.append(
-        f"mean recall {100 * metrics['mean_recall']:.1f}, "
-        f"recall sum {metrics['recall_sum']:.1f}"
+        f"mean recall {per_cent(metrics['mean_recall'])}, "
+        f"recall sum {rounded(metrics['recall_sum'])}"
     )
     return "\n".join(lines)
 
@@ -71,14 +73,14 @@ def format_localization(metrics: dict, title: str = "") -> str:
     for name in names:
         if not metrics[name + end]:
             continue
-        cells = [f"{100 * metrics[f'{name}/{key}']:.1f}" for key in columns]
+        cells = [per_cent(metrics[f"{name}/{key}"]) for key in columns]
         cells.append(f"{metrics[name + end]:.0f}")
         label = "all" if name == start else name.removeprefix(start + "/")
         lines.append(f"{label:15}" + "".join(f"{cell:>9}" for cell in cells))
     lines += _tie_note(metrics.get(f"{start}/tie_rate"))
     if f"{start}/mean_average_precision" in metrics:
-        value = 100 * metrics[f"{start}/mean_average_precision"]
-        lines.append(f"mean average precision of unique phrases {value:.1f}")
+        value = per_cent(metrics[f"{start}/mean_average_precision"])
+        lines.append(f"mean average precision of unique phrases {value}")
     return "\n".join(lines + region_phrase_lines(metrics))
 
 
@@ -92,7 +94,7 @@ def region_phrase_lines(metrics: dict) -> list[str]:
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
         if f"{direction}/median_rank" in metrics:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
-            recalls = " ".join(f"{100 * cell:.1f}" for cell in cells)
+            recalls = " ".join(map(per_cent, cells))
             lines.append(
                 f"{direction.replace('_', ' ')}: "
                 f"{'/'.join(f'R@{k}' for k in cutoffs)} {recalls}, median "
@@ -104,7 +106,7 @@ def region_phrase_lines(metrics: dict) -> list[str]:
 def _tie_note(tie_rate):
     if not tie_rate:
         return []
-    share = f"{tie_rate:.1%}" if tie_rate >= 0.001 else "under 0.1%"
+    share = f"{per_cent(tie_rate)}%" if tie_rate >= 0.001 else "under 0.1%"
     return [f"{'':15}{share} of these tie with a wrong one (a miss)"]
 
 
@@ -133,11 +135,11 @@ def markdown_row(metrics: dict, name: str) -> str:
     cells = [name.replace("|", "\\|")]
     for direction in DIRECTIONS[:2]:
         cells += [
-            f"{100 * metrics[f'{direction}/recall_at_{k}']:.1f}"
+            per_cent(metrics[f"{direction}/recall_at_{k}"])
             for k in recall_cutoffs(metrics)
         ]
         cells.append(f"{metrics[f'{direction}/median_rank']:g}")
-    cells.append(f"{metrics['recall_sum']:.1f}")
+    cells.append(rounded(metrics["recall_sum"]))
     return f"| {' | '.join(cells)} |"
 
 
@@ -173,5 +175,5 @@ def localization_markdown_row(metrics: dict, name: str) -> str:
     cells = [name.replace("|", "\\|")]
     for _, key, is_share in _LOCALIZATION:
         value = metrics[f"phrase_to_region/{key}"]
-        cells.append(f"{100 * value:.1f}" if is_share else f"{value:.0f}")
+        cells.append(per_cent(value) if is_share else f"{value:.0f}")
     return f"| {' | '.join(cells)} |"

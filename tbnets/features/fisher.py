@@ -23,6 +23,7 @@ from tbnets.features.hybrid_mixture import LEAST_WEIGHT
 from tbnets.features.hybrid_mixture import HybridMixture
 from tbnets.features.hybrid_mixture import gradient_terms
 from tbnets.features.mean_vectors import check_vectors
+from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import count_words
 
 TABLE_BYTES = 2**30
@@ -200,10 +201,11 @@ class FisherFeatures(CaptionEncoder):
 
     def describe(self):
         """Returns the sizes, and how many dimensions are Laplacian."""
+        laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
             f"Fisher vectors of {len(self.words_)} words, "
             f"{self.vectors_.shape[1]} x {self.num_components} x 2 = "
-            f"{self.full_dim}-d, {100 * self.laplacian_.mean():.0f} % Laplacian"
+            f"{self.full_dim}-d, {laplacian} % Laplacian"
         )
         return line + f", PCA to {self.dim}" * (self.dim != self.full_dim)
 

@@ -12,6 +12,7 @@ import textwrap
 
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
+from tbnets.rounding import rounded
 from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.zoo import CHECKSUMS
 from tbnets.serving.zoo import list_files
@@ -96,7 +97,7 @@ def render_card(name, text, metrics):
 {_row(metrics, name)}
 
 The run that it was exported from, with float32 weights, has a recall sum of
-{metrics["run_recall_sum"]:.1f}.
+{rounded(metrics["run_recall_sum"])}.
 
 ## How to load it
 

@@ -14,6 +14,7 @@ from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import evaluate_correspondences
 from tbnets.evaluation.tables import region_phrase_lines
+from tbnets.rounding import per_cent
 from tbnets.serving.node_endpoints import node_endpoints
 from tbnets.tasks import correspondence_views
 from tbnets.tasks import phrase_inputs
@@ -311,7 +312,7 @@ class HierarchicalMatching(MatchingTask):
         if "correspondence_accuracy" not in metrics:
             return table
         percent = {
-            name: f"{100 * value:.1f} %"
+            name: f"{per_cent(value)} %"
             for name, value in metrics.items()
             if name.startswith("correspondence_")
         }
@@ -326,10 +327,8 @@ class HierarchicalMatching(MatchingTask):
         accuracy = row.get("dev/correspondence_accuracy")
         if accuracy is None:
             return line
-        chance = row["dev/correspondence_chance"]
-        return (
-            f"{line}  regions {100 * accuracy:4.1f} (chance {100 * chance:.1f})"
-        )
+        chance = per_cent(row["dev/correspondence_chance"])
+        return f"{line}  regions {per_cent(accuracy):>4} (chance {chance})"
 
     def endpoints(self, network, fitted):
         """Returns those of matching, and of regions and phrases."""

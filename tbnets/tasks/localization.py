@@ -10,6 +10,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
 from tbnets.evaluation.localization import evaluate_localization
 from tbnets.evaluation.tables import format_localization
+from tbnets.rounding import per_cent
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
@@ -333,9 +334,9 @@ class LocalizationTask(Task):
     def headline(self, row):
         """Returns an epoch's recalls and what they could be at most."""
         names = [f"recall_at_{k}" for k in (1, 5, 10)] + ["upper_bound"]
-        values = [100 * row[f"dev/{DIRECTION}/{name}"] for name in names]
-        recalls = " ".join(f"{value:5.1f}" for value in values[:3])
-        return f"dev R@1 R@5 R@10 {recalls} of {values[3]:.1f}"
+        cells = [per_cent(row[f"dev/{DIRECTION}/{name}"]) for name in names]
+        recalls = " ".join(f"{cell:>5}" for cell in cells[:3])
+        return f"dev R@1 R@5 R@10 {recalls} of {cells[3]}"
 
     def diagnose(self, row):
         """Returns a warning when the embeddings have collapsed, or None."""

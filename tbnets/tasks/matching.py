@@ -10,6 +10,8 @@ from tbnets.data.examples import refuse_broken_images
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
 from tbnets.evaluation.tables import format_table
+from tbnets.rounding import per_cent
+from tbnets.rounding import rounded
 from tbnets.serving import search
 from tbnets.serving.export import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
@@ -306,9 +308,9 @@ class MatchingTask(Task):
     def headline(self, row):
         """Returns an epoch's recall@1 both ways and its recall sum."""
         return (
-            f"dev R@1 {100 * row['dev/image_to_text/recall_at_1']:5.1f}"
-            f" {100 * row['dev/text_to_image/recall_at_1']:5.1f}"
-            f"  recall sum {row['dev/recall_sum']:6.1f}"
+            f"dev R@1 {per_cent(row['dev/image_to_text/recall_at_1']):>5}"
+            f" {per_cent(row['dev/text_to_image/recall_at_1']):>5}"
+            f"  recall sum {rounded(row['dev/recall_sum']):>6}"
         )
 
     def diagnose(self, row):

@@ -9,6 +9,7 @@ import dataclasses
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import PADDING_ID
 
 MISSING = ("random", "mean", "zero")
@@ -45,7 +46,7 @@ def coverage_line(report):
     words, known = report["words"], report["known_words"]
     line = (
         f"{known} of {words} words have vectors, "
-        f"{100 * report['token_share']:.1f} % of all their occurrences"
+        f"{per_cent(report['token_share'])} % of all their occurrences"
     )
     missing = report["most_frequent_missing"]
     return line + (f"; without: {', '.join(missing)}" if missing else "")

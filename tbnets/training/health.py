@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tbnets.rounding import per_cent
+
 COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
@@ -53,8 +55,8 @@ def diagnose(logs, margin, reduction):
         if accuracy > COIN_TOSS:
             return None
         return (
-            f"{accuracy:.0%} of the pairs are judged right, about as many as "
-            "by tossing a coin. Give it some epochs, or try another "
+            f"{per_cent(accuracy, 0)}% of the pairs are judged right, about as "
+            "many as by tossing a coin. Give it some epochs, or try another "
             "--learning_rate or fewer --num_candidates"
         )
     ranked_first = logs.get("train/ranked_first")

@@ -12,6 +12,7 @@ from tbnets import runs
 from tbnets import tasks
 from tbnets.data.phrase_pairs import CHOICE
 from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.rounding import per_cent
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 from tbnets.tasks import text_inputs
@@ -63,7 +64,7 @@ def test_it_learns_and_reports(run):
     assert "image_to_text/recall_at_1" in report
     whole = report["correspondence_pointing_whole_photo"]
     table = session.task.table(report)
-    assert f"{100 * whole:.1f} % by the whole photo" in table.split("box: ")[1]
+    assert f"{per_cent(whole)} % by the whole photo" in table.split("box: ")[1]
 
 
 def test_each_phrase_holds_its_most_similar_candidate(run):

@@ -1,0 +1,56 @@
+"""One rule for numbers that are printed: halves go away from zero."""
+
+import math
+import pathlib
+import re
+
+import pytest
+
+from tbnets.rounding import per_cent
+from tbnets.rounding import rounded
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BY_HAND = re.compile(r"100 \* .*:[\d ]*\.\df|:[\d ]*\.\d%")
+
+
+@pytest.mark.parametrize(
+    "share, text",
+    [
+        (0.4315, "43.2"),  # 43.15: as a float a little less than that.
+        (0.7525, "75.3"),  # 75.25: exact as a float, the even digit is 2.
+        (0.5105, "51.1"),
+        (0.43149, "43.1"),
+        (0.1 + 0.2 + 0.1315, "43.2"),  # Noise of a sum.
+        (-0.0125, "-1.3"),
+        (0.0, "0.0"),
+        (1, "100.0"),
+    ],
+)
+def test_halves_of_per_cents_go_up(share, text):
+    assert per_cent(share) == text
+
+
+@pytest.mark.parametrize(
+    "value, digits, text",
+    [
+        (336.25, 1, "336.3"),
+        (2.675, 2, "2.68"),
+        (0.5, 0, "1"),
+        (1e300, 0, "1" + f"{1e300:.0f}"[1:]),
+        (math.nan, 1, "nan"),
+        (-math.inf, 1, "-inf"),
+    ],
+)
+def test_numbers_follow_the_same_rule(value, digits, text):
+    assert rounded(value, digits) == text
+
+
+@pytest.mark.parametrize("folder", ["tbnets", "tools"])
+def test_no_per_cent_is_rounded_by_a_format(folder):
+    by_hand = [
+        f"{path.name}:{number}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if BY_HAND.search(line)
+    ]
+    assert by_hand == []
