@@ -50,7 +50,7 @@ class Proposer:
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
-        limit: most boxes of a photo. Papers: 200 (Wang 2018, Sec. 4.3).
+        limit: most boxes of a photo. Papers: 200 (Wang 2018, Sec. 4).
         iou_threshold: of non-maximum suppression; None for the method's
             own of `IOU_THRESHOLDS`.
         longest_side: width or height in pixels to which larger photos are
