@@ -221,7 +221,8 @@ def gradient_terms(points, location, scale, laplacian):
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
 
     Times the posterior over sqrt(w_k) they are the normalised derivatives of
-    `log p(x)` by m and by s.
+    `log p(x)` by m and by s. At its median a Laplacian has no derivative by
+    m: the sign is 0 here, where Klein's code counts such a point as +1.
 
     Args:
         points: float32 `[n, dim]`.

@@ -49,7 +49,9 @@ def positive_masks(image_ids, caption_image_ids, text_ids=None):
 
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
     images and texts decides, where the papers take each row of the batch for
-    a different image.
+    a different image. As in Eq. 5, all other captions of its image are
+    positives of a caption; the authors' released code keeps one of them, the
+    farthest. With two captions an image there is no other.
     """
     image_ids = _integer_ids("image_ids", image_ids)
     caption_ids = _integer_ids("caption_image_ids", caption_image_ids)
