@@ -23,6 +23,8 @@ from tbnets.files import BESIDE_SUFFIX
 MAX_PIXELS = 80_000_000
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
+_HEAD_BYTES = 2**17
+"""What is read of a file for the size of its photo, as for its EXIF notes."""
 _PNG_HEAD_BYTES = 24  # The start, then of chunk IHDR length, name and sides.
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
 _OTHER_KINDS = {
@@ -206,8 +208,12 @@ def list_photos(folder):
     return found
 
 
-def read_content(path) -> bytes:
+def read_content(path, most=-1) -> bytes:
     """Reads a file that should be a photo, whatever it holds.
+
+    Args:
+        path: the file.
+        most: how many bytes are read, the first ones; -1: all.
 
     Raises:
         BrokenImageError: it is not there, or can not be read.
@@ -217,7 +223,8 @@ def read_content(path) -> bytes:
             there = os.path.exists(path)
             reason = "is no file" if there else "is not there"
             raise BrokenImageError(path, reason)
-        return pathlib.Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read(most)
     except OSError as error:
         reason = f"can not be read: {error.strerror}"
         raise BrokenImageError(path, reason) from error
@@ -252,7 +259,8 @@ def read_photo_sizes(paths) -> np.ndarray:
         int64 `[n, 2]`, width and height in pixels.
 
     Raises:
-        BrokenImageError: a file is no photo by its first bytes, or not there.
+        BrokenImageError: a file is no photo by its first bytes, too large a
+            one, or not there.
     """
     return np.array([_read_size(path) for path in paths], np.int64).reshape(
         -1, 2
@@ -260,11 +268,18 @@ def read_photo_sizes(paths) -> np.ndarray:
 
 
 def _read_size(path):
-    content = read_content(path)
+    content = read_content(path, _HEAD_BYTES)
     try:
-        return _upright_sides(content).numpy()
-    except tf.errors.InvalidArgumentError as error:
-        raise BrokenImageError(path, _reason(content, error)) from error
+        sides = _upright_sides(content).numpy()
+    except tf.errors.InvalidArgumentError:
+        content = read_content(path)  # A head may be longer than most are.
+        try:  # In eager mode, whose errors are a line.
+            sides = _upright_sides.python_function(content).numpy()
+        except tf.errors.InvalidArgumentError as error:
+            raise BrokenImageError(path, _reason(content, error)) from error
+    if not sides.all():
+        raise BrokenImageError(path, "has no pixels, or is cut")
+    return sides
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])

@@ -173,6 +173,58 @@ def test_sizes_of_photos_are_read_from_their_heads(folder):
         assert caught.value.path == folder / name
 
 
+def png_head(width, height):
+    """Returns the content of a PNG up to its sides."""
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+    return head + struct.pack(">II", width, height)
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (png_head(0, 20), "has no pixels, or is cut"),
+        (png_head(30, 20)[:20], "has no pixels, or is cut"),
+        (png_head(30, 20)[:16], "has no pixels, or is cut"),
+        (
+            png_head(9000, 9000),
+            "has 9000 x 9000 pixels, more than 80000000",
+        ),
+        (b"\xff\xd8\xff\xe0", "does not decode: Invalid JPEG data, size 4"),
+        (b"GIF89a", "is a GIF file"),
+        (b"text", "is of another kind"),
+    ],
+)
+def test_sizes_of_what_is_no_photo_are_refused(tmp_path, content, reason):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    with pytest.raises(BrokenImageError) as caught:
+        read_photo_sizes([path])
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("before", [0, 300_000])
+def test_sizes_are_read_from_the_first_bytes(tmp_path, monkeypatch, before):
+    buffer = io.BytesIO()
+    PIL.Image.new("RGB", (30, 20)).save(buffer, "JPEG")
+    content = buffer.getvalue()
+    # Segments of a comment, as long as they may be, before the head.
+    comments = b"\xff\xfe\xff\xff" + bytes(65533)
+    comments *= -(-before // len(comments))
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content[:2] + comments + content[2:] + bytes(2**22))
+    sizes = []
+
+    def read(*arguments):
+        read = read_content(*arguments)
+        sizes.append(len(read))
+        return read
+
+    monkeypatch.setattr(images_lib, "read_content", read)
+    assert read_photo_sizes([path]).tolist() == [[30, 20]]
+    whole = [path.stat().st_size] if before else []
+    assert sizes == [2**17, *whole]
+
+
 def test_faults_of_many_files_keep_their_order(folder):
     names = ["good.jpg", "empty.jpg", "alpha.png"] * 20
     found = list(faults(folder / name for name in names))

@@ -22,18 +22,22 @@ PANELS = (
 def draw_history(history, path):
     """Draws a run's scalars over its epochs as a PNG of four panels.
 
+    A scalar that some epochs do not have, as one whose loss begins later, is
+    drawn over those that have it.
+
     Args:
         history: list with one dict of scalars an epoch.
         path: PNG file to write.
     """
-    epochs = range(1, len(history) + 1)
+    keys = sorted({key for row in history for key in row})
     figure, axes = pyplot.subplots(1, len(PANELS), figsize=(16, 3.6))
     for axis, (title, prefix, suffix) in zip(axes, PANELS):
-        for key in sorted(history[0]) if history else ():
+        for key in keys:
             if not (key.startswith(prefix) and key.endswith(suffix)):
                 continue
             name = key[len(prefix) : -len(suffix)].replace("_", " ")
-            values = [row[key] for row in history]
+            epochs = [n for n, row in enumerate(history, 1) if key in row]
+            values = [history[epoch - 1][key] for epoch in epochs]
             axis.plot(epochs, values, label=name, marker=".")
         axis.set_title(title)
         axis.set_xlabel("epoch")

@@ -51,6 +51,45 @@ def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
     }
 
 
+def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(
+    tmp_path, monkeypatch
+):
+    late = {**ROW, "train/phrase_loss": 0.9}
+    gone = {key: value for key, value in ROW.items() if "total" not in key}
+    drawn = {}
+    monkeypatch.setattr(
+        curves.pyplot,
+        "close",
+        lambda figure: drawn.update(
+            {
+                line.get_label(): [*map(list, line.get_data())]
+                for line in figure.axes[0].lines
+            }
+        ),
+    )
+    curves.draw_history([ROW, gone, late, late], tmp_path / "curves.png")
+    assert drawn == {
+        "image to text": [[1, 2, 3, 4], [0.2] * 4],
+        "phrase": [[3, 4], [0.9] * 2],
+        "total": [[1, 3, 4], [0.4] * 3],
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([float("nan")] * 2, [float("inf")] * 2),
+        *([0.5, float("nan")], [0.5, -float("inf")]),
+        [-3.4e38, 3.4e38],
+    ],
+)
+def test_numbers_that_are_none_leave_a_picture(tmp_path, values):
+    history = [{**ROW, "train/total_loss": value} for value in values]
+    curves.draw_history(history, tmp_path / "curves.png")
+    with PIL.Image.open(tmp_path / "curves.png") as image:
+        assert image.format == "PNG"
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 4, 15])
 def test_epochs_are_whole_numbers(tmp_path, monkeypatch, epochs):
     ticks = []
