@@ -111,17 +111,14 @@ class CheckedFile:
         """Returns the parsed file, or None once a problem was collected."""
         content = self.read_bytes()
         try:
-            text = content.decode("utf-8-sig")
+            return parse_json(content)
         except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
+            line = error.object.count(b"\n", 0, error.start) + 1
             self.report(line, _undecodable(error))
-            return None
-        try:
-            return json.loads(text)
         except json.JSONDecodeError as error:
-            self.report(error.lineno, _broken_json(error, text))
-        except (ValueError, RecursionError) as error:
-            self.report(None, f"expected JSON; found {error}.")
+            self.report(error.lineno, _broken_json(error))
+        except ValueError as error:
+            self.report(None, f"expected JSON; {error}.")
         return None
 
     def caption(self, value, line, where=""):
@@ -154,6 +151,51 @@ class CheckedFile:
             f"folder; found {shown(value)}, which {reason}.",
         )
         return None
+
+
+def parse_json(text):
+    """Parses JSON that comes from outside: a file, or a line of one.
+
+    A key that stands twice in an object is refused, since nobody knows which
+    of its values is meant; Python would take the last.
+
+    Args:
+        text: str, or bytes of UTF-8.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: it is no JSON; the message tells what is wrong.
+    """
+    if isinstance(text, bytes):
+        text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    try:
+        return json.loads(text, object_pairs_hook=_as_object)
+    except RecursionError as error:
+        raise InputError("it must be nested less deeply") from error
+
+
+def _as_object(pairs):
+    """Returns a JSON object as a dict."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise InputError(
+            f"expected each key once in an object; found {shown(twice)} twice"
+        )
+    return made
+
+
+def read_json(path):
+    """Returns the value of a JSON file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ProblemError: it is no JSON; names file and line.
+    """
+    return CheckedFile(path).json()
 
 
 def shown(value):
@@ -192,8 +234,8 @@ def _undecodable(error):
     )
 
 
-def _broken_json(error, text):
-    end = text.rstrip()
+def _broken_json(error):
+    end = error.doc.rstrip()
     message = f"expected JSON; found at column {error.colno}: {error.msg}."
     if not end:
         return "expected JSON; found an empty file."

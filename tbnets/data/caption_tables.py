@@ -1,10 +1,10 @@
 """Reads tables of one's own: CSV, TSV or JSONL of `image,caption[,split]`."""
 
 import csv
-import json
 import os
 
 from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import parse_json
 from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
 from tbnets.data.caption_readers import ImageRecord
@@ -32,8 +32,15 @@ def read_table(path, split, problems):
         caption = file.caption(row.get("caption"), line)
         if has_split is None:
             has_split = "split" in row
-        part = row.get("split", "") if has_split else split_names.WHOLE_FILE
-        if not isinstance(part, str) or not part.strip():
+        part = row.get("split", "" if has_split else split_names.WHOLE_FILE)
+        if "split" in row and not has_split:
+            file.report(
+                line,
+                "expected 'split' in every row or in none; found "
+                f"{shown(part)} here and none in the rows before. Name the "
+                "split of each row.",
+            )
+        elif not isinstance(part, str) or not part.strip():
             file.report(
                 line, f"expected the name of a split; found {shown(part)}."
             )
@@ -62,8 +69,8 @@ def json_rows(file, needed=("image", "caption")):
         if not text.strip():
             continue
         try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(text)
+        except ValueError as error:
             cut = line == len(rows) and not ends_well
             file.report(
                 line,

@@ -176,12 +176,16 @@ def _parse(file):
     try:
         parser.Parse(content, True)
         return builder.close()
-    except (xml.parsers.expat.ExpatError, LookupError) as error:
+    except ProblemError:
+        raise
+    # What Python's codecs say of an encoding that the file names.
+    except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
         raise ProblemError(
             Problem(
                 file.path,
                 parser.CurrentLineNumber,
-                f"expected XML; found {error}. Copy the file again.",
+                f"expected XML in UTF-8; found {error}. Copy the file again, "
+                "or convert it.",
             )
         ) from error
 

@@ -16,7 +16,7 @@ from tbnets.checked_files import shown
 from tbnets.errors import InputError
 
 NO_CHAIN = "0"
-_TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]+([^\[\]]*)\]")
+_TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]([^\[\]]*)\]")
 _ADVICE = "Write [/EN#<chain>/<type> <words>], or copy the file again."
 
 
@@ -27,7 +27,8 @@ class MarkedPhrase(NamedTuple):
         text: its words with single blanks between.
         first: number of its first word in the caption, from 0.
         end: number of the word after its last.
-        chain: digits; "0" for what shows nothing.
+        chain: digits as they stand there, so that 007 is another chain than
+            7; "0" for what shows nothing.
         types: one or more names such as "people".
     """
 
@@ -83,7 +84,7 @@ def parse_caption(line, number=0) -> MarkedCaption:
             raise MarkupError(_fault(line, start))
         end = len(words) + len(own)
         types = tuple(tag[2][1:].split("/"))
-        chain = tag[1].lstrip("0") or NO_CHAIN
+        chain = tag[1] if tag[1].strip("0") else NO_CHAIN
         phrases.append(
             MarkedPhrase(" ".join(own), len(words), end, chain, types)
         )

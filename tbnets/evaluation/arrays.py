@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.store.npy import check_numbers
 
 
 def read_array(path) -> np.ndarray:
@@ -17,23 +18,17 @@ def read_array(path) -> np.ndarray:
       The array, read only.
 
     Raises:
-      OSError: The file can not be opened.
-      ValueError: It is no complete `.npy` file of numbers.
+      FileNotFoundError: There is no such file.
+      ValueError: It is no complete `.npy` file of numbers, or has no number.
     """
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    expected = "a .npy file of numbers"
+    header = check_numbers(path, expected, "Write it with numpy.save.")
+    if 0 in header.shape:
         raise InputError(
-            f"{path}: expected a .npy file of numbers, found something else or "
-            f"a part of one ({error}). Write it with numpy.save."
-        ) from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise InputError(
-            f"{path}: expected a .npy file, found an archive of several "
-            "arrays (.npz). Save each array with numpy.save."
+            f"{path}: expected {expected}; found none, in the shape "
+            f"{header.shape}. Write it with numpy.save."
         )
-    return array
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def read_caption_to_image(path) -> np.ndarray:

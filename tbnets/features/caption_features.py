@@ -5,12 +5,12 @@ and a caption whose text was changed since has none. Beside the rows lies the
 encoder that made them, so that an exported model can take raw captions.
 """
 
-import json
 import os
 import pathlib
 
 import numpy as np
 
+from tbnets.checked_files import parse_json
 from tbnets.errors import InputError
 from tbnets.errors import MissingFileError
 from tbnets.features.caption_encoder import FORMAT
@@ -139,7 +139,7 @@ def load_encoder(path) -> CaptionEncoder:
         )
     try:
         arrays = read_npz(path)
-        header = json.loads(arrays.pop("header").tobytes())
+        header = parse_json(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise InputError(f"its format is {header['format']!r}")
         encoder = KINDS[header["kind"]](**header["parameters"])

@@ -22,6 +22,7 @@ import pathlib
 import re
 import time
 
+from tbnets.checked_files import parse_json
 from tbnets.errors import FileError
 from tbnets.errors import InputError
 from tbnets.features import extraction
@@ -106,9 +107,9 @@ class PhotoIndex:
 def _read_index(path):
     """Returns name -> [size, time, sha256]; {} for a file that is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_bytes())
         return {name: e for name, e in found.items() if _is_entry(e)}
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError):
         return {}
 
 

@@ -7,9 +7,11 @@ anyone can expect who sees every scene rightly and knows nothing else.
 """
 
 import itertools
-import json
 import math
 
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import parse_json
+from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.scenes.layout import find_gap
 from tbnets.scenes.layout import find_position
@@ -31,10 +33,14 @@ def read_records(path, split):
         list of dicts, as `files.scene_record` makes them.
 
     Raises:
-        ValueError: there is no scene of this split.
+        FileNotFoundError: there is no such file.
+        ValueError: a line is no scene, or there is none of this split.
     """
-    with open(path, encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
+    file = CheckedFile(path)
+    records = [
+        _read_record(file, number, line)
+        for number, line in enumerate(file.lines()[0], 1)
+    ]
     found = [record for record in records if record["split"] == split]
     if not found:
         names = sorted({record["split"] for record in records})
@@ -43,6 +49,36 @@ def read_records(path, split):
             f"and {path} has {', '.join(names)}. Choose one of these."
         )
     return found
+
+
+def _read_record(file, number, line):
+    """Returns the scene of a line; reports what is none."""
+    try:
+        record = parse_json(line)
+        if _is_scene(record):
+            return record
+    except (ValueError, LookupError, TypeError):
+        pass  # Told below.
+    return file.report(
+        number,
+        f"expected a scene as tools/make_scenes.py writes it; found "
+        f"{shown(line)}. Delete the folder and write the scenes again.",
+    )
+
+
+def _is_scene(record):
+    """Tells whether a record has all that `is_true` looks at."""
+    for one in record["objects"]:
+        named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
+        if not named or list(map(type, one["box"])) != [int] * 4:
+            return False
+    rows = range(len(record["objects"]))
+    for caption in record["captions"]:
+        for claim in caption["claims"]:
+            known = all(row in rows for row in claim["objects"])
+            if not known or not isinstance(claim["kind"], str):
+                return False
+    return isinstance(record["split"], str)
 
 
 def is_true(claims, record, image_size):

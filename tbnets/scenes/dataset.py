@@ -27,6 +27,7 @@ import pathlib
 import numpy as np
 from PIL import Image
 
+from tbnets.checked_files import parse_json
 from tbnets.errors import ExistingFileError
 from tbnets.files import new_folder
 from tbnets.scenes import grammar
@@ -189,7 +190,7 @@ def read_manifest(folder):
     """
     path = pathlib.Path(folder) / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_bytes())
     except ValueError as error:
         raise ExistingFileError(
             f"{path}: expected a JSON object, found {error}. Delete the "

@@ -32,6 +32,7 @@ import tqdm
 
 from tbnets import files
 from tbnets import images
+from tbnets.checked_files import parse_json
 from tbnets.errors import InputError
 from tbnets.serving import search
 from tbnets.serving.served_model import GRAPH_FILE
@@ -292,7 +293,7 @@ def parse(content, model_hash, embedding_dim):
         raise InputError("damaged, or of another kind")
     start = content.find(b"\n") + 1
     try:
-        header = json.loads(content[:start])
+        header = parse_json(content[:start])
         wanted = [FORMAT, model_hash, embedding_dim]
         keys = ("format", "model", "embedding_dim")
         if [header[key] for key in keys] != wanted:
@@ -302,7 +303,7 @@ def parse(content, model_hash, embedding_dim):
             str(name): Entry(Stamp(*stamp), None, str(reason) or "is broken")
             for name, *stamp, reason in header["broken"]
         }
-    except (KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise InputError("without what belongs there") from error
     if len(body) - start != len(photos) * embedding_dim * 4:
         raise InputError("of another size")

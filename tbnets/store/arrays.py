@@ -8,22 +8,17 @@ Whichever it is, only the rows that are taken are read.
 """
 
 import functools
-import math
 import os
-import sys
-from typing import NamedTuple
 
 import numpy as np
 
 from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import require_file
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
+from tbnets.store.npy import check_numbers
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
-MOST_HEADER_BYTES = 10_000
-"""NumPy reads longer headers only from files it is told to trust."""
 
 
 class Features:
@@ -253,88 +248,14 @@ def open_array(path, ids_path=None) -> FeatureArray:
 
 def _map_array(path):
     """Returns a memory-mapped `[n, dim]` array of real numbers."""
-    expected = f"{path}: expected an array [n, dim] of numbers (.npy); "
-    advice = "Save it with numpy.save as float32."
-    try:
-        shape, dtype, needed, _ = read_header(path)
-    except ValueError as error:
-        raise InputError(f"{expected}found {error}. {advice}") from error
-    found = f"found shape {shape} and dtype {dtype}"
-    if dtype.hasobject or dtype.kind not in "fiu":
-        raise InputError(f"{expected}{found}. {advice}")
-    if len(shape) != 2 or 0 in shape:
+    expected = "an array [n, dim] of numbers (.npy)"
+    header = check_numbers(path, expected, "Save it with numpy.save.")
+    if len(header.shape) != 2 or 0 in header.shape:
         raise InputError(
-            f"{expected}{found}. Pool or reshape each image to one row."
-        )
-    size = os.path.getsize(path)
-    if size < needed:
-        raise InputError(
-            f"{expected}{found}, which takes {needed} bytes, in a file of "
-            f"{size}. The file is truncated: copy or extract it again."
+            f"{path}: expected {expected}; found shape {header.shape} and "
+            f"dtype {header.dtype}. Pool or reshape each image to one row."
         )
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-class Header(NamedTuple):
-    """What a `.npy` file says of itself, which may be a lie.
-
-    Args:
-        shape: tuple of int from 0.
-        dtype: `numpy.dtype`.
-        size: the bytes that such a file takes.
-        by_columns: whether the first index runs fastest (Fortran's order).
-    """
-
-    shape: tuple
-    dtype: np.dtype
-    size: int
-    by_columns: bool
-
-
-def read_header(path):
-    """Reads the header of a `.npy` file.
-
-    Args:
-        path: the file; nothing behind its header is read.
-
-    Returns:
-        A `Header`.
-
-    Raises:
-        ValueError: it has no such header; the message tells what it has.
-        FileNotFoundError, IsADirectoryError: there is no such file.
-    """
-    require_file(path)
-    with open(path, "rb") as stream:
-        return parse_header(stream)
-
-
-def parse_header(stream):
-    """Reads the header of an array from an open file.
-
-    Returns:
-        A `Header`.
-
-    Raises:
-        ValueError: there is no such header; the message tells what is.
-    """
-    short = np.lib.format.read_magic(stream) == (1, 0)
-    start = stream.tell()
-    length = int.from_bytes(stream.read(2 if short else 4), "little")
-    if length > MOST_HEADER_BYTES:
-        raise InputError(f"a header of {length} bytes")
-    stream.seek(start)
-    read = np.lib.format.read_array_header_2_0
-    if short:
-        read = np.lib.format.read_array_header_1_0
-    try:
-        shape, by_columns, dtype = read(stream)
-    except Exception as error:  # It is parsed as Python, and may be any.
-        raise InputError(f"a broken header ({error})") from error
-    if not all(0 <= length <= sys.maxsize for length in shape):
-        raise InputError(f"the shape {shape}")
-    size = stream.tell() + math.prod(shape) * dtype.itemsize
-    return Header(shape, dtype, size, by_columns)
 
 
 def _read_ids(file, array, path):

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.store.arrays import parse_header
+from tbnets.store.npy import parse_header
 
 ERRORS = (
     LookupError,

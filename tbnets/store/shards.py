@@ -16,12 +16,12 @@ from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.store.arrays import Features
 from tbnets.store.arrays import check_rows
-from tbnets.store.arrays import read_header
 from tbnets.store.arrays import slices
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.manifest import file_sha256
 from tbnets.store.manifest import files_of
 from tbnets.store.manifest import read_manifest
+from tbnets.store.npy import read_header
 from tbnets.store.row_file import RowFile
 from tbnets.store.row_file import copy_rows
 

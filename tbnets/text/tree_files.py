@@ -9,12 +9,12 @@ parser gave none. A folder of gold trees has a bracketed tree a line in each
 `.txt`; the words with a blank between are the caption.
 """
 
-import json
 import pathlib
 import re
 from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import parse_json
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.errors import MissingFileError
@@ -22,7 +22,7 @@ from tbnets.text.trees import Tree
 from tbnets.text.trees import read_tree
 from tbnets.text.trees import unescaped
 
-_WORD = re.compile(r"([^\s()]+)\s*\)")
+_TOKEN = re.compile(r"[()]|[^\s()]+")
 
 
 class ParsedCaption(NamedTuple):
@@ -96,7 +96,7 @@ def read_gold_trees(folder, captions=None) -> list[ParsedCaption]:
     for path in paths:
         file = CheckedFile(path)
         for number, line in enumerate(file.lines()[0], 1):
-            caption = unescaped(" ".join(_WORD.findall(line)))
+            caption = unescaped(" ".join(_words(line)))
             if captions is None or caption in captions:
                 name = f"{path.stem}#{number - 1}"
                 tree = _tree(file, number, line, name)
@@ -129,6 +129,16 @@ def trees_of(path, captions) -> list[Tree]:
     return [known[caption] for caption in captions]
 
 
+def _words(line):
+    """Returns what stands right before a closing bracket, in order."""
+    tokens = _TOKEN.findall(line)
+    return [
+        token
+        for token, after in zip(tokens, tokens[1:])
+        if after == ")" and token not in "()"
+    ]
+
+
 def _tree(file, number, text, name):
     """Returns a tree, or None once a problem was collected."""
     try:
@@ -148,8 +158,8 @@ def json_row(file, number, line, names):
         names: what must be there as a string.
     """
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except ValueError:
         row = None
     wrong = not isinstance(row, dict) or [
         name for name in names if not isinstance(row.get(name), str)

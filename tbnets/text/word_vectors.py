@@ -16,10 +16,12 @@ import numpy as np
 from tbnets.checked_files import CheckedFile
 from tbnets.checked_files import require_file
 from tbnets.checked_files import shown
+from tbnets.errors import InputError
 
 MOST_WORD_BYTES = 4096
 MOST_LINE_BYTES = 2**20
 _APOSTROPHES = str.maketrans("", "", "'\u2018\u2019\u201b\u2032\u02bc\u00b4`")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 
@@ -82,13 +84,14 @@ def read_word_vectors(path, words, progress=None):
     require_file(path)
     file, found = CheckedFile(path), _Found(words)
     with open(path, "rb") as stream:
-        start = stream.read(2)
-        kind = _PACKED.get(start)
+        start = stream.read(len(_BYTE_ORDER_MARK))
+        kind = _PACKED.get(start[:2])
         if kind:
             file.report(
                 None, f"expected word vectors; found a {kind} file. Unpack it."
             )
-        stream.seek(0)
+        if start != _BYTE_ORDER_MARK:
+            stream.seek(0)
         header, first = _first_lines(stream, file)
         if header is not None and not _is_text_row(first, header[1]):
             dim = _read_binary(stream, file, found, header, progress)
@@ -159,7 +162,11 @@ def _plain(word):
 
 
 def _first_lines(stream, file):
-    """Returns the header (words, dimensions) or None, and the next line."""
+    """Returns the header (words, dimensions) or None, and the next line.
+
+    The stream stands where the vectors begin.
+    """
+    place = stream.tell()
     first = stream.readline(MOST_LINE_BYTES)
     fields = first.split()
     if not fields:
@@ -172,8 +179,11 @@ def _first_lines(stream, file):
                 "expected the numbers of words and of dimensions; found "
                 f"{shown(first.decode('latin-1').strip())}.",
             )
-        return tuple(map(int, fields)), stream.readline(MOST_LINE_BYTES)
-    stream.seek(0)
+        place = stream.tell()
+        row = stream.readline(MOST_LINE_BYTES)
+        stream.seek(place)
+        return tuple(map(int, fields)), row
+    stream.seek(place)
     return None, b""
 
 
@@ -195,14 +205,12 @@ def _is_number(field):
 
 def _read_text(stream, file, found, header, progress):
     """Reads `word number number ...` lines; returns the dimension."""
-    stream.seek(0)
     lines = header is not None  # How many lines are no vectors.
     dim = header[1] if header else None
-    if lines:
-        stream.readline()
-    count = 0
+    count, ends_well = 0, True
     while row := stream.readline(MOST_LINE_BYTES):
         count, line = count + 1, count + 1 + lines
+        ends_well = row.endswith(b"\n")
         if progress is not None:
             progress(len(row))
         row = row.rstrip(b" \r\n")
@@ -218,6 +226,12 @@ def _read_text(stream, file, found, header, progress):
             1,
             f"expected as many vectors as the header says, {header[0]}; found "
             f"{count}. Copy or download the file again.",
+        )
+    if not ends_well:
+        file.suspect(
+            count + lines,
+            "expected a newline after the last vector; found none. Its last "
+            "number may be cut: if the file is whole, end the line.",
         )
     return dim
 
@@ -242,6 +256,9 @@ def _check_length(row, dim, line, file):
 
 def _parse(fields, line, name, file):
     try:
+        for field in fields:
+            if b"_" in field:  # Python would read 1_0 as 10.
+                raise InputError(shown(field.decode("latin-1")))
         with np.errstate(over="ignore"):
             return np.array([float(field) for field in fields], np.float32)
     except ValueError as error:
@@ -250,6 +267,29 @@ def _parse(fields, line, name, file):
             f"the vector of {shown(name)}: expected numbers; found {error}.",
         )
         raise
+
+
+def _word(content, between, place, file):
+    """Returns a word of a binary file; reports one that bytes were lost of.
+
+    Args:
+        content: bytes from the vector before up to the space.
+        between: what stands between a vector and a word in this file.
+        place: how a message calls the word.
+        file: the `CheckedFile`.
+    """
+    name = content.removeprefix(between)
+    if b"\n" in name or not content.startswith(between):
+        expected = (
+            "a newline before the word alone" if between else "no newline"
+        )
+        file.report(
+            None,
+            f"{place}: expected {expected}, as before the others; found "
+            f"{shown(content)}. Bytes were lost or added: copy or download "
+            "the file again.",
+        )
+    return name.decode("utf-8", errors="replace")
 
 
 def _read_binary(stream, file, found, header, progress):
@@ -264,8 +304,7 @@ def _read_binary(stream, file, found, header, progress):
             f"which take at least {least} bytes; found {size}. The file is "
             "truncated or its header wrong: copy or download it again.",
         )
-    stream.seek(0)
-    start = len(stream.readline(MOST_LINE_BYTES))
+    start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for number in range(1, count + 1):
             space = content.find(b" ", start, start + MOST_WORD_BYTES)
@@ -279,8 +318,8 @@ def _read_binary(stream, file, found, header, progress):
                     "The file is truncated or its header wrong: copy or "
                     "download it again.",
                 )
-            name = content[start:space].lstrip(b"\n")
-            name = name.decode("utf-8", errors="replace")
+            place = f"word {number} of {count}"
+            name = _word(content[start:space], between, place, file)
             wanted = found.offers(name)
             if wanted is not None:
                 row = np.frombuffer(content[space + 1 : end], "<f4")
@@ -289,6 +328,8 @@ def _read_binary(stream, file, found, header, progress):
             if progress is not None:
                 progress(end - start)
             start = end
+            if number == 1 < count and content[end : end + 1] == b"\n":
+                between = b"\n"
         if content[start : start + MOST_WORD_BYTES].strip():
             file.report(
                 1,

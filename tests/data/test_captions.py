@@ -615,6 +615,33 @@ def test_table_jsonl(tmp_path):
     assert read_captions("table", path, "val").captions == ("",)
 
 
+@pytest.mark.parametrize(
+    "splits, line, message",
+    [
+        ((None, "test"), 2, "'split' in every row or in none; found 'test'"),
+        (("test", None), 2, "the name of a split; found ''"),
+    ],
+)
+def test_table_jsonl_with_a_split_in_some_rows(tmp_path, splits, line, message):
+    rows = [
+        {"image": f"{i}.jpg", "caption": "p"} | ({"split": one} if one else {})
+        for i, one in enumerate(splits)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path = write(tmp_path / "t.jsonl", text)
+    with pytest.raises(ValueError) as caught:
+        read_captions("table", path, "all")
+    assert f"t.jsonl:{line}: expected {message}" in str(caught.value)
+
+
+def test_table_jsonl_with_a_key_twice(tmp_path):
+    path = write(
+        tmp_path / "t.jsonl", '{"image": "a", "caption": "p", "caption": "q"}\n'
+    )
+    with pytest.raises(ValueError, match="1: .*found 'caption' twice"):
+        read_captions("table", path, "all")
+
+
 def test_table_without_split_column(tmp_path):
     path = write(tmp_path / "train.csv", "image,caption\na.jpg,p\n")
     assert list_splits("table", path) == ("all",)

@@ -128,6 +128,24 @@ def test_annotations_with_entities_are_refused_unexpanded(write):
         entities.read_annotations(path, problems=[])
 
 
+@pytest.mark.parametrize(
+    "encoding", ["gbk", "utf-7", "idna", "base64", "big5", "hz", "none-such"]
+)
+def test_annotations_in_an_odd_encoding_are_told(write, encoding):
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    path = write(annotation("<name>\u00e9</name>", head=head))
+    for problems in (None, []):
+        with pytest.raises(entities.ProblemError, match="7.xml:.*XML in UTF-8"):
+            entities.read_annotations(path, problems)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "cp1252"])
+def test_annotations_may_name_a_usual_encoding(write, encoding):
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    path = write(annotation(head=head))
+    assert entities.read_annotations(path).width == 20
+
+
 def test_annotations_too_large_are_not_read(write, monkeypatch):
     path = write(annotation())
     monkeypatch.setattr(entities, "MOST_BYTES", 50)

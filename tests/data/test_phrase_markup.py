@@ -50,7 +50,12 @@ def test_chain_of_zeros_is_no_chain():
     chains = [
         p.chain for p in parse_caption("[/EN#00/a x][/EN#07/a y]").phrases
     ]
-    assert chains == ["0", "7"]
+    assert chains == ["0", "07"]
+
+
+def test_a_line_of_blanks_in_a_tag_takes_no_time():
+    with pytest.raises(MarkupError, match="not closed"):
+        parse_caption("[/EN#1/people" + " " * 200_000)
 
 
 BAD_LINES = {

@@ -11,6 +11,17 @@ def test_array_is_mapped_not_read(tmp_path):
     np.testing.assert_array_equal(array, np.eye(3))
 
 
+def write_unclosed(path):
+    np.save(path, np.eye(4))
+    # NumPy tokenizes such a header, and its error is no ValueError.
+    path.write_bytes(path.read_bytes().replace(b"(4, 4)", b"(4, 4 "))
+
+
+def write_surplus(path):
+    np.save(path, np.eye(4))
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
 def write_truncated(path):
     np.save(path, np.eye(100))
     path.write_bytes(path.read_bytes()[:1000])
@@ -20,6 +31,10 @@ def write_truncated(path):
     "write",
     [
         write_truncated,
+        write_surplus,
+        write_unclosed,
+        lambda path: np.save(path, np.array(["1"])),
+        lambda path: np.save(path, np.zeros((0, 3))),
         lambda path: path.write_text("0.1 0.2\n"),
         lambda path: path.write_bytes(b""),
         lambda path: np.save(path, np.array([{}]), allow_pickle=True),

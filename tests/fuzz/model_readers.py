@@ -43,6 +43,7 @@ METRICS = {
     "date": "2026-01-02",
     "command": "python tools/train.py --flagfile=configs/tiny.flags",
 }
+SCENES = SceneSettings(2, 1, 1)
 CARD = """# tiny
 
 Tells what is alike.
@@ -167,13 +168,13 @@ def _read_photo_hashes(folder):
 
 
 def _write_scenes(folder):
-    scenes.write_scenes(folder / "scenes", SceneSettings(2, 1, 1))
+    scenes.write_scenes(folder / "scenes", SCENES)
 
 
 def _read_scenes(folder):
     path = folder / "scenes"
-    scenes.check_complete(path, scenes.read_manifest(path))
-    return ambiguity.read_records(path / scenes.RECORDS, "train")
+    made = scenes.ensure_scenes(path, SCENES)
+    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"

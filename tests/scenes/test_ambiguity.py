@@ -132,3 +132,24 @@ def test_tool_prints_the_ceiling(tmp_path):
     assert said.startswith("3 scenes, ") and "recall sum" in said
     ended = fresh.run(*call, "--split=val")
     assert "`split` must name one of the scenes'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b'{"split": "train"}',
+        b'{"split": "train", "objects": [{"box": [1, 2, 3]}], "captions": []}',
+        b'{"split": "train", "objects": [], "captions": [{"claims": '
+        b'[{"kind": "object", "objects": [0]}]}]}',
+        b'{"split": 7, "objects": [], "captions": []}',
+        b"\xff",
+    ],
+)
+def test_a_record_that_is_no_scene_is_named(tmp_path, line):
+    path = tmp_path / "scenes.jsonl"
+    good = b'{"split": "train", "objects": [], "captions": []}\n'
+    path.write_bytes(good + line + b"\n")
+    with pytest.raises(ValueError, match="scenes.jsonl:2: expected"):
+        ambiguity.read_records(path, "train")

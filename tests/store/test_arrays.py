@@ -149,6 +149,13 @@ def test_truncated_file_is_refused(tmp_path):
     assert "truncated" in str(error.value)
 
 
+def test_surplus_bytes_are_refused(tmp_path):
+    path = save(tmp_path, np.zeros((4, 4), np.float32))
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="192 bytes, in a file of 193.*longer"):
+        open_array(path)
+
+
 def forged(text, length=None):
     """Returns a `.npy` file of format 2 with a header and 64 bytes of data."""
     length = len(text) if length is None else length
@@ -180,6 +187,7 @@ NESTED = b"{'descr': " + b"-" * 9000 + b"1}"
         (forged(header("4, 4")), "a broken header"),
         (forged(header((4, 4), "|V1000000000000")), "a broken header|dtype"),
         (forged(b"{'descr': ("), "a broken header"),
+        (b"\x93NUMPY\x09\x00" + bytes(80), "the unknown version"),
     ],
 )
 def test_forged_headers_allocate_nothing(tmp_path, content, message):

@@ -121,6 +121,12 @@ def test_bad_rows_are_named_and_good_ones_read(tmp_path):
         read_parses(path)
 
 
+def test_gold_trees_of_endless_words_take_no_time(tmp_path):
+    (tmp_path / "7.txt").write_text("a" * 200_000 + "\n")
+    with pytest.raises(ValueError, match=r"7.txt:1: expected a tree"):
+        read_gold_trees(tmp_path)
+
+
 def test_gold_trees_are_found_by_their_words(tmp_path):
     (tmp_path / "7.txt").write_text(
         "(NP (DT A) (NN ring) (. .))\n(NP (-LRB- -LRB-) (NN star))\n"

@@ -29,6 +29,9 @@ GOOD = {
     "glove": text(),
     "glove_without_last_newline": text()[:-1],
     "glove_windows": text().replace(b"\n", b"\r\n"),
+    "byte_order_mark_glove": b"\xef\xbb\xbf" + text(),
+    "byte_order_mark_text": b"\xef\xbb\xbf" + text(header=b"3 3\n"),
+    "byte_order_mark_binary": b"\xef\xbb\xbf" + binary(),
     "trailing_spaces": text().replace(b"\n", b" \n"),
 }
 
@@ -42,6 +45,7 @@ def file(tmp_path):
     return write
 
 
+@pytest.mark.filterwarnings("ignore:.*expected a newline after the last")
 @pytest.mark.parametrize("kind", GOOD)
 def test_all_kinds_give_the_same(file, kind):
     found = read_word_vectors(file(GOOD[kind]), ["cat", "", "bird", "dog", "a"])
@@ -102,11 +106,39 @@ BAD = {
     "nan_in_text": (text({"x": (1, 1, 1), "dog": (1, NAN, 3)}), ":2: .*nan"),
     "nan_in_binary": (binary({"dog": (1, NAN, 3)}), "'dog'.*finite.*nan"),
     "too_large_for_float32": (text({"dog": (1, 1e99, 3)}), "'dog'.*inf"),
+    "byte_in_a_vector": (
+        binary().replace(struct.pack("<f", 2.0), b"\x00\x00A\x00@", 1),
+        "word 2 of 3: expected no newline.*found b'@",
+    ),
+    "byte_before_a_word": (
+        binary().replace(b"cat", b"\ncat", 1),
+        "word 2 of 3: expected a newline",
+    ),
+    "newline_lost": (
+        binary().replace(b"\ncat", b"cat", 1),
+        "word 3 of 3: expected no newline",
+    ),
+    "newline_in_a_word": (
+        binary({"dog": (1, 2, 3), "c\nt": (4, 5, 6)}, newline=b""),
+        "word 2 of 2: expected no newline.*found b'c",
+    ),
+    "underscore_in_a_number": (
+        text({"dog": ("1_0", 2, 3)}),
+        ":1: .*'dog'.*'1_0'",
+    ),
     "empty": (b"", ":1: .*empty"),
     "gzip": (b"\x1f\x8b\x08abc", "gzip file. Unpack"),
     "zip": (b"PK\x03\x04abc", "zip file. Unpack"),
     "one_endless_line": (b"x" * 3_000_000, ":1: expected a word"),
 }
+
+
+@pytest.mark.parametrize("content", [text()[:-1], text()[:-3]])
+def test_a_last_line_that_may_be_cut_is_told(file, content):
+    path = file(content)
+    with pytest.warns(UserWarning, match=r"vectors:3: expected a newline"):
+        found = read_word_vectors(path, ["A"])
+    assert found.vectors.shape == (1, 3)
 
 
 @pytest.mark.parametrize("name", BAD)

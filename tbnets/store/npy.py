@@ -1,0 +1,118 @@
+"""`.npy` files that may lie: what their header says, and whether it is so."""
+
+import math
+import os
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+from tbnets.checked_files import require_file
+from tbnets.errors import InputError
+
+MOST_HEADER_BYTES = 10_000
+"""NumPy reads longer headers only from files it is told to trust."""
+_ZIP = b"PK"
+_VERSIONS = ((1, 0), (2, 0), (3, 0))
+
+
+class Header(NamedTuple):
+    """What a `.npy` file says of itself, which may be a lie.
+
+    Args:
+        shape: tuple of int from 0.
+        dtype: `numpy.dtype`.
+        size: the bytes that such a file takes.
+        by_columns: whether the first index runs fastest (Fortran's order).
+    """
+
+    shape: tuple
+    dtype: np.dtype
+    size: int
+    by_columns: bool
+
+
+def read_header(path):
+    """Reads the header of a `.npy` file.
+
+    Args:
+        path: the file; nothing behind its header is read.
+
+    Returns:
+        A `Header`.
+
+    Raises:
+        ValueError: it has no such header; the message tells what it has.
+        FileNotFoundError, IsADirectoryError: there is no such file.
+    """
+    require_file(path)
+    with open(path, "rb") as stream:
+        return parse_header(stream)
+
+
+def parse_header(stream):
+    """Reads the header of an array from an open file, at its start.
+
+    Returns:
+        A `Header`.
+
+    Raises:
+        ValueError: there is no such header; the message tells what is.
+    """
+    is_archive = stream.read(len(_ZIP)) == _ZIP
+    stream.seek(0)
+    if is_archive:
+        raise InputError("an archive of several arrays (.npz)")
+    version = np.lib.format.read_magic(stream)
+    if version not in _VERSIONS:
+        raise InputError(f"the unknown version {version} of its format")
+    short = version == (1, 0)
+    start = stream.tell()
+    length = int.from_bytes(stream.read(2 if short else 4), "little")
+    if length > MOST_HEADER_BYTES:
+        raise InputError(f"a header of {length} bytes")
+    stream.seek(start)
+    read = np.lib.format.read_array_header_2_0
+    if short:
+        read = np.lib.format.read_array_header_1_0
+    try:
+        shape, by_columns, dtype = read(stream)
+    except Exception as error:  # It is parsed as Python, and may be any.
+        raise InputError(f"a broken header ({error})") from error
+    if not all(0 <= length <= sys.maxsize for length in shape):
+        raise InputError(f"the shape {shape}")
+    size = stream.tell() + math.prod(shape) * dtype.itemsize
+    return Header(shape, dtype, size, by_columns)
+
+
+def check_numbers(path, expected, advice) -> Header:
+    """Refuses a file that is no array of numbers, or not as long as it says.
+
+    Args:
+        path: the file.
+        expected: what it must be, for the message.
+        advice: what to do where it is something else.
+
+    Returns:
+        Its `Header`.
+
+    Raises:
+        ValueError: names the file, what was expected and found.
+        FileNotFoundError, IsADirectoryError: there is no such file.
+    """
+    expected = f"{path}: expected {expected}; found"
+    try:
+        header = read_header(path)
+    except ValueError as error:
+        raise InputError(f"{expected} {error}. {advice}") from error
+    found = f"shape {header.shape} and dtype {header.dtype}"
+    if header.dtype.kind not in "fiu":
+        raise InputError(f"{expected} {found}. {advice}")
+    size = os.path.getsize(path)
+    if size != header.size:
+        damage = "truncated" if size < header.size else "longer than it says"
+        raise InputError(
+            f"{expected} {found}, which takes {header.size} bytes, in a file "
+            f"of {size}. The file is {damage}: copy or make it again."
+        )
+    return header
