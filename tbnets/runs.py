@@ -39,6 +39,7 @@ from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
+from tbnets.tasks import inputs
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import board
@@ -360,9 +361,7 @@ def start_at_photo(session, cnn_weights):
             f"with --image_encoder={session.settings.image_encoder}, which "
             "takes photos already. Leave it out."
         )
-    if os.path.exists(cnn_weights):  # From here, not from the run's start.
-        cnn_weights = os.path.abspath(cnn_weights)
-    session.settings.cnn_weights = cnn_weights
+    session.settings.cnn_weights = inputs.weights_from_here(cnn_weights)
 
 
 def export(session, path=None, half_precision=False):

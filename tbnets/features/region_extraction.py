@@ -28,6 +28,9 @@ def extract_regions(
 ):
     """Extracts the features of the proposed regions of photos into a store.
 
+    A photo without proposals, or one that does not decode, is noted in the
+    store with the reason, and the rest goes on.
+
     Args:
         photos: list of (id, path); those the writer has are left out.
         proposals: a `FeatureStore` of kind "regions" that has their boxes.
@@ -40,28 +43,44 @@ def extract_regions(
         list of (path, reason): the photos that failed now.
 
     Raises:
-        ValueError: photos without proposals, or a photo of another size than
-            the one that they were made for; it is named.
+        ValueError: no photo has proposals, or one is of another size than
+            that which they were made for; it is named.
     """
     todo = remaining(photos, writer)
-    rows = proposals.rows([key for key, _ in todo])
+    keys = [key for key, _ in photos]
+    without = set(proposals.missing(keys))
+    if len(without) == len(set(keys)):
+        proposals.rows(keys)  # Raises what names them.
     failures = []
     for start in range(0, len(todo), shard_images):
-        shard = todo[start : start + shard_images]
+        whole = todo[start : start + shard_images]
+        shard = [photo for photo in whole if photo[0] not in without]
+        rows = proposals.rows([key for key, _ in shard])
         found = {}
         for position, pixels in decoded_photos(shard):
-            row = int(rows[start + position])
             found[position] = _regions(
-                extractor, pixels, proposals, row, writer.dtype
+                extractor, pixels, proposals, int(rows[position]), writer.dtype
             )
             if progress is not None:
                 progress(1)
-        failed = failed_photos(shard, found)
+        failed = failed_photos(shard, found) + [
+            (key, path, _why_without(proposals, key))
+            for key, path in whole
+            if key in without
+        ]
         _store(shard, found, failed, extractor.dim, writer)
         failures += [(path, reason) for _, path, reason in failed]
         if progress is not None:
             progress(len(failed))
     return failures
+
+
+def _why_without(proposals, key):
+    """Returns why a photo has no proposals, a few words after "which"."""
+    reason = proposals.failed.get(key)
+    return (
+        f"has no proposals, where it {reason}" if reason else "has no proposals"
+    )
 
 
 def decoded_photos(photos):
@@ -70,7 +89,7 @@ def decoded_photos(photos):
     Args:
         photos: list of (id, path); they are decoded ahead, in parallel.
     """
-    paths = np.array([os.fsencode(path) for _, path in photos], object)
+    paths = tf.constant([os.fsencode(path) for _, path in photos], tf.string)
     dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
     dataset = dataset.map(
         lambda i, path: (i, images.decode_photo(tf.io.read_file(path))),

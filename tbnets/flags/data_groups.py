@@ -167,8 +167,8 @@ DATA_GROUPS = {
             "string",
             "",
             "Weights of a network by name: imagenet (EfficientNetLite: as pip "
-            "installed it; others: fetched by Keras), or a file; empty: "
-            "random.",
+            "installed it; others: fetched by Keras), or a file (one of that "
+            "name: ./imagenet); empty: random.",
             when=_NETWORK,
             is_place=True,
         ),

@@ -34,6 +34,9 @@ from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 
+WEIGHTS_BY_NAME = ("imagenet", RANDOM)
+"""Words for weights; a file that is called so is `./imagenet`."""
+
 
 def from_start(settings, path):
     """Returns a relative path from the folder that the run was started in."""
@@ -350,5 +353,14 @@ def build_photo_reader(settings, fitted):
 def cnn_weights(settings):
     """Returns `cnn_weights` as builders of networks take it."""
     weights = settings.cnn_weights
-    by_name = weights in ("imagenet", RANDOM)
+    by_name = weights in WEIGHTS_BY_NAME
     return weights if by_name else resolve(settings, weights)
+
+
+def weights_from_here(weights):
+    """Returns the same weights with a file's place in full, if it is here.
+
+    The words for weights are none, whatever lies in the current folder.
+    """
+    is_file = weights not in WEIGHTS_BY_NAME and os.path.exists(weights)
+    return os.path.abspath(weights) if is_file else weights

@@ -58,7 +58,7 @@ def _build_image_encoder(settings):
         return image_encoders.SmallConvNet()
     weights = settings.image_weights or None
     if weights not in (None, "imagenet"):
-        weights = str(inputs.from_start(settings, weights))
+        weights = inputs.from_start(settings, weights)
     return image_encoders.ApplicationEncoder(
         settings.image_encoder,
         settings.image_size,

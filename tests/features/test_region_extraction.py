@@ -124,9 +124,44 @@ def test_photo_of_another_size_is_named(photos, extractor, tmp_path):
     assert extract_regions(photos, unknown, extractor, writer) == []
 
 
-def test_photos_without_proposals_are_named(photos, extractor, tmp_path):
+def test_photos_without_proposals_are_noted(photos, extractor, tmp_path):
+    writer = FeatureWriter(tmp_path / "boxes", {}, 0, kind="regions")
+    boxes = {"counts": [1, 0], "scores": [0.5], "sizes": [(30, 40)] * 2}
+    writer.add_shard(
+        ["a", "c"], None, [[0, 0, 5, 5]], failed={"d": "was empty"}, **boxes
+    )
+    writer.finish()
+    proposals = open_store(tmp_path / "boxes")
+    writer, steps = new_writer(tmp_path / "s", extractor), []
+    failures = extract_regions(
+        photos,
+        proposals,
+        extractor,
+        writer,
+        shard_images=1,
+        progress=steps.append,
+    )
+    writer.finish()
+    assert sum(steps) == 4
+    assert dict(failures) == {
+        photos[1][1]: "has no proposals",
+        photos[3][1]: "has no proposals, where it was empty",
+    }
+    store = open_store(tmp_path / "s")
+    assert store.ids == ("a", "c") and store.counts.tolist() == [1, 0]
+    # Who reads the features of such a photo is told why there are none.
+    with pytest.raises(ValueError, match="first 'b': has no proposals"):
+        store.rows(["a", "b"])
+    # Once there are proposals, the same extraction goes on.
+    writer = new_writer(tmp_path / "s", extractor)
+    proposals = write_proposals(tmp_path / "all")
+    assert extract_regions(photos, proposals, extractor, writer) == []
+    assert writer.done == set("abcd") and writer.failed == {}
+
+
+def test_proposals_of_other_photos_are_refused(photos, extractor, tmp_path):
     proposals = write_proposals(tmp_path / "boxes")
     writer = new_writer(tmp_path / "s", extractor)
-    more = [*photos, ("e", photos[0][1])]
-    with pytest.raises(ValueError, match="1 of 5 missing there, first 'e'"):
-        extract_regions(more, proposals, extractor, writer)
+    others = [(f"photos/{key}", path) for key, path in photos]
+    with pytest.raises(ValueError, match="4 of 4 missing .*first 'photos/a'"):
+        extract_regions(others, proposals, extractor, writer)

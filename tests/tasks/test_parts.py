@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets import runs
 from tbnets import tasks
 from tbnets.flags.flag import reads
 from tbnets.flags.table import GROUPS
@@ -66,6 +67,34 @@ def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
     monkeypatch.delenv("TBNETS_DATA")
     with pytest.raises((ValueError, OSError), match="data"):
         inputs.load_records(tiny.parse(*line), "train")
+
+
+@pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
+def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "imagenet").mkdir()
+    asked = []
+    monkeypatch.setattr(
+        parts.image_encoders,
+        "ApplicationEncoder",
+        lambda name, size, weights, tune: asked.append(weights),
+    )
+    found = tiny.parse(
+        "--image_encoder=VGG16",
+        f"--image_weights={given}",
+        f"--cnn_weights={given}",
+    )
+    parts._build_image_encoder(found)
+    asked.append(inputs.cnn_weights(found)) if given else asked.append(None)
+    by_word = {"imagenet": "imagenet", "": None}
+    file = pathlib.Path("imagenet")
+    assert asked == [by_word.get(given, file)] * 2
+    # A network that starts at the photo takes them from the current folder.
+    session = types.SimpleNamespace(settings=found)
+    found.image_encoder = "features"
+    runs.start_at_photo(session, given)
+    place = str(tmp_path / "imagenet") if "/" in given else given
+    assert found.cnn_weights == place
 
 
 def test_loss_follows_its_flags(folder, tmp_path):
