@@ -310,7 +310,9 @@ def _reason(content, error):
                 return f"is a {kind} file"
         return "is of another kind"
     if _TOO_LARGE in error.message:
-        width, height = re.findall(r"\d+", error.message.split(_TOO_LARGE)[1])
+        found = error.message.split(_TOO_LARGE)[1]
+        # A function's name may follow, with a number of its own.
+        width, height = re.findall(r"\d+", found)[:2]
         return f"has {width} x {height} pixels, more than {MAX_PIXELS}"
     reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
     return f"does not decode: {reason.rstrip('.')}"

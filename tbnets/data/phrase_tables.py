@@ -19,6 +19,8 @@ from tbnets.data.phrase_markup import MarkedPhrase
 from tbnets.data.phrase_readers import ImagePhrases
 
 NEEDED = ("image", "phrase", "box")
+MOST_PIXELS = 10**9
+"""Bound of a photo's side, and of an edge of a box."""
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
@@ -145,7 +147,7 @@ def _chain(file, line, row):
 def _size(file, line, row):
     """Returns (width, height), (0, 0) where neither is given, or None."""
     size = row.get("width", 0), row.get("height", 0)
-    whole = all(type(side) is int for side in size)
+    whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     given = "width" in row or "height" in row
     if whole and (min(size) > 0 or not given):
         return size
@@ -160,7 +162,7 @@ def _size(file, line, row):
 def _box(file, line, value, size):
     """Returns float64 `[4]`, or None."""
     numbers = isinstance(value, list) and all(
-        type(edge) in (int, float) and abs(edge) < 1e9 for edge in value
+        type(edge) in (int, float) and abs(edge) < MOST_PIXELS for edge in value
     )
     width, height = size
     if numbers and len(value) == 4:

@@ -14,6 +14,11 @@ from tbnets.errors import InputError
 from tbnets.errors import MissingFileError
 
 MOST_LISTED = 5
+# RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
+_DAMAGES = (
+    *(OSError, LookupError, TypeError, AttributeError),
+    *(RuntimeError, ValueError),
+)
 
 
 def load_weights(network, path):
@@ -41,7 +46,7 @@ def load_weights(network, path):
                 stored = None
             else:
                 stored = _stored_layers(root)
-    except (OSError, KeyError, TypeError, AttributeError) as error:
+    except _DAMAGES as error:
         raise InputError(
             "`weights` must be an HDF5 file of weights that Keras wrote. "
             f"Received: weights={path}, which can not be read as one "
@@ -124,6 +129,12 @@ def _check_shapes(layer, tensors, path):
             f"{layer.name}. Received: {len(found)} in {path}. Name the file "
             "of this network."
         )
+    for tensor in tensors:
+        if tensor.dtype.kind not in "fiu":
+            raise InputError(
+                f"`weights` must hold numbers for layer {layer.name}. "
+                f"Received: {tensor.dtype} in {path}. Fetch or copy it again."
+            )
     for weight, shape in zip(layer.weights, found):
         if tuple(weight.shape) != shape:
             name = weight.name.split("/")[-1].split(":")[0]

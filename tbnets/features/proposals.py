@@ -13,6 +13,7 @@ import dataclasses
 import numpy as np
 
 from tbnets import boxes as box_math
+from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES
@@ -170,22 +171,34 @@ def proposer_of(description) -> Proposer:
         >>> proposer_of(Proposer(limit=50).description()).limit
         50
     """
-    # Stores of before tell nothing of the last two.
-    told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | dict(description)
-    parts = {name: told.get(name) for name in _KINDS}
-    if not all(isinstance(one, _KINDS[name]) for name, one in parts.items()):
+    try:
+        proposer = _proposer_told(description)
+    except InputError as error:
         raise InputError(
             "`description` must tell how boxes are proposed. Received: "
-            f"{parts}. Extract the features of regions "
-            "anew and train on them, or give boxes of your own."
-        )
+            f"{shown(description)}, where {error} Extract the features of "
+            "regions anew and train on them, or give boxes of your own."
+        ) from error
     if "structured" in description.get("edges", {}):
         raise InputError(
             "`description` must tell of proposals that need no other file. "
             "Received: a structured-edge model. Give boxes of your own, by "
             "`Proposer(edge_model=...)`."
         )
-    return Proposer(**parts)
+    return proposer
+
+
+def _proposer_told(description):
+    """Returns the proposer of a description, or tells what is wrong."""
+    edges_by = isinstance(description, dict) and description.get("edges", {})
+    if not isinstance(edges_by, dict):
+        raise InputError("it is no such record.")
+    # Stores of before tell nothing of these two.
+    told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | description
+    for name, kind in _KINDS.items():
+        if not isinstance(told.get(name), kind):
+            raise InputError(f"`{name}` is {shown(told.get(name))}.")
+    return Proposer(**{name: told[name] for name in _KINDS})
 
 
 _KINDS = {

@@ -92,6 +92,7 @@ def test_rows_with_captions_types_chains_and_sizes(write):
         (row(width=29, height=90), "inside of 29 x 90; found"),
         (row(width=90), "expected 'width' and 'height' in whole pixels"),
         (row(width=90, height=1.5), "expected 'width' and 'height' in whole"),
+        (row(width=2**64, height=2**64), "expected .width. and .height. in wh"),
         (row(width=90, height=90), "expected one width and height for all"),
         (row(phrase=" "), "expected the words of a phrase"),
         (row(phrase=7), "expected a caption"),

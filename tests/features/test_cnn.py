@@ -7,6 +7,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets.errors import InputError
 from tbnets.features.cnn import NETWORKS
 from tbnets.features.cnn import Network
 from tbnets.features.cnn import build_cnn
@@ -173,6 +174,27 @@ def test_weights_beyond_the_network_are_left_out(tmp_path):
         source.get_layer("second").get_weights()[0],
         target.get_layer("second").get_weights()[0],
     )
+
+
+def test_weights_that_are_no_numbers_are_told(tmp_path):
+    def edit(name, tensors):
+        return [tensor.astype("S4") for tensor in tensors]
+
+    path = write_old_layout(tmp_path / "w.h5", tiny_network(), edit=edit)
+    with pytest.raises(ValueError, match=r"numbers for layer first.*w\.h5"):
+        load_weights(tiny_network(), path)
+
+
+@pytest.mark.parametrize(
+    "mark", [b"SNOD", b"HEAP", b"TREE", b"layer_names", b"first", b"weight_na"]
+)
+def test_damaged_weights_are_told(tmp_path, mark):
+    path = write_old_layout(tmp_path / "w.h5", tiny_network())
+    content = path.read_bytes()
+    assert mark in content
+    path.write_bytes(content.replace(mark, b"\xff" * len(mark)))
+    with pytest.raises(InputError, match=r"`weights` must .*w\.h5"):
+        load_weights(tiny_network(), path)
 
 
 def test_weights_without_a_layer_name_it(tmp_path):

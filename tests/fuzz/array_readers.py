@@ -235,7 +235,10 @@ READERS = {
     "regions_counts": _store(_write_regions, "00000.counts.npy"),
     "regions_sizes": _store(_write_regions, "00000.sizes.npy"),
     "proposals_manifest": _store(
-        _write_proposals, "manifest.json", _read_proposals
+        _write_proposals,
+        "manifest.json",
+        _read_proposals,
+        names=("`description`",),
     ),
     "proposals_scores": _store(
         _write_proposals, "00000.scores.npy", _read_proposals

@@ -105,6 +105,9 @@ def test_a_proposer_is_that_of_its_description():
         ({}, "must tell how boxes are proposed"),
         ({**described, "limit": "200"}, "must tell how boxes are proposed"),
         ({**described, "limit": 0}, "`limit` must lie from 1"),
+        ({**described, "method": "x"}, "how boxes are.*`method` must be one"),
+        ({**described, "edges": []}, "must tell how boxes are proposed"),
+        ([], "must tell how boxes are proposed"),
         ({**described, "edges": {"structured": {}}}, "need no other file"),
     ):
         with pytest.raises(ValueError, match=message):
