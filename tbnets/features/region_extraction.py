@@ -77,10 +77,9 @@ def extract_regions(
 
 def _why_without(proposals, key):
     """Returns why a photo has no proposals, a few words after "which"."""
-    reason = proposals.failed.get(key)
-    return (
-        f"has no proposals, where it {reason}" if reason else "has no proposals"
-    )
+    if key in proposals.failed:
+        return f"has no proposals, where it {proposals.failed[key]}"
+    return "has no proposals"
 
 
 def decoded_photos(photos):

@@ -72,7 +72,10 @@ def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
 def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "imagenet").mkdir()
+    if "/" in given:
+        (tmp_path / "imagenet").write_bytes(b"")
+    else:
+        (tmp_path / "imagenet").mkdir()
     asked = []
     monkeypatch.setattr(
         parts.image_encoders,
