@@ -267,8 +267,9 @@ def _active_triplets(bounds, negative_distances, positive, valid):
             by_negative + active,
         )
 
-    return tf.while_loop(
+    counts = tf.while_loop(
         lambda left, *counts: tf.reduce_any(left),
         step,
         (positive, tf.zeros_like(bounds), tf.zeros_like(reached)),
     )[1:]
+    return [tf.stop_gradient(count) for count in counts]

@@ -142,6 +142,12 @@ class TripletLoss:
         """Makes a loss from what `get_config` returned."""
         return cls(**config)
 
+    def without(self, terms):
+        """Returns the same loss in which some terms have no weight."""
+        config = self.get_config()
+        config["term_weights"] |= dict.fromkeys(terms, 0.0)
+        return self.from_config(config)
+
     def __call__(
         self,
         image_embeddings,

@@ -94,8 +94,9 @@ class EmbeddingNetwork(TwoBranchModel):
                 None leaves it alone. Vilalta et al. 2017 use 2.
             hardness_steps: steps in which `all_to_hardest` goes from all
                 negatives to the hardest.
-            structure_steps: steps before the terms within a view count. Wang
-                2018, phrase localization: 8 of 10 epochs.
+            structure_steps: steps before the terms within a view count; till
+                then they are not computed, and reported as 0. Wang 2018,
+                phrase localization: 8 of 10 epochs.
             structure_end: step from which they count no more, None for none.
                 Wang 2016, fine-tuning with hard negatives: its first.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
@@ -138,35 +139,45 @@ class EmbeddingNetwork(TwoBranchModel):
         """Returns the `LossOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if own_candidates.has_candidates(batch):
-            return self._staged(self._loss_among_candidates(batch, training))
+            return self._loss_among_candidates(batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
-        output = self.triplet_loss(
-            outputs["image_embeddings"],
-            outputs["text_embeddings"],
-            batch["image_ids"],
-            batch["caption_image_ids"],
-            batch.get("text_ids"),
-            self._hardness(),
+        return self._ranking_loss(
+            outputs["image_embeddings"], outputs["text_embeddings"], batch
         )
-        return self._staged(output)
 
-    def _staged(self, output):
-        """Returns a `LossOutput` without the terms that do not count now."""
-        weights = self.triplet_loss.term_weights
-        waiting = [
-            weights[term] * output.terms[term]
-            for term in WITHIN_VIEWS
-            if term in output.terms
-        ]
+    def _ranking_loss(self, images, texts, batch):
+        """Returns the `LossOutput` of images and texts that rank each other."""
+        ids = [batch[name] for name in IDS] + [batch.get("text_ids")]
+        hardness = self._hardness()
+        return self._staged(lambda loss: loss(images, texts, *ids, hardness))
+
+    def _staged(self, compute):
+        """Returns the `LossOutput` of the terms that count at this step.
+
+        A term that does not count is not computed, and reported as 0.
+
+        Args:
+            compute: function of a `TripletLoss` -> its `LossOutput`.
+        """
+        loss = self.triplet_loss
+        waiting = [term for term in WITHIN_VIEWS if loss.term_weights[term]]
         staged = self.structure_steps or self.structure_end is not None
         if not staged or not waiting:
-            return output
+            return compute(loss)
         step = tf.cast(self._step(), tf.float32)
         off = step < self.structure_steps
         if self.structure_end is not None:
             off |= step >= self.structure_end
-        off = tf.cast(off, tf.float32)
-        return output._replace(total=output.total - off * tf.add_n(waiting))
+
+        def across_views():
+            output = compute(loss.without(waiting))
+            nothing = dict.fromkeys(waiting, tf.zeros([]))
+            return output._replace(
+                terms=output.terms | nothing,
+                active_fraction=output.active_fraction | nothing,
+            )
+
+        return tf.cond(off, across_views, lambda: compute(loss))
 
     def _step(self):
         return tf.convert_to_tensor(self.optimizer.iterations)
@@ -201,7 +212,8 @@ class EmbeddingNetwork(TwoBranchModel):
             places,
             valid,
         )
-        return self.triplet_loss.of_views(views, self._hardness())
+        hardness = self._hardness()
+        return self._staged(lambda loss: loss.of_views(views, hardness))
 
     def _hardness(self):
         """Returns how far "all_to_hardest" is, None for other negatives."""

@@ -235,10 +235,7 @@ class HMLSTM(EmbeddingNetwork):
         sentences, phrases = self.embed_nodes(
             batch["captions"], batch["phrase_nodes"], training
         )
-        ids = [batch[name] for name in IDS] + [batch.get("text_ids")]
-        at_root = self._staged(
-            self.triplet_loss(images, sentences, *ids, self._hardness())
-        )
+        at_root = self._ranking_loss(images, sentences, batch)
         pairs = pair_views(
             tf.concat([regions, images], axis=0),
             phrases,
@@ -254,9 +251,7 @@ class HMLSTM(EmbeddingNetwork):
             mean = self._region_mean(regions, batch, tf.shape(images)[0])
             losses["region_mean"] = (
                 self.region_mean_weight,
-                self._staged(
-                    self.triplet_loss(mean, sentences, *ids, self._hardness())
-                ),
+                self._ranking_loss(mean, sentences, batch),
             )
         return _joined(at_root, losses)
 

@@ -186,7 +186,8 @@ class SimilarityNetwork(TwoBranchModel):
         inputs = checked_dict("inputs", inputs, INPUTS)
         images = self.embed_images(inputs["images"], training=training)
         texts = self.embed_text(inputs["captions"], training=training)
-        return {"similarities": self.similarities(images, texts)}
+        logits = self.similarities(images, texts, training=training)
+        return {"similarities": logits}
 
     def batch_loss(self, batch, training=False):
         """Returns the output of the loss of one batch, of `losses.logistic`."""

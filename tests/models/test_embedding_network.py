@@ -188,6 +188,67 @@ def test_hardness_follows_the_steps():
     assert soft > hard
 
 
+class Poisoned(TripletLoss):
+    """A loss whose terms within a view are NaN."""
+
+    def _values(self, *arguments):
+        values = super()._values(*arguments)
+        return {
+            term: [part * np.nan for part in row] if term in WITHIN else row
+            for term, row in values.items()
+        }
+
+
+WITHIN = ("text_to_text", "image_to_image")
+
+
+def losses_and_gradients(loss, steps, compiled):
+    """What is computed before, in and after the steps 1 and 2."""
+    network = make(dropout=0.0)
+    network.compile("sgd", loss, **steps)
+
+    def run(batch):
+        with tf.GradientTape() as tape:
+            output = network.batch_loss(batch, training=True)
+        weights = network.image_branch.trainable_weights
+        return output, tape.gradient(output.total, weights)
+
+    found = []
+    for step in (0, 1, 2, 3):
+        network.optimizer.iterations.assign(step)
+        found.append(compiled(run)(make_batch()))
+    return found
+
+
+def test_a_term_that_is_off_is_not_computed(compiled):
+    weights = {"image_to_text": 1, "text_to_image": 1}
+    alone = TripletLoss(term_weights=weights)
+    broken = Poisoned(term_weights=weights | dict.fromkeys(WITHIN, 0.1))
+    steps = {"structure_steps": 1, "structure_end": 3}
+    for step, (one, other) in enumerate(
+        zip(
+            losses_and_gradients(broken, steps, compiled),
+            losses_and_gradients(alone, {}, compiled),
+        )
+    ):
+        (output, gradients), (wanted, wanted_gradients) = one, other
+        if step in (1, 2):
+            assert np.isnan(output.total)
+            continue
+        assert output.total == wanted.total
+        assert {float(output.terms[term]) for term in WITHIN} == {0.0}
+        for found, expected in zip(gradients, wanted_gradients, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_loss_without_terms_is_the_same_otherwise():
+    loss = TripletLoss(margin=0.3, term_weights=dict.fromkeys(WITHIN, 2))
+    weights = {**loss.term_weights, "image_to_image": 0.0}
+    wanted = loss.get_config() | {"term_weights": weights}
+    assert loss.without(["image_to_image"]).get_config() == wanted
+    assert loss.term_weights["image_to_image"] == 2
+
+
 def test_branches_of_different_size_are_refused():
     with pytest.raises(ValueError, match="--image_units or --text_units"):
         EmbeddingNetwork(Branch((8, 4)), Branch((8, 5))).build(

@@ -137,14 +137,19 @@ def test_terms_within_a_view_count_after_their_steps():
     both, gradients = gradients_of(network, batch())
     network.structure_steps = 1
     one, early = gradients_of(network, batch())
-    assert one.terms["image_to_image"] > 0
-    np.testing.assert_allclose(one.total, one.terms["text_to_image"], 1e-6)
+    assert one.terms["image_to_image"] == one.active_fraction["image_to_image"]
+    assert one.terms["image_to_image"] == 0 < both.terms["image_to_image"]
+    assert (
+        one.total == one.terms["text_to_image"] == both.terms["text_to_image"]
+    )
     alone = embedding_network({"text_to_image": 1})
     for found, expected in zip(early, gradients_of(alone, batch())[1]):
-        np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+        np.testing.assert_array_equal(found, expected)
     network.optimizer.iterations.assign(1)
-    assert network.batch_loss(tensors(batch()), True).total == both.total
-    assert len(gradients) == len(early)
+    late, later = gradients_of(network, batch())
+    assert late.total == both.total
+    for found, expected in zip(later, gradients):
+        np.testing.assert_array_equal(found, expected)
     # From their end on they do not count again.
     network.structure_end = 2
     assert network.batch_loss(tensors(batch()), True).total == both.total

@@ -65,6 +65,18 @@ def test_similarities_are_those_of_the_definition(head, scale):
     np.testing.assert_array_equal(called, found)
 
 
+def test_call_in_training_drops_in_the_head_too():
+    network, again = make(dropout=0.5), make(dropout=0.5)
+    batch = make_batch()
+    found = network(batch, training=True)["similarities"]
+    images = again.embed_images(batch["images"], training=True)
+    texts = again.embed_text(batch["captions"], training=True)
+    served = again.similarities(images, texts)
+    wanted = again.similarities(images, texts, training=True)
+    np.testing.assert_array_equal(found, wanted)
+    assert not np.allclose(found, served)
+
+
 def test_tiles_and_pairs_are_those_of_the_whole():
     network = make()
     images, texts = embedded(network, make_batch())
