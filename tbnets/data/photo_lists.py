@@ -23,7 +23,7 @@ _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 def listed_rows(image_ids, path) -> np.ndarray:
     """Finds the photos that a list names.
 
-    A line names a photo by its id, by its file name without folder or
+    A line names a photo by its id; else by its file name without folder or
     suffix, or by the number that Flickr gave it: `1000268201` is
     `1000268201_693b08cb0e.jpg`, as Flickr8k calls what Flickr30K calls
     `1000268201.jpg`. A list may name photos that are not there.
@@ -37,16 +37,31 @@ def listed_rows(image_ids, path) -> np.ndarray:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it names none of the photos.
+        ValueError: it names none of the photos, or a line may mean several.
     """
     file = CheckedFile(path)
-    listed = {line.strip() for line in file.lines()[0]} - {""}
-    names = listed | {_stem(name) for name in listed}
-    rows = [
-        row
-        for row, key in enumerate(image_ids)
-        if key in listed or names & {_stem(key), _number(key)}
-    ]
+    listed = {
+        name.strip(): line for line, name in enumerate(file.lines()[0], 1)
+    }
+    listed.pop("", None)
+    row_of_id = {key: row for row, key in enumerate(image_ids)}
+    rows_of_name = {}
+    for key, row in row_of_id.items():
+        for name in {_stem(key), _number(key)} - {None}:
+            rows_of_name.setdefault(name, []).append(row)
+    rows = set()
+    for name, line in listed.items():
+        meant = rows_of_name.get(name) or rows_of_name.get(_stem(name), [])
+        if name in row_of_id:
+            meant = [row_of_id[name]]
+        if len(meant) > 1:
+            some = " and ".join(repr(image_ids[row]) for row in meant[:2])
+            file.report(
+                line,
+                f"expected the name of one photo; found {name!r}, which may "
+                f"mean {some}. Write ids in full.",
+            )
+        rows.update(meant)
     if not rows:
         some = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
@@ -55,7 +70,7 @@ def listed_rows(image_ids, path) -> np.ndarray:
             f"found none of them in {len(listed)} lines. Name the list of "
             "these photos.",
         )
-    return np.array(rows, np.int64)
+    return np.array(sorted(rows), np.int64)
 
 
 def read_listed(format, path, lists, split):

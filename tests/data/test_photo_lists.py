@@ -19,6 +19,27 @@ def test_a_photo_has_several_names(tmp_path, line):
     ]
 
 
+def test_a_line_that_is_an_id_names_no_other_photo(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("red/1.jpg\n2\n")
+    ids = ["red/1.jpg", "blue/1.jpg", "blue/2.jpg"]
+    assert listed_rows(ids, path).tolist() == [0, 2]
+    path.write_text("a.b\n")  # What looks like a suffix may be none.
+    assert listed_rows(["a.png", "a.b.jpg"], path).tolist() == [1]
+    path.write_text("12.jpg\n")
+    assert listed_rows(["12.jpg", "12_0ab.jpg"], path).tolist() == [0]
+
+
+@pytest.mark.parametrize("line", ["1", "green/1.jpg", "1.png"])
+def test_a_line_that_may_mean_two_photos_is_refused(tmp_path, line):
+    path = tmp_path / "list.txt"
+    path.write_text(f"2\n{line}\n")
+    with pytest.raises(
+        ValueError, match="list.txt:2: .*'red/1.jpg' and 'blue/1_0a.jpg'"
+    ):
+        listed_rows(["red/1.jpg", "blue/1_0a.jpg", "2.jpg"], path)
+
+
 def test_a_list_of_other_photos_is_refused(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("12\n123\n1\n")
