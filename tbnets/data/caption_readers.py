@@ -22,12 +22,16 @@ from tbnets.store.arrays import open_array
 
 
 class ImageRecord(NamedTuple):
-    """An image and its captions, as a reader found them."""
+    """An image and its captions, as a reader found them.
+
+    `has_id` is False where the id is but the number of a row in its split.
+    """
 
     image_id: str
     captions: list
     split: str
     file_name: str
+    has_id: bool = True
 
 
 def record_splits(records):
@@ -344,9 +348,12 @@ def read_precomputed(path, split, problems):
     if len(rows) == images:
         return _grouped_records(features, captions, name)
     each = len(rows) // images
+    blocks = [
+        captions[start : start + each] for start in range(0, len(rows), each)
+    ]
     return [
-        ImageRecord(key, captions[row * each : (row + 1) * each], name, key)
-        for row, key in enumerate(features.ids)
+        ImageRecord(key, block, name, key, features.has_ids)
+        for key, block in zip(features.ids, blocks)
     ]
 
 
@@ -357,6 +364,6 @@ def _grouped_records(features, captions, split):
         keys = first_equal_rows(features)
     records = {}
     for key, caption in zip(map(str, keys), captions):
-        record = ImageRecord(key, [], split, key)
+        record = ImageRecord(key, [], split, key, features.has_ids)
         records.setdefault(key, record).captions.append(caption)
     return list(records.values())

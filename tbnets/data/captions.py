@@ -46,6 +46,8 @@ class CaptionedImages:
         path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; ()
             where the image ids are the file names.
+        has_ids: False if the ids are but row numbers, which say nothing
+            beyond their split.
 
     Raises:
         ValueError: the lengths do not fit, an id occurs twice, or a caption
@@ -58,6 +60,7 @@ class CaptionedImages:
     split: str
     path: str
     file_names: tuple[str, ...] = ()
+    has_ids: bool = True
 
     def __post_init__(self):
         rows = np.asarray(self.caption_to_image)
@@ -151,6 +154,7 @@ class CaptionedImages:
             split=self.split,
             path=self.path,
             file_names=tuple(names[row] for row in image_rows if names),
+            has_ids=self.has_ids,
         )
 
 
@@ -229,6 +233,7 @@ def read_captions(
         split=split,
         path=os.fspath(path),
         file_names=() if names == ids else names,
+        has_ids=all(record.has_id for record in records),
     )
 
 

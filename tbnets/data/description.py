@@ -102,11 +102,13 @@ def _repeated_captions(images):
 def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
     """Returns a problem for each pair of splits that have images in common.
 
+    Splits whose images have no ids can not be compared.
+
     Args:
         splits: name -> images.
     """
     problems = []
-    names = list(splits)
+    names = [name for name, images in splits.items() if images.has_ids]
     for place, first in enumerate(names):
         for second in names[place + 1 :]:
             ids = set(splits[second].image_ids)

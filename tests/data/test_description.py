@@ -3,7 +3,9 @@ import pytest
 
 from tbnets.data import description
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.captions import read_captions
 from tests import photo_files
+from tests import tiny
 
 
 def make(captions, owners, num_images=3, split="train", ids="xyz"):
@@ -150,3 +152,23 @@ def test_table_is_aligned():
         "images   6000     5",
         "words       1     -",
     ]
+
+
+def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    for split in ("train", "dev"):
+        np.save(folder / f"{split}_ims.npy", np.eye(6))
+        (folder / f"{split}_ids.txt").unlink()
+    for repeats in (1, 2):  # A caption a row, then two.
+        splits = {}
+        for split in ("train", "dev"):
+            captions = folder / f"{split}_caps.txt"
+            captions.write_text("a dog\n" * 6 * repeats)
+            splits[split] = read_captions("precomputed", folder, split)
+        assert not splits["dev"].has_ids
+        assert not splits["dev"].subset([2, 1]).has_ids
+        assert splits["dev"].image_ids == splits["train"].image_ids
+        assert description.find_common_images(splits) == []
+        (folder / "dev_ids.txt").write_text("".join(f"{i}\n" for i in range(6)))
+        assert read_captions("precomputed", folder, "dev").has_ids
+        (folder / "dev_ids.txt").unlink()
