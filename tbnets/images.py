@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import exif
+from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 from tbnets.errors import MissingFileError
 from tbnets.files import BESIDE_SUFFIX
@@ -328,7 +329,7 @@ def faults(paths):
         For each in its order what is wrong with it, a few words after
         "which"; None for a photo.
     """
-    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    pool = concurrent.futures.ThreadPoolExecutor(usable_cores())
     try:
         yield from pool.map(_fault, paths)
     finally:

@@ -6,6 +6,7 @@
         run.flags            the same as a flagfile
         vocabulary.txt       a word a line
         left_out.txt         images that are no photos, with the reason
+        training.lock        the process that trains; locked while it does
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           the history, drawn
@@ -18,7 +19,6 @@ for people and programs; of it, files and folders alone are read back, as they
 may have moved.
 """
 
-import json
 import os
 import pathlib
 import platform
@@ -31,6 +31,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import tasks
+from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.files import write_json
 from tbnets.flags import settings as settings_files
@@ -39,16 +40,18 @@ from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version
 from tbnets.serving.export import write_saved_model
-from tbnets.tasks import inputs
+from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import board
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
-from tbnets.training.loop import checkpoint_path
 from tbnets.training.loop import counted
 from tbnets.training.loop import out_of_patience
 from tbnets.training.optimizers import create_optimizer_variables
+from tbnets.training.run_folder import check_run_folder
+from tbnets.training.run_folder import checkpoint_path
+from tbnets.training.run_folder import lock_run
 
 SAVED_MODEL = "saved_model"
 
@@ -72,7 +75,7 @@ def start(settings, resume):
             the run was started with.
     """
     check_limits(settings)
-    folder = _run_folder(settings.run_dir, resume)
+    folder = check_run_folder(settings.run_dir, resume)
     last = checkpoint_path(folder, "last")
     if last.exists() and not resume:
         raise InputError(
@@ -85,48 +88,18 @@ def start(settings, resume):
     return folder
 
 
-def _run_folder(run_dir, resume):
-    """Returns the folder of a run, which is new, empty or a run's."""
-    if not run_dir:
-        raise InputError(
-            "`--run_dir` must name a folder for the run. Received: "
-            "--run_dir=. Set for example --run_dir=runs/first."
-        )
-    folder = pathlib.Path(run_dir)
-    is_run = (folder / settings_files.SETTINGS_FILE).exists()
-    if resume and not is_run:
-        raise InputError(
-            "`--resume` must come with the folder of a run. Received: "
-            f"--run_dir={folder}, which holds none. Correct --run_dir, or "
-            "leave --resume out to start a run there."
-        )
-    if folder.exists() and not folder.is_dir():
-        raise InputError(
-            "`--run_dir` must be a folder. Received: "
-            f"--run_dir={folder}, which is a file. Name another."
-        )
-    if folder.is_dir() and not is_run and any(folder.iterdir()):
-        some = ", ".join(sorted(path.name for path in folder.iterdir())[:3])
-        raise InputError(
-            "`--run_dir` must be a new or empty folder, or that of a run. "
-            f"Received: --run_dir={folder}, which holds {some}. Name another "
-            f"folder, for example --run_dir={folder / 'run'}."
-        )
-    return folder
-
-
 def settings_before(run_dir):
     """Returns the settings that a run goes on with if no flag is given.
 
     Raises:
         ValueError: the folder holds no run, or it is damaged.
     """
-    folder = _run_folder(run_dir, resume=True)
+    folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
     if not last.exists():
         return settings_files.read_settings(folder)
-    _, _, state = checkpoints.read_checkpoint(last)
-    return settings_files.from_record(state.settings)
+    state = checkpoints.read_progress(last)
+    return settings_files.from_record(state.settings, last)
 
 
 def finished(settings, folder):
@@ -140,11 +113,12 @@ def finished(settings, folder):
     report = folder / "metrics.json"
     if not last.exists() or not report.exists():
         return ""
-    _, _, state = checkpoints.read_checkpoint(last)
+    state = checkpoints.read_progress(last)
     session = Session(folder, tasks.open_task(settings), None, state)
-    reported = json.loads(report.read_text(encoding="utf-8")).get("epochs")
     left = settings.epochs - state.epoch
-    if reported != state.epoch or (left > 0 and not out_of_patience(session)):
+    if left > 0 and not out_of_patience(session):
+        return ""
+    if _reported_epochs(report) != state.epoch:
         return ""
     if settings.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
@@ -164,10 +138,20 @@ def finished(settings, folder):
     )
 
 
+def _reported_epochs(report):
+    """Returns the epochs of a `metrics.json`; None of one that is damaged."""
+    try:
+        return CheckedFile(report).json()["epochs"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def prepare(settings, folder, queries=()):
     """Reads the data and builds everything a training needs.
 
-    The folder is written to when nothing is left that could be refused.
+    No other process trains in the folder as long as the session lasts. But
+    for that the folder is written to when nothing is left that could be
+    refused. Its settings come first: by them a start that was killed is known.
 
     Args:
         settings: the run's settings.
@@ -178,24 +162,30 @@ def prepare(settings, folder, queries=()):
         (session, train): the `Session`, restored when the folder has a
         checkpoint, and the training examples.
     """
+    lock, kept = lock_run(folder), None
     task = tasks.open_task(settings)
     last = checkpoint_path(folder, "last")
     if last.exists():
-        task.remember(checkpoints.read_checkpoint(last)[2].fitted)
+        kept = _read_checkpoint(last)
+        before = settings_files.from_record(kept.state.settings, last)
+        settings_files.check_resumable(before, settings)
+        task.remember(kept.state.fitted)
     task.check_plan(queries)
     fitted = task.fit_data()
     train = task.load(settings.train_split, fitted)
     dev = task.load(settings.dev_split, fitted)
-    network = task.build(fitted)
+    network = _build(task, fitted, kept)
     task.compile(network, task.steps_per_epoch(train))
     state = checkpoints.RunState(settings=vars(settings), fitted=fitted)
-    session = Session(folder, task, network, state, dev)
-    if session.checkpoint("last").exists():
-        _continue(session)
+    groups = tasks.groups_read(settings)
+    session = Session(folder, task, network, state, dev, groups, lock)
+    if kept:
+        _continue(session, kept)
     else:
         task.adapt(network, train)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    settings_files.write_settings(settings, folder)
+        session.checkpoint("best").unlink(missing_ok=True)
+    settings_files.write_settings(settings, folder, groups)
+    last.parent.mkdir(exist_ok=True)
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if fitted.get("left_out"):
@@ -203,19 +193,38 @@ def prepare(settings, folder, queries=()):
     return session, train
 
 
-def _continue(session):
+def _read_checkpoint(path):
+    """Reads a checkpoint whose task is about to trust what was fitted."""
+    checkpoint = checkpoints.read_checkpoint(path)
+    check_fitted_kinds(checkpoint.state.fitted, path)
+    return checkpoint
+
+
+def _build(task, fitted, checkpoint):
+    """Builds a network, of which a checkpoint may have all weights.
+
+    A file of weights that the network began with may then be gone.
+    """
+    settings = task.settings
+    weights = settings.image_weights
+    if checkpoint:
+        settings.image_weights = ""
+    network = task.build(fitted)
+    settings.image_weights = weights
+    return network
+
+
+def _continue(session, checkpoint):
     """Puts the session where its last checkpoint stands."""
-    path = session.checkpoint("last")
-    _, _, state = checkpoints.read_checkpoint(path)
+    path, state = session.checkpoint("last"), checkpoint.state
     session.task.check_fitted(session.state.fitted, state.fitted, path)
     settings = session.settings
     splits = (settings.train_split, settings.dev_split)
     session.task.check_data(state.fitted, splits, path)
     optimizer = session.network.optimizer
     create_optimizer_variables(optimizer, session.network)
-    session.state = checkpoints.restore_checkpoint(
-        path, session.network, optimizer
-    )
+    checkpoints.put_into(checkpoint, path, session.network, optimizer)
+    session.state = state
     session.state.settings = vars(settings)
     session.task.held = session.state.held
 
@@ -322,8 +331,9 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
             "`run_dir` must hold a finished epoch. Received: "
             f"run_dir={run_dir}, without {path}. Let it train longer."
         )
-    _, _, state = checkpoints.read_checkpoint(path)
-    settings = settings_files.from_record(state.settings)
+    kept = _read_checkpoint(path)
+    state = kept.state
+    settings = settings_files.from_record(state.settings, path)
     for name, flag in ALL.items():
         if flag.is_place:
             setattr(settings, name, getattr(places, name))
@@ -334,34 +344,10 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     task.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
     task.check_data(state.fitted, {*splits, *more_splits}, path)
-    network = task.build(state.fitted)
-    checkpoints.restore_checkpoint(path, network)
+    network = _build(task, state.fitted, kept)
+    checkpoints.put_into(kept, path, network)
     task.held = state.held
     return Session(pathlib.Path(run_dir), task, network, state)
-
-
-def start_at_photo(session, cnn_weights):
-    """Lets the export of a run on features begin with the photo.
-
-    Args:
-        session: an opened `Session`.
-        cnn_weights: `imagenet` or the weights file that the features were
-            made with, from the current folder where it is there; empty: as
-            the run's own flag says.
-
-    Raises:
-        ValueError: the run's network takes photos already.
-    """
-    if not cnn_weights:
-        return
-    if session.settings.image_encoder != "features":
-        raise InputError(
-            "`--cnn_weights` must come with a run on --image_features. "
-            f"Received: --cnn_weights={cnn_weights}, and the run was trained "
-            f"with --image_encoder={session.settings.image_encoder}, which "
-            "takes photos already. Leave it out."
-        )
-    session.settings.cnn_weights = inputs.weights_from_here(cnn_weights)
 
 
 def export(session, path=None, half_precision=False):

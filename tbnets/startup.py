@@ -17,6 +17,7 @@ from absl import flags
 from absl import logging
 
 from tbnets import usage
+from tbnets.cores import usable_cores
 from tbnets.errors import UserError
 
 
@@ -93,7 +94,7 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    arenas = most_arenas(len(os.sched_getaffinity(0)))
+    arenas = most_arenas(usable_cores())
     if arenas is not None:
         mallopt(_M_ARENA_MAX, arenas)
 

@@ -31,8 +31,9 @@ FLOORS = [
     ["losses"],
     ["scenes"],
     [
-        *("boxes", "checked_files", "errors", "exif", "files", "images"),
-        *("locks", "rounding", "seeds", "startup", "statistics", "usage"),
+        *("boxes", "checked_files", "cores", "errors", "exif", "files"),
+        *("images", "locks", "rounding", "seeds", "startup", "statistics"),
+        "usage",
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

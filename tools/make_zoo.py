@@ -26,7 +26,6 @@ photos that its flags do not name there is --images:
 """
 
 import datetime
-import json
 import pathlib
 import shutil
 
@@ -39,14 +38,17 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import runs
+from tbnets import tasks
 from tbnets.files import new_folder
 from tbnets.files import write_json
 from tbnets.files import write_text
-from tbnets.flags.settings import FLAGFILE
+from tbnets.flags import settings as settings_files
 from tbnets.rounding import rounded
 from tbnets.serving import zoo
 from tbnets.serving import zoo_card
+from tbnets.serving import zoo_metrics
 from tbnets.serving.served_model import load_saved_model
+from tbnets.tasks import inputs
 
 _RUN = flags.DEFINE_string("run_dir", "", "Folder of the run.")
 _NAME = flags.DEFINE_string("name", "", "Name of the model.")
@@ -90,9 +92,12 @@ def make(folder, text):
         text: the part of the card that is written by hand.
     """
     session = runs.open_run(_RUN.value, data_root=_DATA_ROOT.value)
-    runs.start_at_photo(session, _WEIGHTS.value)
+    lines = settings_files.flagfile_lines(
+        session.settings, tasks.groups_read(session.settings)
+    )
+    inputs.start_at_photo(session.settings, _WEIGHTS.value)
     session.settings.images = _IMAGES.value or session.settings.images
-    report = read_report()
+    report = zoo_metrics.read_report(pathlib.Path(_RUN.value, zoo_card.METRICS))
     runs.export(session, folder / "1", half_precision=True)
     model = load_saved_model(folder / "1")
     split = report["test_split"]["name"]
@@ -103,26 +108,12 @@ def make(folder, text):
     )
     metrics["command"] = command()
     write_json(folder / zoo_card.METRICS, metrics)
-    lines = pathlib.Path(_RUN.value, FLAGFILE).read_text("utf-8").splitlines()
-    lines = zoo_card.portable_flags(lines, _NAME.value)
+    lines = zoo_card.portable_flags("".join(lines).splitlines(), _NAME.value)
     (folder / f"{_NAME.value}.flags").write_text(
         "".join(f"{line}\n" for line in lines), "utf-8", newline="\n"
     )
     write_card(folder, text)
     check_size(folder)
-
-
-def read_report():
-    """Returns the `metrics.json` of the run."""
-    path = pathlib.Path(_RUN.value, zoo_card.METRICS)
-    report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if "test" not in report:
-        raise InputError(
-            "`--run_dir` must hold a finished run with a test split. Received: "
-            f"--run_dir={_RUN.value}, without test results in {path}. Let it "
-            "finish."
-        )
-    return report
 
 
 def command():
@@ -165,7 +156,7 @@ def check_size(folder):
 
 def write_card(folder, text):
     """Writes README.md, and the checksums of all files."""
-    metrics = json.loads((folder / zoo_card.METRICS).read_text("utf-8"))
+    metrics = zoo_metrics.read_metrics(folder / zoo_card.METRICS)
     card = zoo_card.render_card(_NAME.value, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
     zoo.write_checksums(folder)

@@ -19,7 +19,6 @@ With boxes that people drew, it also tells how many of them were found:
 Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
 """
 
-import os
 import pathlib
 import time
 
@@ -30,6 +29,7 @@ import tqdm
 from absl import flags
 
 from tbnets import startup
+from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 
 with startup.quiet_tensorflow():
@@ -93,7 +93,7 @@ _EDGE_MODEL = flags.DEFINE_string(
 )
 _WORKERS = flags.DEFINE_integer(
     "workers",
-    os.cpu_count() or 1,
+    usable_cores(),
     "Photos worked on at once; the result does not depend on it.",
     lower_bound=1,
 )

@@ -12,7 +12,6 @@ is computed again in float64, whose error decides all but a vanishing share.
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
 
-import os
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 
+from tbnets.cores import usable_cores
 from tbnets.evaluation.exact_scores import pair_scores
 from tbnets.evaluation.exact_scores import strip_scores
 
@@ -342,7 +342,7 @@ def count_better(rows, columns, memory_limit_mb):
       columns: `Side` with its best positives set.
       memory_limit_mb: MiB for tiles and their temporaries.
     """
-    num_threads = os.cpu_count() or 1
+    num_threads = usable_cores()
     dim = rows.embeddings.shape[1]
     block = block_size(dim, memory_limit_mb / num_threads)
     blocks = list(

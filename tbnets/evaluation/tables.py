@@ -9,8 +9,18 @@ DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 def recall_cutoffs(metrics: dict) -> tuple:
     """Returns the cut-offs k for which metrics hold recalls, ascending."""
     prefix = "/recall_at_"
-    names = [name for name in metrics if prefix in name]
-    return tuple(sorted({int(name.split(prefix)[1]) for name in names}))
+    endings = {name.partition(prefix)[2] for name in metrics}
+    return tuple(sorted(int(end) for end in endings if end.isdecimal()))
+
+
+def retrieval_keys(metrics: dict) -> tuple:
+    """Returns the names of the metrics that `markdown_row` shows."""
+    shown = [f"recall_at_{k}" for k in recall_cutoffs(metrics)]
+    return tuple(
+        f"{direction}/{name}"
+        for direction in DIRECTIONS[:2]
+        for name in (*shown, "median_rank")
+    )
 
 
 def format_table(metrics: dict, title: str = "") -> str:
@@ -152,6 +162,11 @@ _LOCALIZATION = (
     ("mAP", "mean_average_precision", True),
     ("phrases", "num_queries", False),
 )
+
+LOCALIZATION_KEYS = tuple(
+    f"phrase_to_region/{key}" for _, key, _ in _LOCALIZATION
+)
+"""The names of the metrics that `localization_markdown_row` shows."""
 
 
 def localization_markdown_header() -> str:

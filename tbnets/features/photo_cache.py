@@ -17,12 +17,12 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
-import os
 import pathlib
 import re
 import time
 
 from tbnets.checked_files import parse_json
+from tbnets.cores import usable_cores
 from tbnets.errors import FileError
 from tbnets.errors import InputError
 from tbnets.features import extraction
@@ -64,7 +64,7 @@ class PhotoIndex:
             a reason is a few words after "which".
         """
         names = list(names)
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
             entries = list(pool.map(self._entry, names))
         known = dict(self._known)
         for name, entry in zip(names, entries):

@@ -20,6 +20,7 @@ _OWN_PHOTOS = (
         "image_features": ("",),
         "images": Other(""),
         "scenes": ("",),
+        "task": ("matching",),
     },
 )
 _NETWORK = ({"image_encoder": Other(("features", "small"))},)

@@ -1,42 +1,52 @@
 """What a run was started with, on disk and beside what it is resumed with."""
 
-import json
 import os
 import pathlib
 import types
 
+from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
 from tbnets.errors import InputError
-from tbnets.files import write_atomically
 from tbnets.files import write_json
+from tbnets.files import write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
 from tbnets.flags.table import complete
+from tbnets.flags.table import flags_read
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
 
 
-def write_settings(settings, run_dir):
+def write_settings(settings, run_dir, groups):
     """Writes the settings of a run, for programs and as a flagfile.
 
-    The flagfile names the flags that the others leave to be read. The
-    settings tell the current folder too, from which their places start.
+    The flagfile names the flags that the run reads. The settings tell the
+    current folder too, from which their places start.
 
     Args:
         settings: the run's settings.
         run_dir: its folder.
+        groups: names of the groups of flags that its task and model read.
     """
     folder = pathlib.Path(run_dir)
     values = {**vars(settings), "started_in": os.getcwd()}
     write_json(folder / SETTINGS_FILE, values)
-    lines = [
-        as_flagfile_line(name, getattr(settings, name))
-        for name, flag in ALL.items()
-        if reads(flag, settings)
+    write_text(folder / FLAGFILE, "".join(flagfile_lines(settings, groups)))
+
+
+def flagfile_lines(settings, groups):
+    """Returns the lines of a flagfile with the flags that a run reads.
+
+    Args:
+        settings: the run's settings.
+        groups: names of the groups of flags that its task and model read.
+    """
+    return [
+        as_flagfile_line(flag.name, getattr(settings, flag.name))
+        for flag in flags_read(settings, groups)
     ]
-    content = "".join(lines).encode()
-    write_atomically(folder / FLAGFILE, lambda file: file.write(content))
 
 
 def as_flagfile_line(name, value):
@@ -51,6 +61,7 @@ def as_flagfile_line(name, value):
 def read_settings(run_dir):
     """Returns the settings that a run was started with.
 
+    Where `settings.json` alone is damaged, a resumed run writes it again.
     Flags that a run of an older version did not have get their defaults, or
     what such a run did instead. Relative places start from `started_in`: the
     folder that the run was started in, or "" when this is the current one, or
@@ -61,13 +72,13 @@ def read_settings(run_dir):
     """
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        settings = from_record(values)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        settings = from_record(CheckedFile(path).json(), path)
+    except (OSError, ValueError) as error:
         raise InputError(
             "`run_dir` must be the folder of a run, with "
             f"{SETTINGS_FILE} in it. Received: run_dir={run_dir} ({error}). "
-            "Start one with tools/train.py --run_dir=..."
+            "Start one with tools/train.py --run_dir=..., or with --resume "
+            "too where its checkpoints are there: it writes the file again."
         ) from error
     here, folder = os.getcwd(), settings.started_in
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -75,7 +86,7 @@ def read_settings(run_dir):
     return settings
 
 
-def from_record(values):
+def from_record(values, path):
     """Returns settings from what a file or checkpoint keeps of them.
 
     The environment variable TBNETS_DATA beats the data root that was kept:
@@ -83,13 +94,69 @@ def from_record(values):
 
     Args:
         values: dict, flag -> value.
+        path: where they were kept, for the error.
+
+    Raises:
+        ValueError: it is no dict, or a flag has a value of another kind.
     """
+    _check_kinds(values, path)
     older = {name: flag.before for name, flag in ALL.items()}
     values = {**older, **values}
     values = {**values, **complete(values)}
     if DATA_ROOT_VARIABLE in os.environ:
         values["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
     return types.SimpleNamespace(**values)
+
+
+def _check_kinds(values, path):
+    """Refuses kept settings that can be none, naming the first."""
+    wrong = [("the flags of a run", values)]
+    if isinstance(values, dict):
+        wrong = [(_why_not(*item), item[1]) for item in values.items()]
+    for expected, value in wrong:
+        if expected:
+            raise InputError(
+                f"{path}: expected {expected}; found {shown(value)}. Use "
+                "another copy of this file, or start the run again."
+            )
+
+
+_KINDS = {"bool": bool, "integer": int, "float": (int, float), "string": str}
+_LISTS = {"list": "string", "integers": "integer"}
+
+
+def _why_not(name, value):
+    """Returns what is expected of a kept value that can be none; or ""."""
+    flag = ALL.get(name)
+    kind = "string" if name == "started_in" else flag and flag.kind
+    if kind is None or value is None:  # Of another version, or not set then.
+        return ""
+    if kind in _LISTS:
+        rights = isinstance(value, list | tuple) and all(
+            _is_of_kind(each, _LISTS[kind]) for each in value
+        )
+        return "" if rights else f"a list of {_LISTS[kind]}s as `{name}`"
+    if not _is_of_kind(value, kind):
+        return f"a {kind} as `{name}`"
+    if flag and flag.choices and value not in flag.choices:
+        return f"one of {', '.join(flag.choices)} as `{name}`"
+    return ""
+
+
+def _is_of_kind(value, kind):
+    if not isinstance(value, _KINDS[kind]):
+        return False
+    if isinstance(value, str):
+        return _is_a_name(value)
+    return isinstance(value, bool) == (kind == "bool")
+
+
+def _is_a_name(text):
+    """Tells whether a text can be part of the name of a file."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def check_resumable(before, now):

@@ -6,6 +6,7 @@ read; inside a group a flag may be read under some values of others alone.
 """
 
 from tbnets.flags.data_groups import DATA_GROUPS
+from tbnets.flags.flag import reads
 from tbnets.flags.learning_groups import LEARNING_GROUPS
 from tbnets.losses.presets import PRESETS
 
@@ -29,6 +30,23 @@ TITLES = {
 }
 """Group -> title, in the order in which data pass through a run."""
 ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
+
+
+def flags_read(settings, groups):
+    """Returns the flags that a run reads, in the order of the table.
+
+    Args:
+        settings: the run's settings.
+        groups: names of the groups that its task and model read.
+    """
+    return [
+        flag
+        for group, members in GROUPS.items()
+        for flag in members
+        if group in groups
+        and hasattr(settings, flag.name)
+        and reads(flag, settings)
+    ]
 
 
 def complete(values):

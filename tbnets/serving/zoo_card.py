@@ -5,7 +5,6 @@ learned from and their terms, and what it must not be used for. What follows
 `MARK` is written from `metrics.json`.
 """
 
-import json
 import pathlib
 import re
 import textwrap
@@ -16,6 +15,8 @@ from tbnets.rounding import rounded
 from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.zoo import CHECKSUMS
 from tbnets.serving.zoo import list_files
+from tbnets.serving.zoo_metrics import finds_regions
+from tbnets.serving.zoo_metrics import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
@@ -51,11 +52,6 @@ def own_text(path):
 def summary(text):
     """Returns the first paragraph of a card, on one line."""
     return " ".join(text.split("\n\n")[1].split())
-
-
-def finds_regions(metrics):
-    """Tells whether a model's `metrics.json` is of phrase localization."""
-    return "phrase_to_region/recall_at_1" in metrics["test"]
 
 
 def recall_sum(measures):
@@ -183,7 +179,7 @@ def render_table(folder):
     """
     parts, found = [_INTRODUCTION], {False: [], True: []}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
-        metrics = json.loads(path.read_text("utf-8"))
+        metrics = read_metrics(path)
         found[finds_regions(metrics)].append((path.parent, metrics))
     for regions, models in found.items():
         parts += [_ABOUT_REGIONS] * (regions and bool(models))

@@ -1,6 +1,7 @@
 """Reading `.npz` files that may be damaged, or a stranger's."""
 
 import os
+import struct
 import zipfile
 import zlib
 
@@ -15,23 +16,50 @@ ERRORS = (
     ValueError,
     OverflowError,
     AttributeError,
+    RecursionError,
+)
+"""What understanding the arrays of such a file may raise."""
+_DAMAGES = (
+    *ERRORS,
     EOFError,
+    OSError,  # A place before the beginning of the file.
+    RuntimeError,  # Encrypted, or of a kind that nobody reads.
+    struct.error,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What reading and understanding such a file may raise."""
 
 
-def read_npz(path):
+def read_npz(path, only=None):
     """Returns the arrays of an `.npz`, without pickle: key -> array.
 
+    Args:
+        path: the file.
+        only: key of the one array to read; None for all of them.
+
     Raises:
-        Some of ERRORS: it is no plain `.npz`, or one of its arrays says of
+        OSError: it can not be opened.
+        ValueError: it is no plain `.npz`, or one of its arrays says of
             itself that it is larger than what is there.
     """
-    arrays, size = {}, os.path.getsize(path)
-    with zipfile.ZipFile(path) as archive:
+    with open(path, "rb") as file:
+        try:
+            return _read(file, os.fstat(file.fileno()).st_size, only)
+        except _DAMAGES as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(str(error) or type(error).__name__) from error
+
+
+def _read(file, size, only):
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
+            key = entry.filename.removesuffix(".npy")
+            if only not in (None, key):
+                continue
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise InputError(f"{entry.filename} is compressed")
             with archive.open(entry) as stream:
                 shape, dtype, needed, _ = parse_header(stream)
                 if not needed == entry.file_size <= size:
@@ -40,6 +68,7 @@ def read_npz(path):
                         f"of {dtype}, in {entry.file_size} bytes"
                     )
                 stream.seek(0)
-                array = np.lib.format.read_array(stream, allow_pickle=False)
-            arrays[entry.filename.removesuffix(".npy")] = array
+                arrays[key] = np.lib.format.read_array(
+                    stream, allow_pickle=False
+                )
     return arrays

@@ -364,3 +364,27 @@ def weights_from_here(weights):
     """
     is_file = weights not in WEIGHTS_BY_NAME and os.path.exists(weights)
     return os.path.abspath(weights) if is_file else weights
+
+
+def start_at_photo(settings, cnn_weights):
+    """Lets the export of a run on features begin with the photo.
+
+    Args:
+        settings: those of an opened run, which are changed.
+        cnn_weights: `imagenet` or the weights file that the features were
+            made with, from the current folder where it is there; empty: as
+            the run's own flag says.
+
+    Raises:
+        ValueError: the run's network takes photos already.
+    """
+    if not cnn_weights:
+        return
+    if settings.image_encoder != "features":
+        raise InputError(
+            "`--cnn_weights` must come with a run on --image_features. "
+            f"Received: --cnn_weights={cnn_weights}, and the run was trained "
+            f"with --image_encoder={settings.image_encoder}, which "
+            "takes photos already. Leave it out."
+        )
+    settings.cnn_weights = weights_from_here(cnn_weights)

@@ -12,6 +12,7 @@ import os
 from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
+from tbnets.cores import usable_cores
 from tbnets.files import write_atomically
 from tbnets.text.parsers import RightBranchingParser
 from tbnets.text.parsers import open_parser
@@ -86,7 +87,7 @@ def _parsed(captions, parser, processes):
         captions[start : start + CHUNK]
         for start in range(0, len(captions), CHUNK)
     ]
-    processes = min(processes or os.cpu_count() or 1, len(chunks))
+    processes = min(processes or usable_cores(), len(chunks))
     if processes == 1:
         _start(*parser)
         yield from map(_parse_chunk, chunks)

@@ -15,17 +15,19 @@ settings (HParams) shows every scalar of the run that holds them: so it shows
 what runs are compared by, and no more.
 """
 
+import functools
 import pathlib
+import sys
 
 import numpy as np
 import tensorflow as tf
+import tqdm
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
-from tbnets.flags.flag import reads
-from tbnets.flags.table import ALL
 from tbnets.flags.table import complete
+from tbnets.flags.table import flags_read
 from tbnets.pictures.curves import PANELS
 from tbnets.training.projector import write_points
 
@@ -84,25 +86,20 @@ def describe(key):
     )
 
 
-def is_read(flag, settings):
-    """Tells whether a run of these settings reads a flag."""
-    return hasattr(settings, flag.name) and reads(flag, settings)
-
-
-def settings_table(settings):
+def settings_table(settings, groups):
     """Returns the settings that are read as Markdown, changed ones first.
 
     Args:
         settings: the run's settings.
+        groups: names of the groups of flags that the run reads.
 
     Returns:
         str, one table with a row a flag: its value, its default and its help.
     """
     defaults = complete({"loss": settings.loss})
     rows = {True: [], False: []}
-    for name, flag in ALL.items():
-        if not is_read(flag, settings):
-            continue
+    for flag in flags_read(settings, groups):
+        name = flag.name
         value, default = getattr(settings, name), defaults[name]
         changed = _plain(value) != _plain(default)
         mark = "**" if changed else ""
@@ -118,16 +115,16 @@ def settings_table(settings):
     return "\n".join([*head, *rows[True], *rows[False]])
 
 
-def comparable_settings(settings):
+def comparable_settings(settings, groups):
     """Returns the settings that two runs may be compared by.
 
     Those that are read, but for files and folders: name -> number, bool or
     string.
     """
     return {
-        name: _plain(getattr(settings, name))
-        for name, flag in ALL.items()
-        if is_read(flag, settings) and not flag.is_place
+        flag.name: _plain(getattr(settings, flag.name))
+        for flag in flags_read(settings, groups)
+        if not flag.is_place
     }
 
 
@@ -153,8 +150,31 @@ def chart_layout():
     return layout_pb2.Layout(category=[category])
 
 
+def _unless_lost(method):
+    """Makes a method of `Board` tell once that it can not write, and go on."""
+
+    @functools.wraps(method)
+    def guarded(board, *arguments):
+        if not board.is_lost:
+            try:
+                method(board, *arguments)
+            except (OSError, tf.errors.OpError) as error:
+                board.is_lost = True
+                reason = getattr(error, "message", None) or str(error)
+                tqdm.tqdm.write(
+                    f"note: {board.folder} can not be written, so TensorBoard "
+                    f"shows no more of this run: {reason.splitlines()[0]}. "
+                    "Everything else goes on; free some space.",
+                    file=sys.stderr,
+                )
+
+    return guarded
+
+
 class Board:
     """Writes the event files of a run; a context manager.
+
+    What can not be written, on a full disk, ends no training: it is told once.
 
     Args:
         run_dir: folder of the run.
@@ -163,20 +183,26 @@ class Board:
     """
 
     def __init__(self, run_dir, task):
-        self._folder = pathlib.Path(run_dir)
+        self._run_dir = pathlib.Path(run_dir)
+        self.folder = self._run_dir / FOLDER
+        self.is_lost = False
         self._metric = task.best_metric
         self._about_pictures = task.about_pictures
-        folder = self._folder / FOLDER
-        self._run = tf.summary.create_file_writer(str(folder))
-        self._best = tf.summary.create_file_writer(str(folder / BEST))
+        self._open()
         self._overview = {
             f"dev/{task.best_metric}": f"1_dev_{task.best_metric}",
             f"train/{task.loss}": f"2_train_{task.loss}",
         }
 
+    @_unless_lost
+    def _open(self):
+        self._run = tf.summary.create_file_writer(str(self.folder))
+        self._best = tf.summary.create_file_writer(str(self.folder / BEST))
+
     def __enter__(self):
         return self
 
+    @_unless_lost
     def __exit__(self, *_):
         self._run.close()
         self._best.close()
@@ -190,15 +216,19 @@ class Board:
             return f"{HEALTH}{name.replace('/', '_')}"
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
-    def add_settings(self, settings, epoch, about=""):
+    @_unless_lost
+    def add_settings(self, settings, groups, epoch, about=""):
         """Writes what a run was started with.
 
         Args:
             settings: the run's settings.
+            groups: names of the groups of flags that it reads.
             epoch: where it starts, above 0 when it is continued.
             about: Markdown that stands before the table.
         """
-        text = "\n\n".join(filter(None, [about, settings_table(settings)]))
+        text = "\n\n".join(
+            filter(None, [about, settings_table(settings, groups)])
+        )
         layout = custom_scalars.pb(chart_layout()).SerializeToString()
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
@@ -206,11 +236,12 @@ class Board:
         with self._best.as_default():
             # By its folder: runs of equal settings stay two in the table.
             hparams.hparams(
-                comparable_settings(settings),
-                trial_id=str(self._folder),
+                comparable_settings(settings, groups),
+                trial_id=str(self._run_dir),
             )
         self.flush()
 
+    @_unless_lost
     def add_epoch(self, history):
         """Writes the scalars of the last epoch.
 
@@ -235,12 +266,14 @@ class Board:
                     if values[step - 1] is not None:
                         self._scalar(tag, values[step - 1], step, describe(key))
 
+    @_unless_lost
     def add_best(self, split, value, epoch):
         """Writes what the best epoch reaches on a split."""
         with self._best.as_default():
             name = f"{BEST_EPOCH}/{split}_{self._metric}"
             self._scalar(name, value, epoch, describe(self._metric))
 
+    @_unless_lost
     def add_pictures(self, pictures, epoch):
         """Writes pictures: name -> uint8 `[height, width, 3]`."""
         with self._run.as_default():
@@ -252,11 +285,13 @@ class Board:
                     description=self._about_pictures,
                 )
 
+    @_unless_lost
     def add_points(self, name, points):
         """Writes `Points` for the projector; None writes none."""
         if points is not None and len(points.vectors):
-            write_points(self._folder / FOLDER, name, points)
+            write_points(self.folder, name, points)
 
+    @_unless_lost
     def flush(self):
         """Brings all that was written to the disk."""
         self._run.flush()

@@ -10,9 +10,11 @@ numbers but no code.
 import dataclasses
 import json
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.files import write_atomically
 from tbnets.store.npz import ERRORS
@@ -100,37 +102,106 @@ def save_checkpoint(path, model, optimizer, state):
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 
 
+class Checkpoint(NamedTuple):
+    """What a file of `save_checkpoint` holds.
+
+    Args:
+        arrays: key -> array.
+        names: key -> name of the variable.
+        state: the `RunState`.
+    """
+
+    arrays: dict
+    names: dict
+    state: RunState
+
+
 def read_checkpoint(path):
     """Reads a file written by `save_checkpoint`.
 
     Returns:
-        (arrays, names, state): dicts of key -> array and key -> variable
-        name, and the `RunState`.
+        The `Checkpoint`.
 
     Raises:
         ValueError: the file is no checkpoint, or damaged.
     """
+    return _read(path)
+
+
+def read_progress(path):
+    """Reads of a checkpoint what is no array: its settings, epoch, history.
+
+    It takes no longer the larger the network is.
+
+    Returns:
+        The `RunState`, without arrays that were fitted or are held.
+
+    Raises:
+        ValueError: the file is no checkpoint, or damaged where it is read.
+    """
+    return _read(path, "header").state
+
+
+def _read(path, only=None):
     path = pathlib.Path(path)
     try:
-        arrays = read_npz(path)
+        arrays = read_npz(path, only)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] not in (FORMAT, BEFORE):
-            raise InputError(f"its format is {header['format']!r}")
+            raise InputError(f"its format is {shown(header['format'])}")
         values = header["state"]
         if header["format"] == BEFORE:
             values = _converted(values)
-        state = RunState(**values)
+        state = _checked(RunState(**values))
         for kind in ("fitted", "held"):
             for key in [key for key in arrays if key.startswith(kind + "/")]:
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
-        return arrays, header["names"], state
+        names = header["names"]
+        if not (isinstance(names, dict) and set(arrays) <= set(names)):
+            if only is None:
+                raise InputError("it does not name its arrays")
+        return Checkpoint(arrays, names, state)
     except ERRORS as error:
         raise InputError(
             f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
             f"a file of {path.stat().st_size} bytes that can not be read as "
             f"one ({error}). Use the run's other checkpoint, best.npz or "
-            "last.npz."
+            "last.npz: a copy of it in this place."
         ) from error
+
+
+_COUNT = "a number from 0", lambda value: type(value) is int and value >= 0
+_DICT = "a dict", lambda value: isinstance(value, dict)
+_TYPES = {
+    "epoch": _COUNT,
+    "best_epoch": _COUNT,
+    "best_metric": (
+        "a number",
+        lambda value: value is None or type(value) in (int, float),
+    ),
+    "history": (
+        "a list of scalars",
+        lambda value: isinstance(value, list) and all(map(_are_scalars, value)),
+    ),
+    "settings": _DICT,
+    "fitted": _DICT,
+    "held": _DICT,
+}
+
+
+def _are_scalars(row):
+    return isinstance(row, dict) and all(
+        type(value) in (int, float) for value in row.values()
+    )
+
+
+def _checked(state):
+    """Returns a `RunState`; raises ValueError where it can be none."""
+    for name, (expected, is_right) in _TYPES.items():
+        value = getattr(state, name)
+        if not is_right(value):
+            raise InputError(f"`{name}` is {shown(value)}, not {expected}")
+    return state
 
 
 def _converted(values):
@@ -179,10 +250,26 @@ def restore_checkpoint(path, model, optimizer=None):
         ValueError: a variable does not fit; the model is then unchanged
             as far as that kind of variable goes.
     """
-    arrays, names, state = read_checkpoint(path)
+    checkpoint = read_checkpoint(path)
+    put_into(checkpoint, path, model, optimizer)
+    return checkpoint.state
+
+
+def put_into(checkpoint, path, model, optimizer=None):
+    """Puts what was read of a checkpoint into a model and its optimizer.
+
+    Args:
+        checkpoint: a `Checkpoint`.
+        path: of its file, for the error.
+        model: see `restore_checkpoint`.
+        optimizer: likewise.
+
+    Raises:
+        ValueError: see `restore_checkpoint`.
+    """
+    arrays, names, _ = checkpoint
     _assign(path, "model", model.weights, arrays, names)
     if optimizer is not None:
         _assign(
             path, "optimizer", optimizer_variables(optimizer), arrays, names
         )
-    return state

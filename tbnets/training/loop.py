@@ -12,6 +12,7 @@ import tqdm
 from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints
 from tbnets.training.board import Board
+from tbnets.training.run_folder import checkpoint_path
 
 
 def make_reproducible():
@@ -36,6 +37,8 @@ class Session:
         network: the built model; compiled, where it is to be trained.
         state: the `RunState`, brought up to date after each epoch.
         dev: examples that choose the best epoch; None after training.
+        flag_groups: names of the groups of flags that the run reads.
+        lock: keeps other trainings out of the folder; None after training.
     """
 
     run_dir: pathlib.Path
@@ -43,6 +46,8 @@ class Session:
     network: object
     state: checkpoints.RunState
     dev: object = None
+    flag_groups: frozenset = frozenset()
+    lock: object = None
 
     @property
     def settings(self):
@@ -52,11 +57,6 @@ class Session:
     def checkpoint(self, name):
         """Returns the path of the checkpoint `best` or `last`."""
         return checkpoint_path(self.run_dir, name)
-
-
-def checkpoint_path(run_dir, name):
-    """Returns where a run keeps its checkpoint `best` or `last`."""
-    return pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
 
 
 class ProgressBar(keras.callbacks.Callback):
@@ -112,7 +112,12 @@ def fit(session, train):
     state, task, advice = session.state, session.task, None
     batches = task.batches(train)
     with Board(session.run_dir, task) as board:
-        board.add_settings(session.settings, state.epoch, about(session, train))
+        board.add_settings(
+            session.settings,
+            session.flag_groups,
+            state.epoch,
+            about(session, train),
+        )
         while state.epoch < session.settings.epochs:
             if out_of_patience(session):
                 break

@@ -1,3 +1,4 @@
+import json
 import pathlib
 import re
 import types
@@ -11,6 +12,7 @@ from tbnets.flags import command_line
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
+from tbnets.flags.table import GROUPS
 from tbnets.losses.presets import PRESETS
 from tests.tiny import parse
 
@@ -78,7 +80,7 @@ def test_every_flag_says_what_it_is():
 def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
     line = {"run_dir": tmp_path / "my run", **changes}
     settings = parse(*[f"--{key}={value}" for key, value in line.items()])
-    settings_files.write_settings(settings, tmp_path)
+    settings_files.write_settings(settings, tmp_path, GROUPS)
     assert parse(f"--flagfile={tmp_path / 'run.flags'}") == settings
     assert settings_files.read_settings(tmp_path) == settings
 
@@ -121,6 +123,56 @@ def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
         settings_files.read_settings(tmp_path)
     assert "`run_dir` must be the folder of a run" in str(caught.value)
     assert f"run_dir={tmp_path}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("images", 3),
+        ("run_dir", "a\0b"),
+        ("captions", "\ud800"),
+        ("seed", "7"),
+        ("seed", True),
+        ("epochs", 2.5),
+        ("dropout", "0.5"),
+        ("export", 1),
+        ("image_units", 7),
+        ("image_units", ["7"]),
+        ("image_transform", [3]),
+        ("loss", "unknown"),
+        ("loss", ["wang2018"]),
+        ("started_in", {}),
+    ],
+)
+def test_settings_of_another_kind_are_named(tmp_path, name, value):
+    path = tmp_path / settings_files.SETTINGS_FILE
+    path.write_text(json.dumps({**vars(parse()), name: value}))
+    with pytest.raises(ValueError) as caught:
+        settings_files.read_settings(tmp_path)
+    assert str(path) in str(caught.value) and f"`{name}`" in str(caught.value)
+    assert "--resume" in str(caught.value)
+
+
+def test_a_flag_that_was_not_there_yet_has_its_default(tmp_path):
+    values = {**vars(parse()), "dropout": None}
+    (tmp_path / settings_files.SETTINGS_FILE).write_text(json.dumps(values))
+    assert settings_files.read_settings(tmp_path).dropout == 0.5
+
+
+def test_a_flagfile_has_what_is_read_alone(tmp_path):
+    settings = parse("--task=localization", "--model=similarity")
+    groups = tasks.groups_read(settings)
+    settings_files.write_settings(settings, tmp_path, groups)
+    lines = (tmp_path / "run.flags").read_text()
+    assert "--head_units=" in lines and "--regions=" in lines
+    assert "--cca_dim=" not in lines and "--image_encoder=" not in lines
+    again = parse(f"--flagfile={tmp_path / 'run.flags'}")
+    assert unread(again) == ""
+
+
+def test_photos_of_a_task_that_does_not_extract_them_name_no_run():
+    assert parse("--images=my/photos").run_dir == "runs/photos"
+    assert parse("--images=my/photos", "--task=localization").run_dir == ""
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -314,7 +366,7 @@ def test_settings_of_an_older_version_open(tmp_path):
 def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
-    settings_files.write_settings(parse(), tmp_path)
+    settings_files.write_settings(parse(), tmp_path, GROUPS)
     assert settings_files.read_settings(tmp_path).started_in == ""
     monkeypatch.chdir(tmp_path)
     found = settings_files.read_settings(tmp_path).started_in

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
 from tbnets import tasks
 from tbnets.flags.flag import reads
 from tbnets.flags.table import GROUPS
@@ -93,9 +92,8 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     file = pathlib.Path("imagenet")
     assert asked == [by_word.get(given, file)] * 2
     # A network that starts at the photo takes them from the current folder.
-    session = types.SimpleNamespace(settings=found)
     found.image_encoder = "features"
-    runs.start_at_photo(session, given)
+    inputs.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.cnn_weights == place
 

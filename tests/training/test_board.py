@@ -13,6 +13,11 @@ from tbnets.flags.table import ALL
 from tbnets.training import board
 from tests import tiny
 
+READ = {"run", "captions", "images", "texts", "branches", "triplet_loss"} | {
+    "batches",
+    "training",
+    "optimizer",
+}
 TASK = types.SimpleNamespace(
     best_metric="recall_sum", loss="total_loss", about_pictures=""
 )
@@ -108,7 +113,7 @@ def test_charts_are_explained(key, words):
 
 def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run", margin=0.3)
-    lines = board.settings_table(settings).splitlines()
+    lines = board.settings_table(settings, READ).splitlines()
     assert lines[0].startswith("| flag | value | default |")
     cells = re.compile(r"(?<!\\)\|")
     assert {len(cells.findall(line)) for line in lines} == {5}
@@ -122,8 +127,10 @@ def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
 
 def test_runs_are_compared_by_settings_without_places(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    found = board.comparable_settings(settings)
+    found = board.comparable_settings(settings, READ)
     assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
+    # Nor those of other tasks and models.
+    assert "cca_dim" not in found and "head_units" not in found
     assert not any(ALL[name].is_place for name in found)
     assert all(
         isinstance(one, str | bool | int | float) for one in found.values()
@@ -133,7 +140,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
 def test_settings_are_written_for_people_and_for_the_table(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, TASK) as writer:
-        writer.add_settings(settings, 0, "- network: small")
+        writer.add_settings(settings, READ, 0, "- network: small")
         writer.add_best("dev", 300.0, 2)
     (text,) = (
         tf.make_ndarray(value.tensor).item().decode()
@@ -155,7 +162,8 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
 
 def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
     with board.Board(tmp_path, TASK) as writer:
-        writer.add_settings(tiny.settings(tmp_path, tmp_path / "run"), 0)
+        settings = tiny.settings(tmp_path, tmp_path / "run")
+        writer.add_settings(settings, READ, 0)
         tags = [
             writer.tag(key)
             for key in (
@@ -193,3 +201,40 @@ def test_pictures_are_written(tmp_path):
     with board.Board(tmp_path, TASK) as writer:
         writer.add_pictures({"1": pixels}, 3)
     assert tiny.events(tmp_path / "tensorboard") == {"2_answers/1": {3}}
+
+
+@pytest.mark.parametrize("lost", ["opening", "writing"])
+def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
+    tmp_path, monkeypatch, capsys, lost
+):
+    full = tf.errors.ResourceExhaustedError(None, None, "No space left\nat 5")
+
+    def refuse(*_, **__):
+        raise full
+
+    if lost == "opening":
+        monkeypatch.setattr(tf.summary, "create_file_writer", refuse)
+    else:
+        monkeypatch.setattr(tf.summary, "scalar", refuse)
+    with board.Board(tmp_path, TASK) as writer:
+        for epoch in (1, 2):
+            writer.add_best("dev", 1.0, epoch)
+            writer.add_epoch([{"train/total_loss": 1.0}] * epoch)
+            writer.flush()
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {tmp_path / 'tensorboard'} can not be")
+    assert "No space left. Everything" in told and told.count("\n") == 1
+
+
+def test_points_that_can_not_be_written_are_told(tmp_path, capsys):
+    (tmp_path / "tensorboard").mkdir()
+    points = types.SimpleNamespace(vectors=[1])  # No more is asked of it.
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(board, "write_points", full)
+        with board.Board(tmp_path, TASK) as writer:
+            writer.add_points("test", points)
+    assert "No space left on device. Every" in capsys.readouterr().err

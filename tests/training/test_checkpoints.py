@@ -1,5 +1,6 @@
 import errno
 import io
+import json
 import os
 import zipfile
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from tbnets import files
+from tbnets.errors import UserError
 from tbnets.training import checkpoints
 
 
@@ -179,3 +181,94 @@ def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
     np.savez_compressed(path, header=np.zeros(10**7, np.uint8))
     with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
         checkpoints.read_checkpoint(path)
+
+
+def rewritten(path, **values):
+    """Puts other values into the state of a checkpoint."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(arrays.pop("header").tobytes())
+    header["state"] |= values
+    header = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(path, header=header, **arrays)
+
+
+@pytest.mark.parametrize("read", ["read_checkpoint", "read_progress"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": [1]},
+        {"fitted": "words"},
+        {"held": None},
+        {"epoch": "3"},
+        {"epoch": -1},
+        {"best_epoch": 1.5},
+        {"best_metric": "high"},
+        {"history": {"0": 1}},
+        {"history": [{"loss": "low"}]},
+        {"surplus": 1},
+    ],
+    ids=str,
+)
+def test_a_state_of_another_kind_is_refused(tmp_path, values, read):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    rewritten(path, **values)
+    with pytest.raises(UserError, match=f"best.npz .*{min(values)}"):
+        getattr(checkpoints, read)(path)
+
+
+def encrypt(content):
+    at = content.index(b"PK\1\2")
+    content[at + 8] |= 1  # A flag of the first entry in the directory.
+
+
+def compress_by_another(content):
+    at = content.index(b"PK\1\2")
+    content[at + 10] = 99
+
+
+def begin_before_the_file(content):
+    at = content.rindex(b"PK\5\6")
+    content[at + 16 : at + 20] = b"\xff\xff\xff\x7f"
+
+
+def nest(content):
+    deep = b"[" * 100_000 + b"]" * 100_000
+    file = io.BytesIO()
+    np.savez(file, header=np.frombuffer(deep, np.uint8))
+    content[:] = file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage", [encrypt, compress_by_another, begin_before_the_file, nest]
+)
+def test_a_file_that_is_damaged_otherwise_is_named(tmp_path, damage):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    content = bytearray(path.read_bytes())
+    damage(content)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="best.npz must be a whole tbnets"):
+        checkpoints.read_checkpoint(path)
+
+
+def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path):
+    with pytest.raises(FileNotFoundError, match="best.npz"):
+        checkpoints.read_checkpoint(tmp_path / "best.npz")
+
+
+def test_progress_is_read_without_the_arrays(tmp_path, monkeypatch):
+    path = tmp_path / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    whole = checkpoints.read_checkpoint(path).state
+    read, arrays = np.lib.format.read_array, []
+
+    def kept(stream, **options):
+        arrays.append(read(stream, **options))
+        return arrays[-1]
+
+    monkeypatch.setattr(np.lib.format, "read_array", kept)
+    state = checkpoints.read_progress(path)
+    assert len(arrays) == 1 and arrays[0].dtype == np.uint8
+    assert (state.epoch, state.settings) == (whole.epoch, whole.settings)

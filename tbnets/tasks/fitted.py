@@ -1,0 +1,70 @@
+"""What a checkpoint says a task has fitted, which may be a stranger's words."""
+
+import numpy as np
+
+from tbnets.checked_files import shown
+from tbnets.errors import InputError
+
+
+def _is_size(value):
+    return value is None or type(value) is int and value > 0
+
+
+def _are_strings(values):
+    return isinstance(values, list) and all(isinstance(v, str) for v in values)
+
+
+def _are_reasons(value):
+    return isinstance(value, dict) and _are_strings(list(value.values()))
+
+
+def _are_cuts(value):
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(cut) in (int, float) for cut in value)
+    )
+
+
+def _are_vectors(value):
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and value.dtype.kind == "f"
+    )
+
+
+_SIZE = "a number from 1", _is_size
+_MADE_BY = "a dict", lambda value: isinstance(value, dict)
+_KINDS = {
+    "words": ("a list of words", _are_strings),
+    "image_dim": _SIZE,
+    "text_dim": _SIZE,
+    "region_dim": _SIZE,
+    "image_features_made_by": _MADE_BY,
+    "text_features_made_by": _MADE_BY,
+    "region_features_made_by": _MADE_BY,
+    "left_out": ("a dict of reasons", _are_reasons),
+    "split_cuts": ("two numbers", _are_cuts),
+    "word_vectors": ("rows of numbers", _are_vectors),
+    "word_vectors_coverage": _MADE_BY,
+}
+
+
+def check_fitted_kinds(fitted, path):
+    """Refuses what was fitted where it is of another kind than it must be.
+
+    Args:
+        fitted: name -> value, of a checkpoint.
+        path: of the checkpoint.
+
+    Raises:
+        ValueError: naming the first that is.
+    """
+    for name, (expected, is_right) in _KINDS.items():
+        if name in fitted and not is_right(fitted[name]):
+            raise InputError(
+                f"{path} must be a checkpoint of tbnets. Received: one whose "
+                f"`{name}` is {shown(fitted[name])}; expected {expected}. Use "
+                "the run's other checkpoint, best.npz or last.npz."
+            )

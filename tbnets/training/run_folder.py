@@ -1,0 +1,85 @@
+"""Which folder is a run's, and who may write to it."""
+
+import os
+import pathlib
+
+from tbnets.errors import InputError
+from tbnets.files import is_partial
+from tbnets.flags.settings import SETTINGS_FILE
+from tbnets.locks import FolderLock
+
+LOCK = "training.lock"
+"""Names the process that trains, and is locked as long as it does."""
+
+
+def checkpoint_path(run_dir, name):
+    """Returns where a run keeps its checkpoint `best` or `last`."""
+    return pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
+
+
+def check_run_folder(run_dir, resume):
+    """Returns the folder of a run, which is new, empty or a run's.
+
+    What a start leaves that was killed before it wrote its settings is as
+    good as empty.
+
+    Args:
+        run_dir: as a user names it.
+        resume: whether it must hold a run.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not run_dir:
+        raise InputError(
+            "`--run_dir` must name a folder for the run. Received: "
+            "--run_dir=. Set for example --run_dir=runs/first."
+        )
+    folder = pathlib.Path(run_dir)
+    is_run = (
+        os.path.exists(folder / SETTINGS_FILE)
+        or checkpoint_path(folder, "last").exists()
+    )
+    if resume and not is_run:
+        raise InputError(
+            "`--resume` must come with the folder of a run. Received: "
+            f"--run_dir={folder}, which holds none. Correct --run_dir, or "
+            "leave --resume out to start a run there."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise InputError(
+            "`--run_dir` must be a folder. Received: "
+            f"--run_dir={folder}, which is a file. Name another."
+        )
+    others = [] if is_run else _of_others(folder)
+    if others:
+        raise InputError(
+            "`--run_dir` must be a new or empty folder, or that of a run. "
+            f"Received: --run_dir={folder}, which holds "
+            f"{', '.join(others[:3])}. Name another folder, for example "
+            f"--run_dir={folder / 'run'}."
+        )
+    return folder
+
+
+def _of_others(folder):
+    """Returns the names in a folder that no start of a run has written."""
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir())
+    return [name for name in names if name != LOCK and not is_partial(name)]
+
+
+def lock_run(folder):
+    """Makes the folder of a run and keeps other trainings out of it.
+
+    Reading it, and exporting what is in it, is left to everybody.
+
+    Returns:
+        The `FolderLock`, which holds as long as somebody refers to it.
+
+    Raises:
+        FileExistsError: another process trains there; tells which.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return FolderLock.take(folder, LOCK, "--run_dir")

@@ -1,0 +1,309 @@
+"""Tools that are killed (-9) and started again as a user would.
+
+Each of `TOOLS` is run once undisturbed, and then killed: half of the times at
+a random moment, half right before one of the changes that it makes to its
+files, all of which are known from the first run. What it leaves must be of
+use, the same command must go on or begin again, and in the end the same
+arrays must be there, bit for bit.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.files import is_partial
+from tbnets.serving import index
+from tbnets.serving import zoo
+from tbnets.serving.export import export_saved_model
+from tbnets.training.checkpoints import read_checkpoint
+from tests import fresh
+from tests import tiny
+from tests.features.test_photo_features import photo
+from tests.fuzz import cut
+from tests.tools.test_make_zoo import CARD
+from tests.tools.test_query import VOCABULARY
+from tests.tools.test_query import ColorNetwork
+
+NUM_PHOTOS = 7
+NUM_EPOCHS = 3
+_TRIES = 3
+
+
+@dataclasses.dataclass
+class Tool:
+    """What is killed.
+
+    Args:
+        command: (given, folder) -> the tool and its flags; `given` is what
+            `write_given` wrote, the tool writes below `folder`.
+        result: (given, folder) -> dict of arrays that it has to leave.
+        begin: (given, folder) -> None; writes what is there before.
+        broken: folder -> what is wrong after a kill, before the tool is
+            started again; "" for nothing.
+    """
+
+    command: Callable
+    result: Callable
+    begin: Callable = lambda given, folder: None
+    broken: Callable = lambda folder: ""
+
+
+def write_given(folder):
+    """Writes what the tools read: data, photos, a finished run, models."""
+    tiny.write_precomputed(folder / "data")
+    (folder / "photos").mkdir()
+    for number in range(NUM_PHOTOS):
+        (folder / "photos" / f"{number}.jpg").write_bytes(photo(number))
+    (folder / "card.md").write_text(CARD)
+    export_saved_model(
+        ColorNetwork(),
+        VOCABULARY,
+        folder / "colors" / "1",
+        image_shape=(8, 8, 3),
+    )
+    flags = tiny.arguments(folder / "data", folder / "run", epochs=1)
+    line = [f"--{name}={value}" for name, value in flags.items()]
+    fresh.run("tools/train.py", *line, check=True)
+    (folder / "before").mkdir()
+    fresh.run(*_make_zoo(folder, folder / "before"), check=True)
+    return folder
+
+
+def _train(given, folder):
+    flags = tiny.arguments(
+        given / "data", folder / "run", epochs=NUM_EPOCHS, export=True
+    )
+    return ["tools/train.py", *(f"--{k}={v}" for k, v in flags.items())]
+
+
+def _export(given, folder):
+    return ["tools/export.py", f"--run_dir={folder / 'run'}"]
+
+
+def _extract(given, folder):
+    return [
+        "tools/extract_image_features.py",
+        f"--images={given / 'photos'}",
+        "--cnn=SqueezeNet",
+        "--cnn_weights=random",
+        "--image_size=48",
+        "--shard_images=2",
+        f"--output={folder / 'store'}",
+    ]
+
+
+def _search(given, folder):
+    return [
+        "tools/query.py",
+        f"--model={given / 'colors'}",
+        f"--images={given / 'photos'}",
+        f"--cache={folder / 'cache'}",
+        "red",
+    ]
+
+
+def _make_zoo(given, folder):
+    return [
+        "tools/make_zoo.py",
+        f"--zoo={folder / 'zoo'}",
+        f"--run_dir={given / 'run'}",
+        "--name=tiny",
+        f"--card={given / 'card.md'}",
+        "--most_lost=50",
+    ]
+
+
+def _variables(folder):
+    """Returns the variables of the newest version of a SavedModel."""
+    versions = [path for path in folder.iterdir() if path.name.isdigit()]
+    newest = max(versions, key=lambda path: int(path.name))
+    reader = tf.train.load_checkpoint(str(newest / "variables" / "variables"))
+    names = reader.get_variable_to_shape_map()
+    arrays = {name: np.asarray(reader.get_tensor(name)) for name in names}
+    return {name: x for name, x in arrays.items() if x.dtype.kind != "S"}
+
+
+def _of_training(given, folder):
+    arrays = dict(_variables(folder / "run" / "saved_model"))
+    for name in ("best", "last"):
+        path = folder / "run" / "checkpoints" / f"{name}.npz"
+        kept, _, state = read_checkpoint(path)
+        arrays |= {f"{name} {key}": value for key, value in kept.items()}
+        arrays[f"{name} epoch"] = np.array([state.epoch, state.best_epoch])
+    report = json.loads((folder / "run" / "metrics.json").read_text())
+    return arrays | {f"test {k}": v for k, v in report["test"].items()}
+
+
+def _of_store(given, folder):
+    return {
+        path.name: np.frombuffer(path.read_bytes(), np.uint8)
+        for path in (folder / "store").iterdir()
+    }
+
+
+def _of_search(given, folder):
+    model = zoo.open_model(given / "colors")
+    entries = index.Index(folder / "cache", model).entries
+    return {name: entry.embedding for name, entry in entries.items()}
+
+
+def _begin_export(given, folder):
+    shutil.copytree(given / "run", folder / "run")
+
+
+def _begin_zoo(given, folder):
+    shutil.copytree(given / "before" / "zoo", folder / "zoo")
+
+
+def _broken_zoo(folder):
+    try:
+        zoo.check_files(folder / "zoo" / "tiny")
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
+
+
+TOOLS = {
+    "training": Tool(_train, _of_training),
+    "export": Tool(
+        _export,
+        lambda given, folder: _variables(folder / "run" / "saved_model"),
+        _begin_export,
+    ),
+    "extraction of features": Tool(_extract, _of_store),
+    "indexing of photos": Tool(_search, _of_search),
+    "making a zoo's model": Tool(
+        _make_zoo,
+        lambda given, folder: _variables(folder / "zoo" / "tiny"),
+        _begin_zoo,
+        _broken_zoo,
+    ),
+}
+
+
+class Trials:
+    """Kills of tools, and what came of them.
+
+    Args:
+        folder: an empty folder to work in.
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.given = write_given(self.folder / "given")
+        self._undisturbed = {}
+        self._number = 0
+
+    def _new(self, name):
+        self._number += 1
+        folder = self.folder / f"trial{self._number}"
+        folder.mkdir(parents=True)
+        TOOLS[name].begin(self.given, folder)
+        return folder
+
+    def undisturbed(self, name):
+        """Returns (arrays, changes, seconds) of a tool that nobody killed."""
+        if name not in self._undisturbed:
+            tool, folder = TOOLS[name], self._new(name)
+            log, start = self.folder / "log", time.perf_counter()
+            line = tool.command(self.given, folder)
+            fresh.run(*cut.command(folder, line, log=log), check=True)
+            seconds = time.perf_counter() - start
+            changes = log.read_text().splitlines()
+            result = tool.result(self.given, folder)
+            shutil.rmtree(folder)
+            self._undisturbed[name] = result, changes, seconds
+        return self._undisturbed[name]
+
+    def kill(self, name, word="", number=0, seconds=None):
+        """Kills a tool, starts it again and looks at what it leaves.
+
+        Args:
+            name: one of `TOOLS`.
+            word: see `cut.command`.
+            number: likewise.
+            seconds: after which it is killed, where `number` is 0.
+
+        Returns:
+            (was killed, went on, same bits, what is wrong or "").
+        """
+        expected, _, _ = self.undisturbed(name)
+        tool, folder = TOOLS[name], self._new(name)
+        line = tool.command(self.given, folder)
+        process = fresh.start(*cut.command(folder, line, word, number))
+        process.join(seconds or fresh.PATIENCE)
+        process.kill()
+        process.join()
+        killed = process.exitcode == -signal.SIGKILL
+        wrong = tool.broken(folder) or _start_again(line)
+        if wrong:
+            return killed, False, False, wrong
+        wrong = _difference(expected, tool.result(self.given, folder))
+        if not wrong:
+            left = [p.name for p in folder.rglob("*") if is_partial(p.name)]
+            wrong = f"left behind: {', '.join(left)}" if left else ""
+        shutil.rmtree(folder)
+        return killed, True, not wrong, wrong
+
+
+def _start_again(line):
+    """Runs a tool as its user would; returns what it said if it failed."""
+    for _ in range(_TRIES):
+        ended = fresh.run(*line)
+        if not ended.returncode:
+            return ""
+        if "Add --resume" not in ended.stderr:
+            return ended.stderr
+        line = [*line, "--resume"]
+    return ended.stderr
+
+
+def _difference(expected, found):
+    if expected.keys() != found.keys():
+        return f"other arrays: {sorted(expected.keys() ^ found.keys())[:3]}"
+    for name, array in expected.items():
+        if not np.array_equal(array, found[name]):
+            return f"other numbers in {name}"
+    return ""
+
+
+def run(count, seed):
+    """Kills tools at moments drawn by a seed; prints a table.
+
+    Args:
+        count: how many kills, an equal share of each tool.
+        seed: of the moments.
+
+    Returns:
+        int, the number of faults.
+    """
+    generator = np.random.default_rng(seed)
+    rows = {name: np.zeros(4, int) for name in TOOLS}
+    os.environ.pop("TBNETS_DATA", None)  # It would move what is read.
+    with tempfile.TemporaryDirectory() as folder:
+        trials = Trials(folder)
+        for number in range(count):
+            name = list(TOOLS)[number % len(TOOLS)]
+            share = generator.random()
+            _, changes, seconds = trials.undisturbed(name)
+            moment = {"seconds": share * seconds}
+            if number // len(TOOLS) % 2:
+                moment = {"number": 1 + int(share * len(changes))}
+            killed, went_on, same, wrong = trials.kill(name, **moment)
+            rows[name] += [killed, went_on, same, bool(wrong)]
+            if wrong:
+                print(f"fault: {name}, killed at {moment}: {wrong}", flush=True)
+    print("| what | kills | went on | same bits | faults |")
+    print("|---|---:|---:|---:|---:|")
+    for name, row in (*rows.items(), ("all", sum(rows.values()))):
+        print(f"| {name} | {' | '.join(map(str, row))} |")
+    return int(sum(row[3] for row in rows.values()))
