@@ -14,9 +14,9 @@ _OF_BOTH = {
     "train_seconds": float,
     "test_split": dict,
     "versions": dict,
-    "dev": dict,
     "test": dict,
 }
+_OF_RUN = {**_OF_BOTH, "dev": dict}
 _OF_MODEL = {
     **_OF_BOTH,
     "takes": str,
@@ -40,7 +40,7 @@ def read_report(path):
         FileNotFoundError: there is none.
     """
     cure = "Let the run finish, or write it again by --resume."
-    return _read(path, _OF_BOTH, cure)
+    return _read(path, _OF_RUN, cure)
 
 
 def read_metrics(path):
