@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+import tqdm
 
 from tbnets.files import is_partial
 from tbnets.serving import index
@@ -289,19 +290,23 @@ def run(count, seed):
     generator = np.random.default_rng(seed)
     rows = {name: np.zeros(4, int) for name in TOOLS}
     os.environ.pop("TBNETS_DATA", None)  # It would move what is read.
-    with tempfile.TemporaryDirectory() as folder:
+    bar = tqdm.tqdm(total=count, unit="kill")
+    with tempfile.TemporaryDirectory() as folder, bar:
         trials = Trials(folder)
-        for number in range(count):
-            name = list(TOOLS)[number % len(TOOLS)]
+        while bar.n < count:
+            name = list(TOOLS)[bar.n % len(TOOLS)]
             share = generator.random()
             _, changes, seconds = trials.undisturbed(name)
             moment = {"seconds": share * seconds}
-            if number // len(TOOLS) % 2:
+            if bar.n // len(TOOLS) % 2:
                 moment = {"number": 1 + int(share * len(changes))}
             killed, went_on, same, wrong = trials.kill(name, **moment)
+            if not killed and not wrong:  # It was quicker than before.
+                continue
             rows[name] += [killed, went_on, same, bool(wrong)]
             if wrong:
-                print(f"fault: {name}, killed at {moment}: {wrong}", flush=True)
+                tqdm.tqdm.write(f"fault: {name}, cut at {moment}: {wrong}")
+            bar.update()
     print("| what | kills | went on | same bits | faults |")
     print("|---|---:|---:|---:|---:|")
     for name, row in (*rows.items(), ("all", sum(rows.values()))):
