@@ -124,13 +124,18 @@ def _make_zoo(given, folder):
 
 
 def _variables(folder):
-    """Returns the variables of the newest version of a SavedModel."""
+    """Returns the variables of the newest version of a SavedModel.
+
+    They have no order there that would be the same each time.
+    """
     versions = [path for path in folder.iterdir() if path.name.isdigit()]
     newest = max(versions, key=lambda path: int(path.name))
     reader = tf.train.load_checkpoint(str(newest / "variables" / "variables"))
     names = reader.get_variable_to_shape_map()
-    arrays = {name: np.asarray(reader.get_tensor(name)) for name in names}
-    return {name: x for name, x in arrays.items() if x.dtype.kind != "S"}
+    arrays = [np.asarray(reader.get_tensor(name)) for name in names]
+    arrays = [array for array in arrays if array.dtype.kind != "S"]
+    arrays.sort(key=lambda array: (array.shape, array.tobytes()))
+    return {f"variable {number}": x for number, x in enumerate(arrays)}
 
 
 def _of_training(given, folder):
