@@ -48,7 +48,8 @@ def split_words(captions):
     - A word is a run of letters, marks and digits; everything else separates
       words and is dropped: `T-shirt!` is `t`, `shirt`.
     - An apostrophe never stays. Clitics are words of their own, so `man's`
-      and the `man 's` of Penn Treebank text are both `man`, `s`; inside any
+      and the `man 's` of Penn Treebank text are both `man`, `s`, and `I'd've`
+      and `I 'd 've` are `i`, `d`, `ve`; inside any
       other word it is taken out, so `don't` and `do n't` are both `dont`, and
       `o'clock` is `oclock`. (Karpathy's tokens follow the same custom.)
     - A Han character is a word of its own: Chinese writes no spaces.
@@ -65,11 +66,18 @@ def split_words(captions):
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     text = tf.strings.regex_replace(text, _SPACED_NOT, r"\1nt\2")
-    text = tf.strings.regex_replace(text, _CLITIC, r" \1\2")
-    text = tf.strings.regex_replace(text, _INNER_APOSTROPHE, r"\1\2")
+    text = _replace_all(text, _CLITIC, r" \1\2")
+    text = _replace_all(text, _INNER_APOSTROPHE, r"\1\2")
     text = tf.strings.regex_replace(text, _NOT_A_WORD, " ")
     text = tf.strings.regex_replace(text, _HAN, r" \1 ")
     return tf_text.WhitespaceTokenizer().tokenize(text)
+
+
+def _replace_all(text, pattern, rewrite):
+    """Replaces matches that begin with the last character of another, too."""
+    for _ in range(2):  # Of a chain of these, each time every other one.
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    return text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,10 @@ CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1
 WORDS = ("", "[UNK]", "a", "dog", "cat", "runs")
 
 
+DOUBLE = ["i", "d", "ve"] * 2 + ["yall", "d", "ve", "he", "d", "ve", "s"]
+CHAINS = ["wouldnt", "ve", "rocknroll", "rock", "n", "roll", "abcx"]
+
+
 def split(*captions):
     rows = split_words(list(captions)).to_list()
     return [[word.decode("utf-8") for word in row] for row in rows]
@@ -32,6 +36,8 @@ def split(*captions):
         ("1950s 4x4", ["1950s", "4x4"]),
         ("man's man\u2019s man 's MAN`S", ["man", "s"] * 4),
         ("he'll we're", ["he", "ll", "we", "re"]),
+        ("I'd've I 'd 've y'all'd've he'd've's", DOUBLE),
+        ("wouldn't've rock'n'roll rock 'n' roll a'b'c'x", CHAINS),
         ("don't do n't can\u2019t", ["dont", "dont", "cant"]),
         ("o'clock 'n' dogs'", ["oclock", "n", "dogs"]),
         ("\uff11\uff12 \ufb01sh Stra\u00dfe", ["12", "fish", "strasse"]),
