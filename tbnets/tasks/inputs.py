@@ -271,6 +271,9 @@ def build_tokenizer(settings, vocabulary):
 def load_text_features(settings, records):
     """Returns the `FeatureRows` of the captions of some records.
 
+    Where features have ids, these are the texts of captions, and rows are
+    found by them; an array without ids has a row a caption, in their order.
+
     Raises:
         ValueError, FileNotFoundError: features are missing, not finite or
             damaged; the message names them.
@@ -282,9 +285,10 @@ def load_text_features(settings, records):
             "another --text_encoder to learn from the words."
         )
     paths = _existing_features(settings, "text_features", records.split)
-    if read_made_by(*paths):  # A store: its rows are found by their texts.
+    opened = open_features(*paths)
+    if opened.has_ids:
         keys = [caption_key(caption) for caption in records.captions]
-        _check_every_caption(records, keys, open_features(*paths))
+        _check_every_caption(records, keys, opened)
         features, rows = load_features(paths, keys)
         check_features(
             settings,
@@ -313,8 +317,10 @@ def _check_every_caption(records, keys, features):
             "`--text_features` must hold every caption of split "
             f"{records.split}. Received: {features.path} without "
             f"{len(missing)} of {len(keys)} captions of {records.path}, first "
-            f"{shown(missing[0])}. Rows are found by text: extract the "
-            "features of this split and of these captions."
+            f"{shown(missing[0])}; {features.looks()}. Rows are found by "
+            "text: extract the features of this split and of these captions. "
+            "Of an array in the order of the captions, take its file of ids "
+            "away."
         )
 
 

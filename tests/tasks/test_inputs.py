@@ -72,3 +72,44 @@ def test_features_of_splits_are_compared_with_a_description(here):
     inputs.check_features(settings(), ["train"], old, "last.npz")
     shutil.rmtree(train)
     inputs.check_features(settings(), ["train"], {"x": 1}, "last.npz")
+
+
+def text_features(folder, ids=None, rows=None):
+    """Features of captions: how often each letter stands in them."""
+    settings = tiny.settings(
+        folder, "run", text_encoder="features", text_features="{split}_txt.npy"
+    )
+    records = inputs.load_records(settings, "train")
+    counts = [[text.count(key) for key in "abcdr"] for text in records.captions]
+    counts = np.array(counts, np.float32)
+    np.save(folder / "train_txt.npy", counts[rows or slice(None)])
+    if ids is not None:
+        lines = [ids(records, row) for row in rows or range(len(counts))]
+        (folder / "train_txt_ids.txt").write_text("\n".join(lines) + "\n")
+    found = inputs.load_text_features(settings, records)
+    return found.batch(np.arange(len(counts))), counts
+
+
+def caption_of(records, row):
+    return records.captions[row]
+
+
+def test_text_features_are_joined_by_the_ids_beside_them(tmp_path):
+    folder = tiny.write_precomputed(tmp_path)
+    found, wanted = text_features(folder)
+    np.testing.assert_array_equal(found, wanted)
+    # 12 images have 24 captions; their rows come in another order.
+    turned = list(range(23, -1, -1))
+    assert (wanted != wanted[turned]).any()
+    found, wanted = text_features(folder, caption_of, turned)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_text_features_of_other_captions_are_refused(tmp_path):
+    folder = tiny.write_precomputed(tmp_path)
+    expected = (
+        "must hold every caption of split train. Received: .*train_txt.npy "
+        "without 24 of 24 captions .* look like 'caption 0'. .* ids away"
+    )
+    with pytest.raises(ValueError, match=expected):
+        text_features(folder, lambda records, row: f"caption {row}")
