@@ -6,6 +6,7 @@ to `captions.read_captions`; readers of folders read the files of `split`
 alone. What a format looks like is shown in docs/data_formats.md.
 """
 
+import collections
 import glob
 import os
 import re
@@ -348,6 +349,14 @@ def read_precomputed(path, split, problems):
     if len(rows) == images:
         return _grouped_records(features, captions, name)
     each = len(rows) // images
+    if len(set(features.ids)) < images:
+        [(twice, _)] = collections.Counter(features.ids).most_common(1)
+        CheckedFile(f"{base}_ids.txt", problems).report(
+            None,
+            f"expected each id once, as rows have {each} captions; found "
+            f"{twice!r} twice. Put the captions of an image together.",
+        )
+        return []
     blocks = [
         captions[start : start + each] for start in range(0, len(rows), each)
     ]

@@ -15,6 +15,7 @@ from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import hard_negatives
 from tbnets.tasks import inputs
 from tbnets.tasks import phrase_inputs
+from tbnets.tasks import plan
 from tbnets.tasks import region_scores
 from tbnets.tasks import region_views
 from tbnets.tasks import sentence_scores
@@ -100,9 +101,7 @@ class LocalizationTask(Task):
                 "Received: --jit_compile. Each batch has another number of "
                 "regions, and XLA would compile each of them: leave it out."
             )
-        splits = [settings.train_split, settings.dev_split]
-        if self.has_split(settings.test_split):
-            splits.append(settings.test_split)
+        splits = self._splits()
         for split in splits:
             self._check_split(split)
         if settings.cnn_weights and settings.export:
@@ -114,6 +113,13 @@ class LocalizationTask(Task):
         if settings.images and not settings.scenes:
             for split in splits:
                 inputs.load_photos(settings, self.records(split))
+
+    def _splits(self):
+        """Returns the names of the splits that are asked for, and there."""
+        settings = self.settings
+        names = [settings.train_split, settings.dev_split]
+        has_test = self.has_split(settings.test_split)
+        return names + [settings.test_split] * has_test
 
     def _check_split(self, split):
         """Refuses a split without phrases, or with others than the rest."""
@@ -204,7 +210,8 @@ class LocalizationTask(Task):
 
     def notes(self, fitted):
         """Returns how many phrases are learned from, and what is missing."""
-        notes, found = {}, self._sampler
+        notes = plan.overlap_notes(self, self._splits())
+        found = self._sampler
         if found is not None:
             total = self.phrases(self.settings.train_split).num_phrases
             notes["positives"] = (

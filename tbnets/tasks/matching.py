@@ -190,11 +190,11 @@ class MatchingTask(Task):
 
     def notes(self, fitted):
         """Returns how splits were drawn, where features are, and words."""
-        notes = {}
+        splits = plan.check_splits(self)
+        notes = plan.overlap_notes(self, splits)
         if self._cuts:
             sizes = [
-                f"{self.records(name).num_images} {name}"
-                for name in plan.check_splits(self)
+                f"{self.records(name).num_images} {name}" for name in splits
             ]
             notes["splits"] = (
                 f"drawn by image, as the captions tell none: {', '.join(sizes)}"

@@ -4,6 +4,9 @@ Nothing here is computed with: a split that is missing at the end of a
 training must be told before its first step.
 """
 
+import itertools
+
+from tbnets.checked_files import shown
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
@@ -116,6 +119,26 @@ def check_splits(task):
     elif settings.test_split not in ("", ALL["test_split"].default):
         names.append(existing_split(task, "test_split"))
     return names
+
+
+def overlap_notes(task, splits):
+    """Returns which splits have images in common, as `Task.notes` does.
+
+    Args:
+        task: a task with `records`.
+        splits: names of splits that are there; one may stand twice.
+    """
+    found = []
+    for pair in itertools.combinations(dict.fromkeys(splits), 2):
+        one, other = map(task.records, pair)
+        ids = set(other.image_ids) if one.has_ids and other.has_ids else ()
+        both = [key for key in one.image_ids if key in ids]
+        if both:
+            found.append(
+                f"{len(both)} images in {pair[0]} and in {pair[1]}, first "
+                f"{shown(both[0])}"
+            )
+    return {"overlap": "; ".join(found)} if found else {}
 
 
 def existing_split(task, flag):

@@ -789,3 +789,11 @@ def test_flickr30k_json(data_root):
     assert images.image_ids[0] == "1016887272.jpg"
     assert (images.num_images, images.num_captions) == (1000, 5000)
     assert images.captions[4] == "A collage of one person climbing a cliff ."
+
+
+def test_id_that_stands_twice_in_a_precomputed_split_is_named(tmp_path):
+    np.save(tmp_path / "dev_ims.npy", np.eye(3)[[0, 1, 0]])
+    (tmp_path / "dev_ids.txt").write_text("a\nb\na\n")
+    (tmp_path / "dev_caps.txt").write_text("x\n" * 6)
+    with pytest.raises(ValueError, match="dev_ids.txt: .* once.*found 'a' tw"):
+        read_captions("precomputed", tmp_path, "dev")

@@ -354,3 +354,21 @@ def test_side_by_side_images_that_failed_are_described(folder):
     )
     assert counts["images_failed"] == 1
     assert "extraction failed: is cut" in problems[0].message
+
+
+def test_images_that_splits_share_are_told(folder, tmp_path):
+    def notes(**changes):
+        session, train = prepare(folder, tmp_path / "run", **changes)
+        shutil.rmtree(tmp_path / "run")
+        return session.task.notes(session.state.fitted)
+
+    assert "overlap" not in notes(dev_split="test")
+    ids = ["train3.jpg", "train5.jpg", *(f"dev{i}.jpg" for i in range(2, 6))]
+    (folder / "dev_ids.txt").write_text("\n".join(ids) + "\n")
+    assert notes()["overlap"] == (
+        "2 images in train and in dev, first 'train3.jpg'"
+    )
+    # Row numbers are no ids: they are the same in all splits.
+    for split in tiny.SPLITS:
+        (folder / f"{split}_ids.txt").unlink()
+    assert "overlap" not in notes(image_features="{split}_ims.npy")
