@@ -18,6 +18,7 @@ from tests.tiny import parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
+ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
 
 
 def test_settings_have_plain_values():
@@ -192,6 +193,11 @@ def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
     assert found.images_per_batch > 1
     assert ("vilalta" in path.name) == (found.rnn_units == 2048)
     assert unread(found) == ""
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_every_flag_of_a_model_of_the_zoo_is_read(path):
+    assert unread(parse(f"--flagfile={path}")) == ""
 
 
 def unread(settings):

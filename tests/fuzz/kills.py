@@ -22,6 +22,7 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.files import is_partial
+from tbnets.images import decode_images
 from tbnets.serving import index
 from tbnets.serving import zoo
 from tbnets.serving.export import export_saved_model
@@ -69,7 +70,8 @@ def write_given(folder):
         ColorNetwork(),
         VOCABULARY,
         folder / "colors" / "1",
-        image_shape=(8, 8, 3),
+        image_shape=(16, 16, 3),
+        read_photos=lambda photos: decode_images(photos, 16),
     )
     flags = tiny.arguments(folder / "data", folder / "run", epochs=1)
     line = [f"--{name}={value}" for name, value in flags.items()]

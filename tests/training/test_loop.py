@@ -2,8 +2,6 @@ import json
 import os
 import pathlib
 import re
-import signal
-import time
 
 import keras
 import numpy as np
@@ -18,7 +16,6 @@ from tbnets.training import loop
 from tbnets.training import optimizers
 from tbnets.training.fused_optimizers import FusedAdam
 from tbnets.training.fused_optimizers import FusedSGD
-from tests import fresh
 from tests import tiny
 
 
@@ -129,30 +126,6 @@ def test_weights_become_their_average_when_an_epoch_ends(
     for found, average in zip(network.trainable_variables, averages):
         np.testing.assert_allclose(found.numpy(), average, atol=1e-6)
     assert np.abs(averages[0] - weights.seen[-1][0]).max() > 1e-3
-
-
-def test_killed_run_resumes_to_the_straight_one(folder, tmp_path):
-    def command(run_dir, *more):
-        line = tiny.arguments(folder, run_dir, epochs=12).items()
-        flags = [f"--{name}={value}" for name, value in line]
-        return ["tools/train.py", *flags, *more]
-
-    fresh.run(*command(tmp_path / "straight"), check=True)
-    process = fresh.start(*command(tmp_path / "killed"))
-    last = tmp_path / "killed" / "checkpoints" / "last.npz"
-    while not last.exists() and process.is_alive():
-        time.sleep(0.02)
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert stored(tmp_path / "killed")[1].epoch < 12
-    fresh.run(*command(tmp_path / "killed", "--resume"), check=True)
-    assert_same_run(tmp_path / "straight", tmp_path / "killed")
-    one, two = (
-        json.loads((tmp_path / name / "metrics.json").read_text())
-        for name in ("straight", "killed")
-    )
-    assert one["test"] == two["test"]
 
 
 def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
