@@ -1,5 +1,6 @@
 """Readers of what a training leaves: checkpoints, runs, models, the zoo."""
 
+import functools
 import json
 import types
 
@@ -21,6 +22,7 @@ from tests import tiny
 from tests.fuzz.array_readers import header_of
 from tests.fuzz.array_readers import with_header
 from tests.fuzz.reader import Reader
+from tests.fuzz.reader import write_once
 from tests.serving.test_export import VOCABULARY
 from tests.serving.test_export import make_network
 
@@ -113,7 +115,8 @@ def _ask_model(folder):
 
 
 def _model(file, in_suite=3):
-    return Reader(_write_model, f"1/{file}", _ask_model, in_suite=in_suite)
+    write = functools.partial(write_once, _write_model)
+    return Reader(write, f"1/{file}", _ask_model, in_suite=in_suite)
 
 
 def _write_zoo(folder):
@@ -178,16 +181,13 @@ def _read_scenes(folder):
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"
+_RUN = functools.partial(write_once, _write_run)
 READERS = {
-    "settings": Reader(
-        _write_run, "run/settings.json", _read_settings, in_suite=6
-    ),
-    "metrics": Reader(
-        _write_run, "run/metrics.json", _read_metrics, in_suite=20
-    ),
-    "checkpoint": Reader(_write_run, _CHECKPOINT, _read_checkpoint, in_suite=6),
+    "settings": Reader(_RUN, "run/settings.json", _read_settings, in_suite=6),
+    "metrics": Reader(_RUN, "run/metrics.json", _read_metrics, in_suite=20),
+    "checkpoint": Reader(_RUN, _CHECKPOINT, _read_checkpoint, in_suite=6),
     "checkpoint_header": Reader(
-        _write_run,
+        _RUN,
         _CHECKPOINT,
         _read_checkpoint,
         part=header_of,

@@ -1,5 +1,6 @@
 """What the harness must know of a reader of files."""
 
+import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,6 +30,20 @@ class Reader(NamedTuple):
     whole: Callable | None = None
     names: tuple = ()
     in_suite: int = 40
+
+
+def write_once(write, folder):
+    """Writes the first time, and from then on copies what was written.
+
+    Args:
+        write: function of a folder, slow.
+        folder: `pathlib.Path`; what is kept stands beside it.
+    """
+    kept = folder.parent / f"{write.__name__}.kept"
+    if not kept.exists():
+        kept.mkdir()
+        write(kept)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
 
 
 def both_ways(read):
