@@ -1,6 +1,7 @@
 """Readers of what a training leaves: checkpoints, runs, models, the zoo."""
 
 import functools
+import hashlib
 import json
 import types
 
@@ -151,6 +152,10 @@ def _write_index(folder):
     path.rename(path.with_name("1" + path.suffix))
 
 
+def _read_index(folder):
+    return _index(folder).entries
+
+
 def _index(folder):
     (folder / "model/variables").mkdir(parents=True, exist_ok=True)
     (folder / "model/saved_model.pb").write_bytes(b"graph")
@@ -159,6 +164,8 @@ def _index(folder):
 
 
 _HASH = "ab" * 32
+_GRAPH = hashlib.sha256(b"graph").hexdigest()
+_MODEL = hashlib.sha256(f"{_GRAPH}  saved_model.pb\n".encode()).hexdigest()
 
 
 def _write_photo_hashes(folder):
@@ -202,6 +209,11 @@ READERS = {
     "zoo_checksums": Reader(_write_zoo, "tiny/sha256.txt", _check_zoo),
     "zoo_metrics": Reader(_write_zoo, "tiny/metrics.json", _render_zoo),
     "zoo_card": Reader(_write_zoo, "tiny/README.md", _render_zoo),
+    "search_index": Reader(
+        _write_index,
+        f"cache/embeddings/{_MODEL[:16]}/1{index.SUFFIX}",
+        _read_index,
+    ),
     "photo_hashes": Reader(
         _write_photo_hashes, "photos.json", _read_photo_hashes
     ),

@@ -20,7 +20,8 @@ class Reader(NamedTuple):
             content with that part in its place.
         names: what may stand for the file in a message beside its folder:
             the flags or arguments by which the user named it.
-        in_suite: how many mutations of it the tests read.
+        in_suite: how many mutations of it the tests read; 0 leaves it to
+            tools/fuzz.py.
     """
 
     write: Callable
