@@ -41,7 +41,7 @@ class FileError(UserError, OSError):
     """The system can not read or write a file."""
 
 
-class MissingPackageError(UserError, ImportError):
+class MissingPackageError(UserError, ModuleNotFoundError):
     """A package is not installed; the message says how to."""
 
 

@@ -1,13 +1,14 @@
 """Encoded photos -> pixels, and the one rule of what a photo is.
 
 A photo is a JPEG or PNG file by its content, whatever its name says, of at
-most `MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that rule. It
-runs in the graph, so the exported model decodes exactly as the training
-input did, and a tool judges a file by no other: `read_photo` is the same
-function for a file on the host, `faults` tells what is wrong with files.
+most `photo_head.MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that
+rule. It runs in the graph, so the exported model decodes exactly as the
+training input did, and a tool judges a file by no other: `read_photo` is the
+same function for a file on the host, `faults` tells what is wrong with files.
 """
 
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
@@ -16,17 +17,18 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import exif
+from tbnets import photo_head
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 from tbnets.errors import MissingFileError
 from tbnets.files import BESIDE_SUFFIX
 
-MAX_PIXELS = 80_000_000
-_JPEG_START = b"\xff\xd8\xff"
-_PNG_START = b"\x89PNG\r\n\x1a\n"
 _HEAD_BYTES = 2**17
 """What is read of a file for the size of its photo, as for its EXIF notes."""
-_PNG_HEAD_BYTES = 24  # The start, then of chunk IHDR length, name and sides.
+ROOM = 8
+"""A large JPEG is decoded at a half, a quarter or an eighth of its size, as
+long as what comes out is so many times as large as what is asked for."""
+_SCALES = (1, 2, 4, 8)
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
 _OTHER_KINDS = {
     "GIF": rb"GIF8",
@@ -37,8 +39,6 @@ _OTHER_KINDS = {
     "PDF": rb"%PDF",
 }
 """Kinds of files that are taken for photos -> their start; for messages."""
-_TOO_LARGE = "pixels; scale it down. Received width and height:"
-_NO_PHOTO = "convert it. Received another kind, of so many bytes:"
 
 
 class BrokenImageError(InputError):
@@ -58,18 +58,25 @@ class BrokenImageError(InputError):
         self.reason = reason
 
 
-def decode_photo(image_bytes):
-    """Decodes one photo as it is meant to be seen, at its own size.
+def decode_photo(image_bytes, side=None, max_pixels=None):
+    """Decodes one photo as it is meant to be seen.
 
     In the graph. Greyscale is repeated over the three channels, an alpha
     channel is dropped, CMYK becomes RGB, of 16 bits the upper 8 are kept. A
     JPEG is turned upright by its EXIF orientation.
 
-    A file of another kind, or of more than `MAX_PIXELS` pixels, is refused by
+    A file of another kind, or of too many pixels, is refused by
     its first bytes, before memory is asked for.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
+        side: None to decode it at its own size. A number of pixels where it
+            is scaled to that afterwards: then a JPEG whose shorter side is 16
+            times as long or more is decoded at the smallest of 1/2, 1/4 and
+            1/8 that leaves it `ROOM` times as long, which takes a fourth of
+            the memory or less. Others are decoded as without.
+        max_pixels: how many pixels it may have; None for
+            `photo_head.MAX_PIXELS`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -78,23 +85,43 @@ def decode_photo(image_bytes):
         tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
             file, or one too large.
     """
-    with tf.control_dependencies(_check_head(image_bytes)):
-        image = tf.io.decode_image(
-            image_bytes, channels=3, expand_animations=False
+    sides = photo_head.read_sides(image_bytes, max_pixels)
+    with tf.control_dependencies([sides]):
+        image_bytes = tf.identity(image_bytes)
+    if side is None:
+        image = _decode(image_bytes)
+    else:
+        has_room = photo_head.is_jpeg(image_bytes) & (
+            tf.reduce_min(sides) >= [one * ROOM * side for one in _SCALES[1:]]
+        )
+        image = tf.switch_case(
+            tf.reduce_sum(tf.cast(has_room, tf.int32)),
+            [functools.partial(_decode, image_bytes, one) for one in _SCALES],
         )
     return exif.upright(image, exif.orientation(image_bytes))
 
 
-def decode_image(image_bytes, image_size):
+def _decode(image_bytes, scale=1):
+    """Decodes a photo; at a part of its size, a JPEG."""
+    if scale == 1:
+        return tf.io.decode_image(
+            image_bytes, channels=3, expand_animations=False
+        )
+    return tf.io.decode_jpeg(image_bytes, channels=3, ratio=scale)
+
+
+def decode_image(image_bytes, image_size, max_pixels=None):
     """Decodes one photo and resizes it to a square, in the graph.
 
     The aspect ratio is not kept: the whole photo is squeezed into the square,
     so nothing at the border is lost. The resize is bilinear with
-    antialiasing; a photo that has the size already is left alone.
+    antialiasing; a photo that has the size already is left alone. A JPEG that
+    is far larger is decoded at a part of its size, see `decode_photo`.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         image_size: side of the square, in pixels.
+        max_pixels: as in `decode_photo`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -102,7 +129,7 @@ def decode_image(image_bytes, image_size):
     Raises:
         tf.errors.InvalidArgumentError: see `decode_photo`.
     """
-    image = decode_photo(image_bytes)
+    image = decode_photo(image_bytes, image_size, max_pixels)
     size = [image_size, image_size]
     image = tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
@@ -110,57 +137,6 @@ def decode_image(image_bytes, image_size):
         lambda: tf.image.resize(image, size, "bilinear", antialias=True),
     )
     return tf.ensure_shape(image, [image_size, image_size, 3])
-
-
-def _check_head(image_bytes):
-    """Refuses what is no photo or too large a one, in the graph.
-
-    Returns:
-        list of the ops that must run before the photo is decoded.
-    """
-    sides = _sides(image_bytes)
-    num_pixels = tf.reduce_prod(tf.cast(sides, tf.float64))
-    return _require(
-        num_pixels <= MAX_PIXELS,
-        f"`image_bytes` must be a photo of at most {MAX_PIXELS} {_TOO_LARGE}",
-        sides,
-    )
-
-
-def _sides(image_bytes):
-    """Returns int64 width and height as a photo's first bytes tell them."""
-    start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
-    return tf.cond(
-        tf.equal(start, _JPEG_START),
-        lambda: tf.io.extract_jpeg_shape(image_bytes, tf.int64)[1::-1],
-        lambda: _png_sides(image_bytes),
-    )
-
-
-def _png_sides(image_bytes):
-    """Returns width and height of what is no JPEG and so must be a PNG."""
-    head = tf.strings.substr(image_bytes, 0, _PNG_HEAD_BYTES)
-    head = tf.strings.join([head, bytes(_PNG_HEAD_BYTES)])
-    start = tf.strings.substr(head, 0, len(_PNG_START))
-    is_png = _require(
-        (start == _PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
-        f"`image_bytes` must be the content of a JPEG or PNG file; {_NO_PHOTO}",
-        tf.strings.length(image_bytes),
-    )
-    with tf.control_dependencies(is_png):
-        sides = tf.strings.substr(head, 16, 8)
-    sides = tf.io.decode_raw(sides, tf.int32, little_endian=False)
-    return tf.cast(tf.bitcast(sides, tf.uint32), tf.int64)
-
-
-def _require(condition, expectation, found):
-    """Raises unless a condition holds, when the graph runs.
-
-    Returns:
-        list of the ops that check it, none in eager mode.
-    """
-    check = tf.raw_ops.Assert(condition=condition, data=[expectation, found])
-    return [] if check is None else [check]
 
 
 def decode_images(image_bytes, image_size):
@@ -285,11 +261,7 @@ def _read_size(path):
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
 def _upright_sides(image_bytes):
-    with tf.control_dependencies(_check_head(image_bytes)):
-        sides = _sides(image_bytes)
-    # From 5 on, orientations are turned by a quarter.
-    turned = exif.orientation(image_bytes) > 4
-    return tf.where(turned, sides[::-1], sides)
+    return photo_head.read_upright_sides(image_bytes)
 
 
 def fault_of(content):
@@ -305,16 +277,17 @@ def _reason(content, error):
     """Returns in words why a file's content was refused."""
     if not content:
         return "is empty"
-    if _NO_PHOTO in error.message:
+    if photo_head.NO_PHOTO in error.message:
         for kind, start in _OTHER_KINDS.items():
             if re.match(start, content, re.DOTALL):
                 return f"is a {kind} file"
         return "is of another kind"
-    if _TOO_LARGE in error.message:
-        found = error.message.split(_TOO_LARGE)[1]
+    if photo_head.TOO_LARGE in error.message:
+        found = error.message.split(photo_head.TOO_LARGE)[1]
         # A function's name may follow, with a number of its own.
         width, height = re.findall(r"\d+", found)[:2]
-        return f"has {width} x {height} pixels, more than {MAX_PIXELS}"
+        most = photo_head.MAX_PIXELS
+        return f"has {width} x {height} pixels, more than {most}"
     reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
     return f"does not decode: {reason.rstrip('.')}"
 

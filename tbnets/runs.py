@@ -350,7 +350,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     return Session(pathlib.Path(run_dir), task, network, state)
 
 
-def export(session, path=None, half_precision=False):
+def export(session, path=None, half_precision=False, max_pixels=None):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -361,6 +361,8 @@ def export(session, path=None, half_precision=False):
             starts at the photo though the network was trained on features.
         path: folder to write instead, which must not exist.
         half_precision: whether weights are kept as float16.
+        max_pixels: pixels beyond which the model refuses a photo; None for
+            `photo_head.MAX_PIXELS`.
 
     Returns:
         Path of the version, `run_dir/saved_model/<n>`.
@@ -383,4 +385,5 @@ def export(session, path=None, half_precision=False):
             },
         },
         half_precision=half_precision,
+        max_pixels=max_pixels,
     )

@@ -470,3 +470,33 @@ def h_lstm(node, kinds, vectors, weights, functions=(logistic, np.tanh)):
     c = i * u + left
     h = o * tanh(c)
     return h, c, [*states, h]
+
+
+def is_whole_tree(rows, vocabulary_size):
+    """Whether padded rows `[nodes, 6]` are a tree; see `packed_trees`."""
+    rows = [list(map(int, row)) for row in rows]
+    count = sum(row[2] > 0 for row in rows)
+    nodes, padding = rows[:count], rows[count:]
+    if not nodes or any(any(row) for row in padding):
+        return False
+    num_words = sum(level == 1 for _, _, level, *_ in nodes)
+    has_child = set()
+    for place, (word, parent, level, noun_phrase, start, end) in enumerate(
+        nodes
+    ):
+        if (word > 0) != (level == 1) or not 0 <= word < vocabulary_size:
+            return False
+        if noun_phrase not in (0, 1) or not 0 <= start < end <= num_words:
+            return False
+        if place == count - 1:
+            if parent:
+                return False
+            continue
+        if not place < parent < count or nodes[parent][2] <= level:
+            return False
+        if nodes[place + 1][2] - level not in (0, 1):
+            return False
+        has_child.add(parent)
+    return all(
+        row[2] == 1 or place in has_child for place, row in enumerate(nodes)
+    )

@@ -10,7 +10,8 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import images as images_lib
+from tbnets import images as images_module
+from tbnets import photo_head
 from tbnets.images import BrokenImageError
 from tbnets.images import decode_image
 from tbnets.images import decode_images
@@ -219,7 +220,7 @@ def test_sizes_are_read_from_the_first_bytes(tmp_path, monkeypatch, before):
         sizes.append(len(read))
         return read
 
-    monkeypatch.setattr(images_lib, "read_content", read)
+    monkeypatch.setattr(images_module, "read_content", read)
     assert read_photo_sizes([path]).tolist() == [[30, 20]]
     whole = [path.stat().st_size] if before else []
     assert sizes == [2**17, *whole]
@@ -326,11 +327,51 @@ def test_a_huge_photo_is_refused_before_it_is_decoded(kind, decode_one):
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
 def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
-    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60)
+    monkeypatch.setattr(photo_head, "MAX_PIXELS", 40 * 60)
     assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
-    monkeypatch.setattr(images_lib, "MAX_PIXELS", 40 * 60 - 1)
+    monkeypatch.setattr(photo_head, "MAX_PIXELS", 40 * 60 - 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[60 40\]"):
         decode_image(encode(format=format), 8)
+
+
+def smooth(width, height, **options):
+    """Returns a JPEG file of slow waves, which any scale shows alike."""
+    x, y = np.arange(width) / width, np.arange(height)[:, None] / height
+    waves = [np.sin(5 * x + 3 * y + phase) for phase in (0, 1, 2)]
+    pixels = 127 + 100 * np.stack(waves, axis=2)
+    return encode(format="JPEG", pixels=pixels, quality=95, **options)
+
+
+@pytest.mark.parametrize(
+    ("sides", "decoded"),
+    [
+        # The shorter side of 8 pixels that are asked for, times 8, times 2.
+        ((127, 200), (127, 200)),
+        ((128, 200), (64, 100)),
+        ((600, 250), (300, 125)),
+        ((600, 257), (150, 65)),
+        ((304, 256), (76, 64)),
+        ((512, 600), (64, 75)),
+        ((1104, 1104), (138, 138)),
+    ],
+)
+def test_a_large_jpeg_is_decoded_at_a_part_of_its_size(sides, decoded):
+    content = smooth(*sides)
+    assert decode_photo(content, 8).shape == (decoded[1], decoded[0], 3)
+    assert decode_photo(content).shape == (sides[1], sides[0], 3)
+    if any(side % 8 for side in sides):
+        return  # The last column of pixels is a part of one.
+    whole = tf.image.resize(decode_photo(content), [8, 8], antialias=True)
+    np.testing.assert_allclose(decode_image(content, 8), whole, atol=4)
+
+
+def test_a_large_png_and_a_turned_jpeg():
+    pixels = np.zeros([140, 150, 3])
+    assert decode_photo(encode(pixels=pixels), 8).shape == (140, 150, 3)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6  # Turned by a quarter.
+    content = smooth(130, 200, exif=exif)
+    assert decode_photo(content, 8).shape == (65, 100, 3)
 
 
 @pytest.mark.parametrize("sides", [(2**32 - 1, 2**32 - 1), (2**31, 1)])

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # From the top floor down. A name is a folder or a module right below tbnets/;
 # those of one floor may import each other, as long as there is no circle.
 FLOORS = [
-    ["runs"],
+    ["runs", "reexport"],
     ["tasks"],
     ["models"],
     ["training"],
@@ -32,8 +32,8 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "cores", "errors", "exif", "files"),
-        *("images", "locks", "rounding", "seeds", "startup", "statistics"),
-        "usage",
+        *("images", "locks", "photo_head", "rounding", "seeds", "startup"),
+        *("statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

@@ -8,7 +8,8 @@ on features of tools/extract_image_features.py:
       --cnn_weights=imagenet
 
 The next version is written to RUN/saved_model; docs/serving.md tells how to
-serve it. With --half_precision it takes half the space.
+serve it. With --half_precision it takes half the space; with --max_pixels it
+takes smaller photos alone, which bounds the memory of a server.
 """
 
 from absl import flags
@@ -43,6 +44,13 @@ _HALF_PRECISION = flags.DEFINE_bool(
     False,
     "Keep the weights as float16; they are computed with as float32.",
 )
+_MAX_PIXELS = flags.DEFINE_integer(
+    "max_pixels",
+    None,
+    "Pixels beyond which the model refuses a photo, at most and by default 80 "
+    "million; decoding takes some 6 bytes for each.",
+    lower_bound=1,
+)
 
 
 def main(argv):
@@ -56,7 +64,11 @@ def main(argv):
         _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
     )
     inputs.start_at_photo(session.settings, _WEIGHTS.value)
-    path = runs.export(session, half_precision=_HALF_PRECISION.value)
+    path = runs.export(
+        session,
+        half_precision=_HALF_PRECISION.value,
+        max_pixels=_MAX_PIXELS.value,
+    )
     print(f"SavedModel  {path}")
 
 

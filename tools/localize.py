@@ -54,6 +54,12 @@ _MODEL = flags.DEFINE_string(
     "tools/train.py, whose newest SavedModel is asked; or of one version, "
     "RUN/saved_model/1.",
 )
+_TRUST = flags.DEFINE_bool(
+    "trust",
+    False,
+    "Load --model whatever ops its graph has: a SavedModel of others can write "
+    "files when it is called.",
+)
 _TOP = flags.DEFINE_integer(
     "top",
     1,
@@ -125,7 +131,7 @@ def check_output(flag, path, photo):
 
 def open_localizer():
     """Loads --model, which must find boxes in photos by phrases."""
-    model = zoo.open_model(_MODEL.value)
+    model = zoo.open_model(_MODEL.value, _TRUST.value)
     if not isinstance(model, ServedLocalizer):
         raise InputError(
             "`--model` must be a network of phrase localization. Received: "

@@ -12,7 +12,13 @@ anew.
 
   python tools/make_zoo.py --name=scenes_embedding
 
-writes the rest of a card again after the part by hand was edited, and
+writes the rest of a card again after the part by hand was edited,
+
+  python tools/make_zoo.py --name=scenes_embedding --again
+
+exports a model of the zoo once more by the exporter of today, weights and
+measures as they are: what is mended in the exporter reaches it, and its
+answers are compared. And
 
   python tools/make_zoo.py --table
 
@@ -37,6 +43,7 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
+from tbnets import reexport
 from tbnets import runs
 from tbnets import tasks
 from tbnets.files import new_folder
@@ -70,6 +77,9 @@ _IMAGES = flags.DEFINE_string(
 )
 _DATA_ROOT = flags.DEFINE_string(
     "data_root", None, "Folder that relative data paths start from now."
+)
+_AGAIN = flags.DEFINE_bool(
+    "again", False, "Export --name once more, weights and measures as they are."
 )
 _MOST_LOST = flags.DEFINE_float(
     "most_lost",
@@ -170,6 +180,22 @@ def make_model(target):
         make(folder, text)
 
 
+def export_again(target):
+    """Exports a model of the zoo by the exporter of today."""
+    zoo.check_files(target)
+    text = zoo_card.own_text(_CARD.value or target / "README.md")
+    with new_folder(target, replace=True) as folder:
+        for name in (zoo_card.METRICS, f"{_NAME.value}.flags"):
+            shutil.copy(target / name, folder / name)
+        _, differs = reexport.export_again(target, folder / "1")
+        print(f"answers     differ by {differs:.1e} at most")
+        metrics = zoo_metrics.read_metrics(folder / zoo_card.METRICS)
+        bounds = zoo_card.bounds(load_saved_model(folder / "1"))
+        write_json(folder / zoo_card.METRICS, {**metrics, **bounds})
+        write_card(folder, text)
+        check_size(folder)
+
+
 def renew_card(target):
     """Writes the card again; all other files must be as they were."""
     written = {"README.md", zoo.CHECKSUMS}
@@ -199,6 +225,12 @@ def check_flags():
             "`--name` must be given, or --table alone. Received: --name=, "
             f"--run_dir={_RUN.value}. Add for example --name=scenes_embedding."
         )
+    if _AGAIN.value and (_RUN.value or not _NAME.value):
+        raise InputError(
+            "`--again` must come with --name, and without --run_dir. Received: "
+            f"--again --name={_NAME.value} --run_dir={_RUN.value}. Leave one "
+            "of them out."
+        )
     if _NAME.value and not _NAME.value.isidentifier():
         raise InputError(
             "`--name` must be letters, digits and underscores. Received: "
@@ -217,7 +249,12 @@ def main(argv):
     folder = pathlib.Path(_ZOO.value or zoo.folder())
     if _NAME.value:
         target = folder / _NAME.value
-        make_model(target) if _RUN.value else renew_card(target)
+        if _RUN.value:
+            make_model(target)
+        elif _AGAIN.value:
+            export_again(target)
+        else:
+            renew_card(target)
         zoo.check_files(target)
         print(f"model       {target}")
     if _TABLE.value:

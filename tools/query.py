@@ -68,6 +68,12 @@ _MODEL = flags.DEFINE_string(
 _IMAGES = flags.DEFINE_string(
     "images", None, "Folder of .jpg and .png files, subfolders included."
 )
+_TRUST = flags.DEFINE_bool(
+    "trust",
+    False,
+    "Load --model whatever ops its graph has: a SavedModel of others can write "
+    "files when it is called.",
+)
 _TOP = flags.DEFINE_integer("top", 5, "Answers per query.", lower_bound=1)
 _MONTAGE = flags.DEFINE_string(
     "montage",
@@ -272,7 +278,7 @@ def check_flags(queries):
 
 def open_model():
     """Loads --model, which must compare sentences with whole images."""
-    model = zoo.open_model(_MODEL.value)
+    model = zoo.open_model(_MODEL.value, _TRUST.value)
     if isinstance(model, ServedLocalizer):
         raise InputError(
             "`--model` must be a network for whole images. Received: --model="

@@ -19,6 +19,7 @@ from tbnets.features.cnn import layer_outputs
 from tbnets.features.cutting import roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo
+from tbnets.photo_head import read_upright_sides
 
 GEOMETRY_DIM = 5
 
@@ -145,20 +146,37 @@ class AveragedFeatures:
             parts.append(box_geometry(boxes, sides))
         return tf.concat(parts, axis=1)
 
-    def of_bytes(self, image_bytes, boxes):
-        """Computes the features of boxes of an encoded photo, in the graph.
+    def decode(self, image_bytes):
+        """Decodes a photo as far as `of_decoded` needs it, in the graph.
 
         Args:
             image_bytes: string `[]`, the content of a JPEG or PNG file.
-            boxes: float32 `[k, 4]` in pixels of the upright photo.
 
         Returns:
-            float32 `[k, dim]`, those that `extract_regions` stores.
+            (pixels, sides): uint8 `[height, width, 3]`, upright, of a very
+            large JPEG at a part of its size (`images.decode_photo`); and
+            float32 `[2]`, width and height at its own size.
 
         Raises:
             tf.errors.InvalidArgumentError: see `images.decode_photo`.
         """
-        return self.forward(decode_photo(image_bytes), boxes)
+        pixels = decode_photo(image_bytes, self.cnn.image_size)
+        return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
+
+    def of_decoded(self, pixels, sides, boxes):
+        """Computes the features of boxes of a decoded photo, in the graph.
+
+        Args:
+            pixels: what `decode` returned, with
+            sides: width and height.
+            boxes: float32 `[k, 4]` in pixels of the upright photo.
+
+        Returns:
+            float32 `[k, dim]`, those that `extract_regions` stores; nearly
+            those of a photo that was decoded at a part of its size.
+        """
+        decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
+        return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
         """Computes the features of any number of boxes of a photo.

@@ -289,18 +289,19 @@ class CaptionReader(tf.Module):
 
     Args:
         encoder: a fitted `CaptionEncoder`.
+        max_tokens: number of words after which a caption is cut; never if
+            None.
 
     Example:
         reader = CaptionReader(load_encoder("features/flickr8k_tfidf"))
         reader(["two dogs run"]).shape  # (1, 3000)
     """
 
-    max_tokens = None
-
-    def __init__(self, encoder):
+    def __init__(self, encoder, max_tokens=None):
         super().__init__(name="caption_reader")
         self.vocabulary = encoder.vocabulary
-        self.tokenizer = Tokenizer(encoder.vocabulary)
+        self.max_tokens = max_tokens
+        self.tokenizer = Tokenizer(encoder.vocabulary, max_tokens)
         self.layer = fitted_layer(encoder)
         self.dim = encoder.dim
 
@@ -309,15 +310,16 @@ class CaptionReader(tf.Module):
         return self.layer(self.tokenizer(captions))
 
 
-def open_caption_reader(made_by, path):
+def open_caption_reader(made_by, path, max_tokens=None):
     """Returns the `CaptionReader` of the encoder that made some features.
 
     Args:
         made_by: `Features.made_by` of their store.
         path: the store.
+        max_tokens: as of `CaptionReader`.
 
     Raises:
         FileNotFoundError, ValueError: its encoder is missing, damaged or
             another one.
     """
-    return CaptionReader(load_encoder_of(made_by, path))
+    return CaptionReader(load_encoder_of(made_by, path), max_tokens)

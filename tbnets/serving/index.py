@@ -35,7 +35,7 @@ from tbnets import images
 from tbnets.checked_files import parse_json
 from tbnets.errors import InputError
 from tbnets.serving import search
-from tbnets.serving.served_model import GRAPH_FILE
+from tbnets.serving.saved_files import GRAPH_FILE
 from tbnets.store.manifest import file_sha256
 
 FORMAT = "tbnets photo embeddings 1"

@@ -30,7 +30,7 @@ def node_endpoints(model, reader, region_dim):
 
     @tf.function(input_signature=[reader.spec])
     def embed_noun_phrases(rows):
-        embeddings, captions, spans = model.embed_noun_phrases(rows)
+        embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
 
     return {

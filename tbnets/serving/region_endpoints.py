@@ -2,7 +2,12 @@
 
 import tensorflow as tf
 
-from tbnets.serving.export import Endpoints
+from tbnets.serving.doors import bounded
+from tbnets.serving.doors import require_rows
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.endpoints import text_spec
+from tbnets.serving.photo_reader import RegionReader
+from tbnets.serving.photo_reader import require_photos
 
 
 def region_endpoints(
@@ -13,7 +18,8 @@ def region_endpoints(
     Signatures (`n` regions, `m` phrases):
 
     - `embed_phrases`: `phrases` string `[m]` (or `text_features` float32 `[m,
-      text_dim]`) -> `embeddings` float32 `[m, embedding_dim]`; the default;
+      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`; the default;
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` `[n, embedding_dim]`;
     - `compare`: `phrase_embeddings` and `region_embeddings` ->
@@ -21,19 +27,25 @@ def region_endpoints(
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`;
     - `localize`, where photos can be read: phrases, `image_bytes` string
       `[]` and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
-      `similarities` `[m, n]`.
+      `similarities` `[m, n]` and `status`, string `[]`: "", or what is wrong
+      with the photo, of which all similarities are then 0;
+    - `localize_strict`: the same without `status`; what is no photo fails the
+      call.
 
     Args:
         model: has `embed_images`, `embed_text` and `similarities`, as
             `models.two_branch.TwoBranchModel`.
         tokenizer: turns strings into what `embed_text` takes; None where
-            phrases are feature vectors.
+            phrases are feature vectors; a `serving.tree_reader.TreeReader`
+            where they are trees.
         region_dim: features of a region.
         text_dim: features of a phrase; None where there is a tokenizer.
-        read_regions: function of TensorFlow operations: (string `[]`, boxes
-            `[n, 4]`) -> `[n, region_dim]`; None for no `localize`.
+        read_regions: `features.averaged_regions.AveragedFeatures`, or a
+            function of TensorFlow operations: (string `[]`, boxes `[n, 4]`)
+            -> `[n, region_dim]`; None for no `localize`.
     """
-    phrases = _phrase_spec(tokenizer, text_dim)
+    tokenizer = bounded(tokenizer)
+    phrases = text_spec(tokenizer, text_dim, "phrases")
     regions = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
     sides = [
         tf.TensorSpec([None, model.embedding_dim], tf.float32, name)
@@ -78,31 +90,41 @@ def region_endpoints(
         "compare": compare,
         "score": score,
     }
-    if read_regions is not None:
+    if read_regions is None:
+        return Endpoints(functions, "embed_phrases", tokenizer)
+    reader = RegionReader(read_regions)
 
-        def score_photo(texts, image_bytes, boxes):
-            rows = read_regions(image_bytes, boxes)
-            rows = tf.ensure_shape(rows, [None, region_dim])
-            return similarities(of_phrases(texts), of_regions(rows))
+    def answers(texts, image_bytes, boxes):
+        rows, status = reader(image_bytes, boxes)
+        rows = tf.ensure_shape(rows, [None, region_dim])
+        values = similarities(of_phrases(texts), of_regions(rows))
+        return tf.where(tf.equal(status, ""), values, 0.0), status
 
-        functions["localize"] = _localization(phrases, score_photo)
-    return Endpoints(functions, "embed_phrases", tokenizer)
-
-
-def _phrase_spec(tokenizer, text_dim):
-    """Returns the `tf.TensorSpec` of phrases."""
-    if tokenizer is None:
-        return tf.TensorSpec([None, text_dim], tf.float32, "text_features")
-    return tf.TensorSpec([None], tf.string, "phrases")
+    functions |= _localization(phrases, answers)
+    return Endpoints(functions, "embed_phrases", tokenizer, reader)
 
 
-def _localization(phrases, score_photo):
-    """Returns the endpoint that begins with a photo."""
+def _localization(phrases, answers):
+    """Returns the endpoints that begin with a photo."""
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     boxes = tf.TensorSpec([None, 4], tf.float32, "boxes")
 
+    def checked(boxes):
+        return require_rows(
+            boxes,
+            tf.reduce_all(boxes[:, :2] <= boxes[:, 2:], axis=1),
+            "`boxes` must be corners, x_min <= x_max and y_min <= y_max. "
+            "Received: others in row",
+        )
+
     @tf.function(input_signature=[phrases, photo, boxes])
     def localize(texts, image_bytes, boxes):
-        return {"similarities": score_photo(texts, image_bytes, boxes)}
+        values, status = answers(texts, image_bytes, checked(boxes))
+        return {"similarities": values, "status": status}
 
-    return localize
+    @tf.function(input_signature=[phrases, photo, boxes])
+    def localize_strict(texts, image_bytes, boxes):
+        found = answers(texts, image_bytes, checked(boxes))
+        return {"similarities": require_photos(*found)}
+
+    return {"localize": localize, "localize_strict": localize_strict}

@@ -22,51 +22,93 @@ class Served:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} where absent.
-        reads_text: name of the signature that embeds texts alone.
+        reads_text: name of the signature that embeds texts alone; None where
+            there is none.
 
     Attributes:
         required: names of the signatures that a model must have.
         vocabulary: the `Vocabulary` of its texts; None without.
-        text_spec: `tf.TensorSpec` of its texts.
+        text_spec: `tf.TensorSpec` of its texts; None without.
     """
 
     required = ()
 
-    def __init__(self, path, signatures, metadata, reads_text):
+    def __init__(self, path, signatures, metadata, reads_text=None):
         self.path = path
         self.metadata = metadata
         words = path / VOCABULARY_FILE
         self.vocabulary = Vocabulary.load(words) if words.is_file() else None
         self._signatures = signatures
-        self.text_spec = self._specs(reads_text)[0]
+        self.text_spec = self._specs(reads_text)[0] if reads_text else None
+
+    def call(self, signature, **inputs):
+        """Calls any signature.
+
+        Args:
+            signature: its name.
+            **inputs: name -> list or array.
+
+        Returns:
+            dict, name of an output -> NumPy array.
+
+        Raises:
+            ValueError: there is none of this name, or of these inputs.
+        """
+        if signature not in self._signatures:
+            raise InputError(
+                "`signature` must be one of the model's. Received: signature="
+                f"{signature!r}. There are: {sorted(self._signatures)}."
+            )
+        specs = {spec.name: spec for spec in self._specs(signature)}
+        if specs.keys() != inputs.keys():
+            raise InputError(
+                f"`inputs` must be those of {signature}, {sorted(specs)}. "
+                f"Received: {sorted(inputs)}. Give each by its name."
+            )
+        given = {
+            name: as_input(name, specs[name], value)
+            for name, value in inputs.items()
+        }
+        answers = self._signatures[signature](**given)
+        return {name: value.numpy() for name, value in answers.items()}
 
     def _specs(self, name):
-        return list(
-            self._signatures[name].structured_input_signature[1].values()
-        )
+        specs = self._signatures[name].structured_input_signature[1]
+        if not specs:
+            raise InputError(
+                "`path` must be a SavedModel exported by tbnets. Received: "
+                f"path='{self.path}', whose {name} takes nothing. Export the "
+                "run again."
+            )
+        return list(specs.values())
 
     @property
     def takes_captions(self):
         """Whether texts are strings (else they are feature vectors)."""
-        return self.text_spec.dtype == tf.string or self.takes_trees
+        spec = self.text_spec
+        return spec is not None and (
+            spec.dtype == tf.string or self.takes_trees
+        )
 
     @property
     def takes_trees(self):
         """Whether texts are parsed before the graph takes them."""
         return self.text_spec.name == TreeReader.spec.name
 
-    def text_input(self, texts):
+    def text_input(self, texts, argument="texts"):
         """Returns texts as the graph takes them.
 
         Args:
             texts: list of strings, or float array; where `takes_trees`,
                 strings, which are parsed, or `text.trees.Tree`s.
+            argument: how a message calls them.
         """
         if not self.takes_trees:
-            return as_input("texts", self.text_spec, texts)
+            return as_input(argument, self.text_spec, texts)
         if isinstance(texts, str):
             raise InputError(
-                "`texts` must be a list. Received: one str. Put it into a list."
+                f"`{argument}` must be a list. Received: one str. Put it into "
+                "a list."
             )
         reader = TreeReader(self.vocabulary, self.metadata.get("max_tokens"))
         return tf.constant(reader.read(texts))

@@ -45,7 +45,8 @@ class ServedLocalizer(Served):
         """Embeds phrases.
 
         Args:
-            phrases: list of `m` strings, or float array `[m, text_dim]`.
+            phrases: list of `m` strings, or float array `[m, text_dim]`; or,
+                where the model `takes_trees`, of `text.trees.Tree`s.
 
         Returns:
             float32 NumPy array `[m, embedding_dim]`.
@@ -119,6 +120,10 @@ class ServedLocalizer(Served):
         }
         with _opened(photo) as content:
             found = self._signatures["localize"](image_bytes=content, **inputs)
+        reason = found["status"].numpy().decode() if "status" in found else ""
+        if reason:
+            content = content.numpy()
+            raise _broken(photo, content, fault_of(content) or reason)
         return found["similarities"].numpy()
 
     def propose(self, photo):
@@ -178,8 +183,7 @@ class ServedLocalizer(Served):
         return found
 
     def _phrases(self, phrases):
-        spec = self.text_spec
-        return {spec.name: as_input("phrases", spec, phrases)}
+        return {self.text_spec.name: self.text_input(phrases, "phrases")}
 
     def _features(self, features):
         spec = self.region_spec
@@ -196,6 +200,12 @@ def _opened(photo):
     except tf.errors.InvalidArgumentError as error:
         reason = fault_of(content)
         if reason:
-            name = f"{len(content)} bytes" if is_content else photo
-            raise BrokenImageError(name, reason) from error
+            raise _broken(photo, content, reason) from error
         raise
+
+
+def _broken(photo, content, reason):
+    """Returns the error for what is no photo; it has a name or a length."""
+    is_content = isinstance(photo, bytes)
+    name = f"{len(content)} bytes" if is_content else photo
+    return BrokenImageError(name, reason)

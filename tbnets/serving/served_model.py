@@ -1,6 +1,5 @@
 """A SavedModel that `serving` exported, called with lists and arrays."""
 
-import json
 import os
 import pathlib
 
@@ -8,17 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
 from tbnets.images import fault_of
 from tbnets.images import list_photos
+from tbnets.serving import saved_files
 from tbnets.serving import search
 from tbnets.serving.served import IMAGE_BYTES
 from tbnets.serving.served import Served
 from tbnets.serving.served import as_input
 from tbnets.serving.served_localizer import ServedLocalizer
 
-GRAPH_FILE = "saved_model.pb"
-METADATA_FILE = "assets.extra/tbnets.json"
 PAIRS_AT_ONCE = 8192
 """Pairs that a learned comparison works on at once."""
 
@@ -75,7 +72,13 @@ class ServedModel(Served):
         Raises:
             ValueError: one of them is no photo; names it and tells why.
         """
-        return self._embed("embed_image", "images", self.image_spec, images)
+        inputs = {
+            self.image_spec.name: as_input("images", self.image_spec, images)
+        }
+        answers = self._call("embed_image", inputs)
+        if "status" in answers:  # Not so of features, and of earlier exports.
+            self._refuse_broken(inputs, answers["status"])
+        return answers["embeddings"].numpy()
 
     def embed_features(self, features):
         """Embeds image features, where the model also takes photos.
@@ -152,8 +155,9 @@ class ServedModel(Served):
         Args:
             queries: as in `embed_text`.
             images: as in `embed_images`; or a folder, of which all photos are
-                searched; or, where the model takes photos, float array `[n,
-                embedding_dim]`, what `embed_images` returned.
+                searched, while files that are none are told on standard
+                error and left out; or, where the model takes photos, float
+                array `[n, embedding_dim]`, what `embed_images` returned.
             top: number of answers for each query.
 
         Returns:
@@ -164,9 +168,10 @@ class ServedModel(Served):
             model.search(["a dog in the snow"], "photos", top=3)
         """
         if isinstance(images, str | os.PathLike):
-            images = list_photos(images)
-        embeddings = images
-        if not (self.takes_image_bytes and isinstance(images, np.ndarray)):
+            images, embeddings = self._embed_folder(pathlib.Path(images))
+        elif self.takes_image_bytes and isinstance(images, np.ndarray):
+            embeddings = images
+        else:
             embeddings = _embed_all(self.embed_images, images, "image")
         texts = _embed_all(self.embed_text, queries, "query")
         similarities = self.compare(embeddings, texts).T
@@ -179,6 +184,16 @@ class ServedModel(Served):
             for rows, values in zip(order, similarities)
         ]
 
+    def _embed_folder(self, folder):
+        """Returns the photos of a folder, and their embeddings."""
+        if not self.takes_image_bytes:
+            raise InputError(
+                "`images` must be features of images. Received: a folder, "
+                f"{folder}, and the model takes no photos. Give an array."
+            )
+        ids, embeddings = search.embed_photos(self, folder, list_photos(folder))
+        return [folder / name for name in ids], embeddings
+
     def _embed(self, signature, argument, spec, values):
         inputs = {spec.name: as_input(argument, spec, values)}
         return self._call(signature, inputs)["embeddings"].numpy()
@@ -188,74 +203,71 @@ class ServedModel(Served):
         try:
             return self._signatures[signature](**inputs)
         except tf.errors.InvalidArgumentError as error:
-            photos = inputs.get(IMAGE_BYTES, tf.constant([], tf.string))
-            for row, content in enumerate(photos.numpy()):
-                reason = fault_of(content)
-                if reason:
-                    raise InputError(
-                        "`images` must be whole JPEG or PNG files. Received: "
-                        f"images[{row}], which {reason}. Leave it out."
-                    ) from error
+            if IMAGE_BYTES in inputs:
+                answers = {}
+                if signature != "embed_image":
+                    photos = {IMAGE_BYTES: inputs[IMAGE_BYTES]}
+                    answers = self._call("embed_image", photos)
+                self._refuse_broken(inputs, answers.get("status"), error)
             raise
 
+    def _refuse_broken(self, inputs, status=None, error=None):
+        """Names the first image that is no photo.
 
-def newest_version(path):
-    """Returns the folder of the newest SavedModel of a run.
-
-    Args:
-        path: folder of a run, its `saved_model` with the numbered versions,
-            or one of these.
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-    """
-    path = pathlib.Path(path)
-    for folder in (path / "saved_model", path):
-        versions = {
-            int(file.parent.name): file.parent
-            for file in folder.glob(f"[0-9]*/{GRAPH_FILE}")
-            if file.parent.name.isdecimal()
-        }
-        if versions:
-            return versions[max(versions)]
-    if (path / GRAPH_FILE).is_file():
-        return path
-    raise MissingFileError(
-        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
-        f"Received: path='{path}'. Give the folder of a run that has finished, "
-        "for example runs/quickstart."
-    )
+        Args:
+            inputs: with the photos.
+            status: what the graph says of each; None if it says nothing.
+            error: what it raised; None if nothing.
+        """
+        contents = inputs[IMAGE_BYTES].numpy()
+        told = [None] * len(contents) if status is None else status.numpy()
+        for row, (content, reason) in enumerate(zip(contents, told)):
+            if reason == b"":
+                continue
+            # The same function on the host tells more of what is wrong.
+            reason = fault_of(content) or (reason and reason.decode())
+            if reason:
+                raise InputError(
+                    "`images` must be whole JPEG or PNG files. Received: "
+                    f"images[{row}], which {reason}. Leave it out."
+                ) from error
 
 
-def load_saved_model(path):
+def load_saved_model(path, trust=False):
     """Loads a SavedModel that `export_saved_model` wrote.
+
+    A SavedModel is a program: what its graph says is done when it is called.
+    One with ops that an exported model has not, which could write files, is
+    refused before anything of it is executed.
 
     Args:
         path: its folder, the one that holds `saved_model.pb`; or one above
             it, of which the newest version is taken.
+        trust: whether its graph may have any ops.
 
     Returns:
         A `ServedModel`; of phrase localization, a
-        `served_localizer.ServedLocalizer`.
+        `served_localizer.ServedLocalizer`; of a task of another kind, a
+        `served.Served`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged or lacks a signature.
+        ValueError: If it is damaged, lacks a signature or has ops of others.
 
     Example:
         served = tbnets.load_saved_model("served/1")
         served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    path = newest_version(path)
+    path = saved_files.newest_version(path)
+    metadata = saved_files.read_metadata(path)
+    saved_files.check_files(path, metadata)
+    if not trust:
+        saved_files.check_graph(path)
     try:
         signatures = tf.saved_model.load(str(path)).signatures
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise InputError(
-            "`path` must be a whole SavedModel. Received: "
-            f"path='{path}', which does not load "
-            f"({' '.join(str(error).split())}). Export the run again."
-        ) from error
-    kind = ServedLocalizer if "embed_phrases" in signatures else ServedModel
+    except Exception as error:  # Whatever bytes of others lead TensorFlow to.
+        raise saved_files.damaged(path, error) from error
+    kind = _kind_of(signatures, metadata)
     missing = set(kind.required) - set(signatures)
     if missing:
         raise InputError(
@@ -263,9 +275,17 @@ def load_saved_model(path):
             f"path='{path}' without {sorted(missing)}; it has "
             f"{sorted(signatures)}. Export the run again."
         )
-    extra = path / METADATA_FILE
-    metadata = json.loads(extra.read_text("utf-8")) if extra.is_file() else {}
     return kind(path, signatures, metadata)
+
+
+def _kind_of(signatures, metadata):
+    """Returns the class of a model, as its signatures tell it."""
+    if "embed_phrases" in signatures:
+        return ServedLocalizer
+    others = set(signatures) - {"serving_default"}
+    if "signatures" in metadata and others.isdisjoint(ServedModel.required):
+        return Served
+    return ServedModel
 
 
 def _embed_all(embed, rows, what):

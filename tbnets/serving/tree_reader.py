@@ -4,10 +4,14 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import MissingPackageError
+from tbnets.serving.doors import require
+from tbnets.serving.doors import require_rows
 from tbnets.text.packed_trees import FIELDS
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.packed_trees import tree_arrays
 from tbnets.text.parsing import parse_captions
+from tbnets.text.tree_checks import most_nodes
+from tbnets.text.tree_checks import whole_trees
 from tbnets.text.trees import Tree
 from tbnets.text.trees import read_tree
 
@@ -21,7 +25,8 @@ class TreeReader:
     Args:
         vocabulary: the `Vocabulary` of the words in the trees.
         max_tokens: number of words after which a caption is cut; never if
-            None.
+            None. Trees that come with more nodes than such captions have are
+            refused.
     """
 
     spec = tf.TensorSpec([None, None, len(FIELDS)], tf.int32, "trees")
@@ -31,8 +36,31 @@ class TreeReader:
         self.max_tokens = max_tokens
 
     def __call__(self, rows):
-        """Returns rows of trees as they are."""
-        return rows
+        """Returns rows of trees as they are, once they are found to be such.
+
+        Args:
+            rows: int32 `[n, nodes, 6]`.
+
+        Raises:
+            tf.errors.InvalidArgumentError: when the graph runs, naming the
+                row that is no tree, or too many nodes.
+        """
+        if self.max_tokens is not None:
+            most = most_nodes(self.max_tokens)
+            nodes = tf.shape(rows)[1]
+            rows = require(
+                rows,
+                nodes <= most,
+                f"`trees` must have at most {most} nodes, padding included. "
+                "Received nodes:",
+                nodes,
+            )
+        return require_rows(
+            rows,
+            whole_trees(rows, self.vocabulary.size),
+            "`trees` must be rows that TreeReader.read made. Received: "
+            "another in row",
+        )
 
     def read(self, captions) -> np.ndarray:
         """Returns captions as a graph takes them.

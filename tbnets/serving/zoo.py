@@ -75,13 +75,14 @@ def load(name):
     return _load(folder() / name)
 
 
-def open_model(name_or_path):
+def open_model(name_or_path, trust=False):
     """Loads what a user names: a model of the zoo or one of their own.
 
     Args:
         name_or_path: one of `names()`; or the folder of a run, of a SavedModel
             or of its versions. A name of the zoo is taken as such: write
             `./NAME` for a folder that is called the same.
+        trust: as of `served_model.load_saved_model`; the zoo's own need none.
 
     Returns:
         A `served_model.ServedModel`; of phrase localization, a
@@ -100,14 +101,14 @@ def open_model(name_or_path):
             f"Received: model={name_or_path}, where there is none. {_known()} "
             "Your own are the folders of your runs."
         )
-    return _load(path)
+    return _load(path, trust)
 
 
-def _load(path):
+def _load(path, trust=False):
     """Loads a folder; checks it first where it has checksums."""
     if (path / CHECKSUMS).is_file():
         check_files(path)
-    return load_saved_model(path)
+    return load_saved_model(path, trust)
 
 
 def _known():

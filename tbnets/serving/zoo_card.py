@@ -137,7 +137,22 @@ def _history(metrics):
         f"{'phrases' if finds_regions(metrics) else 'sentences'}, embeds "
         f"into {metrics['embedding_dim']} dimensions."
     )
+    if metrics.get("max_tokens"):
+        text += f" Words after the {metrics['max_tokens']}th are not read."
+    if metrics.get("max_pixels"):
+        pixels = metrics["max_pixels"] / 1e6
+        text += f" Photos of more than {pixels:g} million pixels are refused."
     return textwrap.fill(text, 79)
+
+
+def bounds(model):
+    """Returns what bounds the inputs of a model, for its `metrics.json`.
+
+    Args:
+        model: a `Served`.
+    """
+    names = ("max_tokens", "max_pixels")
+    return {name: model.metadata.get(name) for name in names}
 
 
 def _counts(split):
@@ -163,6 +178,7 @@ def describe(report, model, scores, date):
     return {
         "takes": takes,
         "embedding_dim": int(model.embedding_dim),
+        **bounds(model),
         "test": scores,
         "run_recall_sum": recall_sum(report["test"]),
         **{key: report[key] for key in kept},

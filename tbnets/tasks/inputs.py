@@ -33,6 +33,7 @@ from tbnets.store.opening import open_features
 from tbnets.store.opening import read_made_by
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import count_words
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""
@@ -255,12 +256,19 @@ def check_features(settings, splits, made_by, where, flag="image_features"):
 
 
 def build_vocabulary(settings, records):
-    """Returns the `Vocabulary` of the training captions."""
-    return Vocabulary.build(
-        records.captions,
+    """Counts the words of the training captions.
+
+    Returns:
+        (vocabulary, longest): their `Vocabulary`, and how many words the
+        longest caption has.
+    """
+    counts, lengths = count_words(records.captions)
+    vocabulary = Vocabulary.of_counts(
+        counts,
         min_count=settings.min_count,
         max_words=settings.max_words or None,
     )
+    return vocabulary, int(lengths.max(initial=0))
 
 
 def build_tokenizer(settings, vocabulary):

@@ -171,8 +171,9 @@ class LocalizationTask(Task):
             fitted["text_dim"] = rows.shape[0]
             fitted["text_features_made_by"] = rows.features.made_by
             return fitted
-        vocabulary = inputs.build_vocabulary(settings, spoken)
+        vocabulary, longest = inputs.build_vocabulary(settings, spoken)
         fitted["words"] = list(vocabulary.words)
+        fitted["longest_text"] = longest
         return fitted | text_inputs.load_word_vectors(
             settings, vocabulary, spoken.captions
         )

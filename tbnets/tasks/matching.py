@@ -13,7 +13,7 @@ from tbnets.evaluation.tables import format_table
 from tbnets.rounding import per_cent
 from tbnets.rounding import rounded
 from tbnets.serving import search
-from tbnets.serving.export import two_branch_endpoints
+from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 from tbnets.tasks import matching_scores
@@ -126,7 +126,9 @@ class MatchingTask(Task):
         """Returns the training split's words and what its features are.
 
         Returns:
-            dict of `words`, [] with text features; `image_dim` and
+            dict of `words`, [] with text features; `longest_text`, the number
+            of words of the longest caption, where there are words;
+            `image_dim` and
             `text_dim`, the sizes of precomputed features, None where there
             are none; `image_features_made_by` and `text_features_made_by`,
             what features were made with, {} where that is unknown.
@@ -151,8 +153,9 @@ class MatchingTask(Task):
             fitted["text_dim"] = rows.shape[0]
             fitted["text_features_made_by"] = rows.features.made_by
         else:
-            vocabulary = inputs.build_vocabulary(settings, records)
+            vocabulary, longest = inputs.build_vocabulary(settings, records)
             fitted["words"] = list(vocabulary.words)
+            fitted["longest_text"] = longest
             fitted |= text_inputs.load_word_vectors(
                 settings, vocabulary, records.captions
             )

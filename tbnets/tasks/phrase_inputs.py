@@ -158,8 +158,8 @@ def build_region_reader(settings, fitted):
         fitted: dict with `image_features_made_by`.
 
     Returns:
-        Function (string `[]`, float32 `[n, 4]`) -> float32 `[n, dim]`; None
-        where `cnn_weights` names no network for it.
+        A `features.averaged_regions.AveragedFeatures`; None where
+        `cnn_weights` names no network for it.
 
     Raises:
         ValueError: the features were made in another way, or by other
@@ -176,7 +176,7 @@ def build_region_reader(settings, fitted):
             "--region_features=roi_average, or leave --cnn_weights out."
         )
     weights = inputs.cnn_weights(settings)
-    return open_averaged_features(made_by, weights).of_bytes
+    return open_averaged_features(made_by, weights)
 
 
 def build_sampling(settings):

@@ -286,8 +286,27 @@ class Task:
         return "\n".join([title, *lines])
 
     def endpoints(self, network, fitted):
-        """Returns the `serving.export.Endpoints` of the SavedModel."""
+        """Returns the `serving.endpoints.Endpoints` of the SavedModel."""
         raise NotImplementedError
+
+    def served_scores(self, model, split):
+        """Returns the scores of a split by an exported model.
+
+        Args:
+            model: what `serving.served_model.load_saved_model` returned.
+            split: name of the split.
+
+        Returns:
+            What `measure` reads.
+
+        Raises:
+            ValueError: the task measures no exported models.
+        """
+        raise InputError(
+            "`--run_dir` must be a run whose exported model can be measured. "
+            f"Received: a run of --task={self.settings.task}, whose task has "
+            "no `served_scores`. Write it, or leave the model where it is."
+        )
 
     def example_queries(self):
         """Returns queries to ask the exported model if people name none."""

@@ -10,11 +10,13 @@ from tbnets.data.examples import TokenRows
 from tbnets.data.examples import equal_text_ids
 from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
+from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks import inputs
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.packed_trees import tree_arrays
 from tbnets.text.tree_files import trees_of
+from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import centred
@@ -156,8 +158,22 @@ def load_examples(settings, records, images, vocabulary):
     )
 
 
+def most_words(settings, fitted):
+    """Returns after how many words a served model cuts a caption.
+
+    Args:
+        settings: the run's settings, whose `max_tokens` counts if it is set.
+        fitted: dict with `longest_text`, the words of the longest training
+            caption, if that is known.
+    """
+    longest = max(MOST_WORDS, fitted.get("longest_text") or 0)
+    return settings.max_tokens or longest
+
+
 def build_text_reader(settings, fitted):
-    """Returns what turns raw captions into what a network takes.
+    """Returns what turns raw captions into what a served network takes.
+
+    It cuts a caption after `most_words`.
 
     Args:
         settings: the run's settings.
@@ -175,11 +191,11 @@ def build_text_reader(settings, fitted):
     if fitted["words"]:
         vocabulary = Vocabulary(fitted["words"])
         if settings.text_encoder == "h_lstm":
-            return TreeReader(vocabulary, settings.max_tokens or None)
-        return inputs.build_tokenizer(settings, vocabulary)
+            return TreeReader(vocabulary, most_words(settings, fitted))
+        return Tokenizer(vocabulary, most_words(settings, fitted))
     made_by = fitted.get("text_features_made_by", {})
     if "encoder_sha256" not in made_by:
         return None
     flag, split = "text_features", settings.train_split
     paths = inputs.feature_paths(settings, split, flag)
-    return open_caption_reader(made_by, *paths)
+    return open_caption_reader(made_by, *paths, max_tokens=MOST_WORDS)

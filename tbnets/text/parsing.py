@@ -69,8 +69,9 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     num_cached = len(wanted) - len(todo)
     progress(num_cached)
     if todo:
-        open_parser(parser, corenlp_url)  # Its error comes before a pool.
-        for rows in _parsed(todo, (parser, corenlp_url), processes):
+        # Opened here, so that its error comes before a pool.
+        opened = open_parser(parser, corenlp_url)
+        for rows in _parsed(todo, opened, (parser, corenlp_url), processes):
             _append(cache, parser, rows)
             known.update((caption, rest) for caption, *rest in rows)
             progress(len(rows))
@@ -81,16 +82,23 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     return Parses(trees, failures, num_cached)
 
 
-def _parsed(captions, parser, processes):
-    """Yields lists of (caption, brackets, why it failed or "")."""
+def _parsed(captions, opened, parser, processes):
+    """Yields lists of (caption, brackets, why it failed or "").
+
+    Args:
+        captions: strings.
+        opened: the parser, for this process.
+        parser: by what others open theirs.
+        processes: how many parse at once; None for one a core.
+    """
     chunks = [
         captions[start : start + CHUNK]
         for start in range(0, len(captions), CHUNK)
     ]
     processes = min(processes or usable_cores(), len(chunks))
     if processes == 1:
-        _start(*parser)
-        yield from map(_parse_chunk, chunks)
+        for chunk in chunks:
+            yield _parse_all(opened, chunk)
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
@@ -107,7 +115,11 @@ def _start(name, corenlp_url):
 
 
 def _parse_chunk(captions):
-    return [(caption, *_parse(_PARSER[0], caption)) for caption in captions]
+    return _parse_all(_PARSER[0], captions)
+
+
+def _parse_all(parser, captions):
+    return [(caption, *_parse(parser, caption)) for caption in captions]
 
 
 def _parse(parser, caption):

@@ -133,21 +133,36 @@ class Vocabulary:
         Raises:
             ValueError: If an argument is out of range or no word is left.
         """
+        return cls.of_counts(count_words(captions)[0], min_count, max_words)
+
+    @classmethod
+    def of_counts(cls, counts, min_count=1, max_words=None):
+        """Builds the vocabulary of words that are counted already.
+
+        Args:
+            counts: what `count_words` counted.
+            min_count: as in `build`.
+            max_words: as in `build`.
+
+        Returns:
+            A `Vocabulary`.
+
+        Raises:
+            ValueError: as `build`.
+        """
         for name, value in (("min_count", min_count), ("max_words", max_words)):
             if value is not None and value < 1:
                 raise InputError(
                     f"`{name}` must be at least 1. Received: {name}={value}. "
                     f"Use 1 or more."
                 )
-        counts, _ = count_words(captions)
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
             raise InputError(
                 "`captions` must hold at least one word that occurs `min_count`"
-                f" times. Received: {len(captions)} captions of {len(counts)} "
-                f"distinct words, min_count={min_count}. Check the captions' "
-                "split or lower `min_count`."
+                f" times. Received: {len(counts)} distinct words, min_count="
+                f"{min_count}. Check the captions' split or lower `min_count`."
             )
         return cls((PADDING_WORD, UNKNOWN_WORD, *kept[:max_words]))
 

@@ -11,13 +11,19 @@ from tbnets.features.photo_features import build_named_cnn
 from tbnets.images import decode_photo
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
+from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks.phrase_inputs import build_region_reader
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer
 from tbnets.text.vocabulary import Vocabulary
 from tests.photo_files import encode
+from tests.test_images import smooth
 
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 
@@ -47,8 +53,7 @@ def tokenizer():
     return Tokenizer(Vocabulary.build(["a red ball"]))
 
 
-@pytest.fixture(scope="module")
-def endpoints(extractor, network, tokenizer):
+def build(extractor, network, tokenizer):
     fitted = {"image_features_made_by": extractor.description()}
     return region_endpoints(
         network,
@@ -56,6 +61,11 @@ def endpoints(extractor, network, tokenizer):
         region_dim=extractor.dim,
         read_regions=build_region_reader(settings(), fitted),
     )
+
+
+@pytest.fixture(scope="module")
+def endpoints(extractor, network, tokenizer):
+    return build(extractor, network, tokenizer)
 
 
 def offline(extractor, network, tokenizer, photo, phrases):
@@ -82,6 +92,96 @@ def test_photo_and_boxes_score_as_their_features_do(
         "similarities"
     ]
     assert none.shape == (2, 0)
+
+
+def test_a_photo_that_is_none_and_boxes_that_are_none(
+    extractor, network, tokenizer, tmp_path
+):
+    endpoints = build(extractor, network, tokenizer)
+    path = write_saved_model(endpoints, tmp_path / "1", max_pixels=1200)
+    with pytest.raises(ValueError, match="`endpoints` must be new ones"):
+        write_saved_model(endpoints, tmp_path / "2", max_pixels=1000)
+    call = tf.saved_model.load(str(path)).signatures
+    phrases, boxes = tf.constant(["a red ball"]), tf.constant(BOXES)
+
+    def localize(photo, boxes=boxes, name="localize"):
+        return call[name](
+            phrases=phrases, image_bytes=tf.constant(photo), boxes=boxes
+        )
+
+    good = localize(encode())
+    assert good["status"].numpy() == b""
+    for photo, reason in (
+        (b"", b"is empty"),
+        (b"GIF89a", b"is of another kind"),
+        (encode()[:-700], b"does not decode"),
+        (encode(size=(41, 30)), b"has more than 1200 pixels"),
+    ):
+        answer = localize(photo)
+        assert answer["status"].numpy() == reason
+        np.testing.assert_array_equal(answer["similarities"], np.zeros((1, 3)))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="image_bytes"):
+            localize(photo, name="localize_strict")
+    for row, box in (
+        (1, [5, 6, 4, 12]),
+        (0, [0, np.nan, 1, 1]),
+        (2, [np.inf] * 4),
+    ):
+        bad = BOXES.copy()
+        bad[row] = box
+        for name in ("localize", "localize_strict"):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match=rf"`boxes`.*row\] \[{row}"
+            ):
+                localize(encode(), tf.constant(bad), name)
+    again = localize(encode(), name="localize_strict")["similarities"]
+    np.testing.assert_array_equal(again, good["similarities"])
+    features = np.ones((2, extractor.dim), "float32")
+    features[1, 0] = np.nan
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
+        call["embed_regions"](region_features=tf.constant(features))
+
+
+def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
+    cnn = build_named_cnn("SqueezeNet", "random", 32)
+    extractor = AveragedFeatures(cnn, ["last"])
+    photo = smooth(600, 520)
+    pixels, sides = extractor.decode(photo)
+    assert pixels.shape == (260, 300, 3)
+    assert sides.numpy().tolist() == [600, 520]
+    boxes = 10 * BOXES
+    found = extractor.of_decoded(pixels, sides, tf.constant(boxes)).numpy()
+    whole = extractor(decode_photo(photo).numpy(), boxes)
+    assert np.abs(found - whole).max() < 0.02 * np.abs(whole).max()
+
+
+def test_phrases_may_be_trees(tmp_path):
+    vocabulary = Vocabulary.build(["a red ball"])
+    network = EmbeddingNetwork(
+        Branch((4,)),
+        Branch((4,)),
+        text_encoder=TreeEncoder(vocabulary.size, 3, 4),
+    )
+    network.build({"images": (None, 6), "captions": (None, *TreeRows.shape)})
+    reader = TreeReader(vocabulary, 20)
+    endpoints = region_endpoints(network, reader, region_dim=6)
+    model = load_saved_model(write_saved_model(endpoints, tmp_path / "1"))
+    trees = [
+        read_tree("(NP (DT a) (JJ red) (NN ball))"),
+        read_tree("(NP (NN ball))"),
+    ]
+    wanted = network.embed_text(reader.read(trees))
+    np.testing.assert_allclose(model.embed_phrases(trees), wanted, atol=1e-6)
+    assert model.similarity(trees, np.ones((3, 6))).shape == (2, 3)
+    broken = reader.read(trees)
+    broken[1, 0, 2] = 1 << 30  # Memory for so many levels would be asked for.
+    call = model._signatures["embed_phrases"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
+        call(trees=tf.constant(broken))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="at most 80 nodes"
+    ):
+        call(trees=tf.zeros([1, 81, 6], tf.int32))
 
 
 def test_half_precision_ranks_as_the_features_do(

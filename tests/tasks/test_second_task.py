@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tbnets import runs
 from tbnets import tasks
-from tbnets.serving.export import Endpoints
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.task import Task
 from tbnets.training import loop
@@ -66,6 +67,11 @@ class FactorTask(Task):
             input_signature=[spec],
         )
         return Endpoints({"multiply": multiply}, "multiply")
+
+    def served_scores(self, model, split):
+        inputs, outputs = self.load(split, self.fit_data())
+        found = model.call("multiply", numbers=inputs)["products"]
+        return {"errors": found - outputs}
 
 
 def build(settings, fitted):
@@ -125,11 +131,13 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     assert metrics == report["test"]
     assert "score" in opened.task.table(metrics, "test")
 
-    model = tf.saved_model.load(str(runs.export(opened)))
-    found = model.multiply(tf.constant([[2.0]]))["products"]
+    model = load_saved_model(runs.export(opened))
+    found = model.call("multiply", numbers=[[2.0]])["products"]
     np.testing.assert_allclose(
         found, opened.network(np.array([[2.0]])), rtol=1e-6
     )
+    served = opened.task.measure(opened.task.served_scores(model, "test"))
+    assert served == pytest.approx(report["test"], rel=1e-5)
 
 
 def test_flags_that_it_does_not_read_are_refused(tmp_path, monkeypatch):
@@ -154,3 +162,10 @@ def test_runs_that_it_can_not_add_up_say_so(tmp_path):
     task = tasks.open_task(settings(tmp_path))
     with pytest.raises(ValueError, match="`--combine_with` .*--task=factor"):
         task.combine({}, task, {}, "test", 0.3)
+
+
+def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):
+    monkeypatch.delattr(FactorTask, "served_scores")
+    task = tasks.open_task(settings(tmp_path))
+    with pytest.raises(ValueError, match="--task=factor.*`served_scores`"):
+        task.served_scores(None, "test")

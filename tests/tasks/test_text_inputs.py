@@ -1,14 +1,18 @@
 """Runs on text features and on word vectors that others trained."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tbnets import runs
+from tbnets import tasks
 from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
+from tbnets.tasks import text_inputs
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop
 from tests import tiny
@@ -186,3 +190,23 @@ def _resume(folder, run_dir, training):
 def test_word_vectors_that_are_not_there(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="--word_vectors=none.txt"):
         prepare(folder, tmp_path / "run", word_vectors="none.txt")
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "fitted", "most"),
+    [
+        (0, {}, 200),
+        (0, {"longest_text": 30}, 200),
+        (0, {"longest_text": 230}, 230),
+        (12, {"longest_text": 230}, 12),
+    ],
+)
+def test_a_served_model_reads_what_was_learned_of(max_tokens, fitted, most):
+    settings = types.SimpleNamespace(max_tokens=max_tokens)
+    assert text_inputs.most_words(settings, fitted) == most
+
+
+def test_a_run_knows_its_longest_caption(folder, tmp_path):
+    task = tasks.open_task(tiny.settings(folder, tmp_path / "run"))
+    lengths = [len(text.split()) for text in task.records("train").captions]
+    assert task.fit_data()["longest_text"] == max(lengths) == 3

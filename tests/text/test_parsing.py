@@ -44,6 +44,17 @@ def test_each_caption_is_parsed_once_and_failures_are_told():
     assert found.num_cached == 0
 
 
+def test_one_process_opens_one_parser(monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        parsing, "open_parser", lambda *name: opened.append(name) or Parser()
+    )
+    parsing.parse_captions(CAPTIONS, processes=1)
+    assert opened == [("embedded", "")]
+    parsing.parse_captions([], processes=1)
+    assert len(opened) == 1
+
+
 def test_what_was_parsed_is_known_again(tmp_path):
     cache = tmp_path / "cache.jsonl"
     first = parsing.parse_captions(CAPTIONS, processes=1, cache=cache)

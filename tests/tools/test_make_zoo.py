@@ -3,9 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from tbnets.flags.settings import FLAGFILE
+from tbnets.serving import saved_files
 from tbnets.serving import zoo
 from tbnets.serving import zoo_card
 from tests import fresh
@@ -224,3 +226,35 @@ def test_the_flags_train_the_same(made, run_dir):
         if line.startswith(("--run_dir=", "--data_root="))
     }
     assert lines[0].startswith("#")
+
+
+def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
+    folder = shutil.copytree(made[0], tmp_path / "zoo")
+    path = folder / "tiny" / "1"
+    before = zoo.open_model(folder / "tiny")
+    wanted = before.embed_text(["dog runs", "a"])
+    metadata = json.loads((path / saved_files.METADATA_FILE).read_text())
+    metadata["tensorflow_version"] = "1.0"  # Of another exporter.
+    (path / saved_files.METADATA_FILE).write_text(json.dumps(metadata))
+    zoo.write_checksums(folder / "tiny")
+    ended = tool(f"--zoo={folder}", "--name=tiny", "--again")
+    assert ended.returncode == 0, ended.stderr
+    assert "answers     differ by 0.0e+00 at most" in ended.stdout
+    after = zoo.open_model(folder / "tiny")
+    np.testing.assert_array_equal(after.embed_text(["dog runs", "a"]), wanted)
+    assert after.metadata["tensorflow_version"] != "1.0"
+    assert after.metadata["metadata"] == before.metadata["metadata"]
+    metrics = json.loads((folder / "tiny" / "metrics.json").read_text())
+    assert metrics == json.loads((made[0] / "tiny/metrics.json").read_text())
+    card = (folder / "tiny" / "README.md").read_text()
+    assert "Words after the 200th are not read." in " ".join(card.split())
+
+
+def test_again_needs_a_model_alone(made, run_dir):
+    for line in (
+        ["--name=", "--table"],
+        ["--name=tiny", f"--run_dir={run_dir}"],
+    ):
+        ended = tool(f"--zoo={made[0]}", "--again", *line)
+        assert ended.returncode == 1
+        assert "`--again` must come with --name" in ended.stderr

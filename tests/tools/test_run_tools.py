@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.serving import served_model
+from tbnets.serving import saved_files
 from tbnets.training import checkpoints
 from tests import fresh
 from tests import tiny
@@ -166,7 +166,7 @@ def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
     best = run_dir / "saved_model" / "1"
     epochs = (metrics_of(run_dir)["best_epoch"], 8)
     for saved_model, epoch in zip((best, last_epoch), epochs):
-        text = (saved_model / served_model.METADATA_FILE).read_text()
+        text = (saved_model / saved_files.METADATA_FILE).read_text()
         assert json.loads(text)["metadata"]["epoch"] == epoch
 
 

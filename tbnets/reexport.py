@@ -1,0 +1,200 @@
+"""An exported model -> the same model by the exporter of today.
+
+A SavedModel holds all that built its network: settings, words, weights. So
+what is mended in the exporter reaches a model whose run is gone. The network
+is built anew, its weights are those of the SavedModel, and what comes out is
+asked the same questions as what went in.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets import tasks
+from tbnets.errors import InputError
+from tbnets.flags.settings import from_record
+from tbnets.flags.table import ALL
+from tbnets.serving.export import write_saved_model
+from tbnets.serving.served_model import load_saved_model
+from tbnets.text.trees import read_tree
+
+TOLERANCE = 1e-6
+"""An answer may differ by so much: a sum is rounded by how it is batched."""
+_QUESTIONS = 4
+
+
+def export_again(source, path):
+    """Writes a SavedModel anew, its weights as they are.
+
+    In a process that built a network before, the names of its parts may be
+    others; then this says so.
+
+    Args:
+        source: a SavedModel of `runs.export`: its folder or one above.
+        path: folder to write, which must not exist.
+
+    Returns:
+        `path`, and the largest difference of an answer from that before.
+
+    Raises:
+        ValueError: the model was not exported from a run, weights have no
+            place in the network, or an answer is another.
+    """
+    before = load_saved_model(source)
+    record = before.metadata.get("metadata", {})
+    if "settings" not in record:
+        raise InputError(
+            "`source` must be a model that was exported from a run. Received: "
+            f"source='{source}', which does not tell its settings. Export the "
+            "network again."
+        )
+    loaded = tf.saved_model.load(str(before.path))
+    settings = _settings(record["settings"], loaded.signatures)
+    values = {value.name: value for value in loaded.used_variables}
+    fitted = _fitted(before, record) | _word_vectors(values, settings)
+    task = tasks.open_task(settings)
+    endpoints = task.endpoints(task.build(fitted), fitted)
+    halved = any(value.dtype == tf.float16 for value in values.values())
+    _assign(endpoints, values, source)
+    path = write_saved_model(
+        endpoints, path, metadata=record, half_precision=halved
+    )
+    after = load_saved_model(path)
+    return path, _compare(loaded.signatures, after)
+
+
+def _settings(record, signatures):
+    """Returns the settings of the run, without files of any machine."""
+    places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
+    settings = from_record({**places, "started_in": "", **record})
+    inputs = {
+        spec.name
+        for one in signatures.values()
+        for spec in one.structured_input_signature[1].values()
+    }
+    if "image_bytes" in inputs and settings.image_encoder == "features":
+        # Its weights are those of the model, as are all others.
+        settings.cnn_weights = "imagenet"
+    return settings
+
+
+def _fitted(model, record):
+    """Returns what the run's `fit_data` returned, as far as it is served."""
+
+    def dim_of(name):
+        if name not in model.metadata["signatures"]:
+            return None
+        (spec,) = model.metadata["signatures"][name]["inputs"].values()
+        return spec["shape"][-1] if spec["dtype"] == "float32" else None
+
+    words = model.vocabulary.words if model.vocabulary else ()
+    text = "embed_text" if "embed_text" in model.metadata["signatures"] else ""
+    fitted = {
+        "words": list(words),
+        "image_dim": dim_of("embed_features") or dim_of("embed_image"),
+        "text_dim": dim_of(text or "embed_phrases"),
+        "image_features_made_by": record.get("image_features_made_by", {}),
+        "text_features_made_by": record.get("text_features_made_by", {}),
+    }
+    region_dim = dim_of("embed_regions")
+    if fitted["image_dim"] is None:
+        fitted["image_dim"] = region_dim
+    elif region_dim is not None:
+        fitted["region_dim"] = region_dim
+    return fitted
+
+
+def _word_vectors(values, settings):
+    """Returns vectors that were read from a file: they tell their size."""
+    for name, value in values.items():
+        if name.endswith("/words/embeddings:0"):
+            if value.shape[1] != settings.word_dim:
+                return {"word_vectors": tf.cast(value, tf.float32).numpy()}
+    return {}
+
+
+def _assign(endpoints, values, source):
+    """Gives the variables of endpoints the values of the same names."""
+    variables = {
+        variable.name: variable
+        for function in endpoints.functions.values()
+        for variable in function.get_concrete_function().variables
+    }
+    others = values.keys() ^ variables.keys()
+    others |= {
+        name
+        for name in values.keys() & variables.keys()
+        if values[name].shape != variables[name].shape
+    }
+    if others:
+        raise InputError(
+            "`source` must hold the weights of the network that its settings "
+            f"build. Received: source='{source}', where {sorted(others)[0]} "
+            f"and {len(others) - 1} others do not fit. Export it by the "
+            "version that trained it."
+        )
+    for name, variable in variables.items():
+        variable.assign(tf.cast(values[name], variable.dtype))
+
+
+def _compare(before, after):
+    """Asks both models the same; returns how much an answer differs.
+
+    Args:
+        before: name -> signature of the model as it was.
+        after: the model that was written.
+
+    Raises:
+        ValueError: an answer differs by more than `TOLERANCE`.
+    """
+    generator = np.random.default_rng(0)
+    largest = 0.0
+    for name in sorted(before):
+        if name == "serving_default":
+            continue
+        inputs = {
+            spec.name: _question(spec, after, generator)
+            for spec in before[name].structured_input_signature[1].values()
+        }
+        wanted = before[name](**{k: tf.constant(v) for k, v in inputs.items()})
+        found = after._signatures[name](
+            **{k: tf.constant(v) for k, v in inputs.items()}
+        )
+        for output, value in wanted.items():
+            one, other = value.numpy(), found[output].numpy()
+            if one.dtype.kind != "f":
+                differs = 0.0 if np.array_equal(one, other) else np.inf
+            else:
+                differs = float(np.abs(one - other).max(initial=0))
+            largest = max(largest, differs)
+            if not differs <= TOLERANCE:
+                raise InputError(
+                    "`source` must answer as before. Received: "
+                    f"{name}, whose {output} differ by {differs}. Something "
+                    "else than the exporter has changed: compare by hand."
+                )
+    return largest
+
+
+def _question(spec, model, generator):
+    """Returns an example of an input."""
+    if spec.name == "image_bytes":
+        photos = [
+            tf.io.encode_jpeg(
+                tf.constant(
+                    generator.integers(0, 256, (90, 70 + row, 3)), tf.uint8
+                )
+            ).numpy()
+            for row in range(_QUESTIONS)
+        ]
+        return np.array(photos if spec.shape.rank else photos[0])
+    if spec.name == "boxes":
+        return np.array([[0, 0, 70, 90], [5, 8, 30, 70]], np.float32)
+    if spec.dtype == tf.string or spec.name == "trees":
+        words = generator.choice(model.vocabulary.words[1:], (_QUESTIONS, 7))
+        captions = [" ".join(row[: 1 + 2 * i]) for i, row in enumerate(words)]
+        if spec.dtype == tf.string:
+            return np.array([caption.encode() for caption in captions])
+        trees = [f"(S (NP {text}) (VP (NP {text})))" for text in captions]
+        return model.text_input([read_tree(one) for one in trees]).numpy()
+    shape = [size or _QUESTIONS for size in spec.shape]
+    return generator.normal(size=shape).astype(np.float32)

@@ -1,0 +1,181 @@
+"""The files of a SavedModel: what it says of itself, and whether it is whole.
+
+`assets.extra/tbnets.json` names the sha256 of the other files. A model that
+was exported before it did is taken as it is.
+"""
+
+import pathlib
+
+from google.protobuf.message import DecodeError
+
+from tbnets.checked_files import CheckedFile
+from tbnets.errors import InputError
+from tbnets.errors import MissingFileError
+from tbnets.serving.ops import MOST_GRAPH_BYTES
+from tbnets.serving.ops import foreign_ops
+from tbnets.store.manifest import file_sha256
+
+GRAPH_FILE = "saved_model.pb"
+METADATA_FILE = "assets.extra/tbnets.json"
+SHA256 = "sha256"
+_CURE = "Copy it again, or export the run again."
+
+
+def newest_version(path):
+    """Returns the folder of the newest SavedModel of a run.
+
+    Args:
+        path: folder of a run, its `saved_model` with the numbered versions,
+            or one of these.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+    """
+    path = pathlib.Path(path)
+    for folder in (path / "saved_model", path):
+        versions = {
+            int(file.parent.name): file.parent
+            for file in folder.glob(f"[0-9]*/{GRAPH_FILE}")
+            if file.parent.name.isdecimal()
+        }
+        if versions:
+            return versions[max(versions)]
+    if (path / GRAPH_FILE).is_file():
+        return path
+    raise MissingFileError(
+        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
+        f"Received: path='{path}'. Give the folder of a run that has finished, "
+        "for example runs/quickstart."
+    )
+
+
+def hash_files(path):
+    """Returns the sha256 of each file of a SavedModel: name -> digits.
+
+    Args:
+        path: its folder, in which `METADATA_FILE` and `fingerprint.pb`, which
+            nobody reads, do not count.
+    """
+    path = pathlib.Path(path)
+    left_out = (METADATA_FILE, "fingerprint.pb")
+    names = sorted(
+        file.relative_to(path).as_posix()
+        for file in path.rglob("*")
+        if file.is_file()
+    )
+    return {
+        name: file_sha256(path / name) for name in names if name not in left_out
+    }
+
+
+def read_metadata(path):
+    """Reads what a SavedModel says of itself.
+
+    Args:
+        path: its folder.
+
+    Returns:
+        dict; {} where it says nothing.
+
+    Raises:
+        ValueError: the file is damaged; names it and the place.
+    """
+    file = CheckedFile(pathlib.Path(path, METADATA_FILE))
+    if not pathlib.Path(file.path).is_file():
+        return {}
+    metadata = file.json()
+    for keys, kinds in _KINDS.items():
+        value = metadata
+        for key in keys:
+            value = value.get(key)
+            if value is None:
+                break
+        if value is not None and not isinstance(value, kinds):
+            file.report(
+                None,
+                f"expected {'.'.join(keys) or 'the file'} to be "
+                f"{' or '.join(kind.__name__ for kind in kinds)}; found "
+                f"{type(value).__name__}. {_CURE}",
+            )
+    return metadata
+
+
+_KINDS = {
+    (): (dict,),
+    (SHA256,): (dict,),
+    ("max_tokens",): (int,),
+    ("metadata",): (dict,),
+    ("metadata", "settings"): (dict,),
+    ("metadata", "image_features_made_by"): (dict,),
+    ("metadata", "image_features_made_by", "proposals"): (dict,),
+}
+"""Places in the metadata that are read -> what may stand there."""
+
+
+def check_files(path, metadata):
+    """Refuses a SavedModel whose files are not those that were exported.
+
+    Args:
+        path: its folder.
+        metadata: what `read_metadata` returned.
+
+    Raises:
+        ValueError: a file is missing or was changed; names the first one.
+    """
+    path = pathlib.Path(path)
+    for name, digits in sorted(metadata.get(SHA256, {}).items()):
+        file = path / name
+        if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
+            problem = "is not below the folder"
+        elif not file.is_file():
+            problem = "is missing"
+        elif file_sha256(file) != digits:
+            problem = "was changed since it was exported"
+        else:
+            continue
+        raise InputError(
+            "`path` must be a whole SavedModel. Received: "
+            f"path='{path}', where {name} {problem}. {_CURE}"
+        )
+
+
+def check_graph(path):
+    """Refuses a SavedModel whose graph could do more than compute.
+
+    Nothing of it is executed for this.
+
+    Args:
+        path: its folder.
+
+    Raises:
+        ValueError: it has ops that an exported model has not; or its graph
+            is damaged.
+    """
+    file = pathlib.Path(path, GRAPH_FILE)
+    size = file.stat().st_size
+    if size > MOST_GRAPH_BYTES:
+        raise InputError(
+            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
+            f"Received: {file} of {size}. Keep weights in variables."
+        )
+    try:
+        foreign = foreign_ops(file.read_bytes())
+    except DecodeError as error:
+        raise damaged(path, error) from error
+    if foreign:
+        raise InputError(
+            "`path` must be a SavedModel whose ops compute and no more, as "
+            f"tbnets exports them. Received: path='{path}' with {foreign}, "
+            "which may write files or do other things when it is called. If "
+            "you trust who made it: `load_saved_model(path, trust=True)`, "
+            "--trust of a tool."
+        )
+
+
+def damaged(path, error):
+    """Returns the error for a SavedModel that does not load."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(
+        "`path` must be a whole SavedModel. Received: "
+        f"path='{path}', which does not load ({reason[:300]}). {_CURE}"
+    )

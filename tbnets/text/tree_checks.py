@@ -1,0 +1,88 @@
+"""Trees as a graph is given them, held to what `packed_trees` makes.
+
+A network over trees goes where its input points: to the parent of a node, up
+as many levels as a node names. Whoever serves one takes trees from strangers.
+"""
+
+import tensorflow as tf
+
+from tbnets.text.packed_trees import END
+from tbnets.text.packed_trees import LEVEL
+from tbnets.text.packed_trees import NOUN_PHRASE
+from tbnets.text.packed_trees import PARENT
+from tbnets.text.packed_trees import START
+from tbnets.text.packed_trees import WORD
+from tbnets.text.packed_trees import padded_nodes
+
+NODES_A_WORD = 4
+"""Room for phrases: a binary tree has two nodes a word, chains have more."""
+
+
+def most_nodes(most_words):
+    """Returns how many nodes, padding included, trees of such length have."""
+    return padded_nodes(NODES_A_WORD * most_words)
+
+
+def whole_trees(rows, vocabulary_size):
+    """Tells which rows are trees as `packed_trees.tree_array` makes them.
+
+    Words come first and have an id of the vocabulary, phrases follow level by
+    level, each below a parent of a higher level and with a child; the root is
+    the last node, and what follows it is 0.
+
+    Args:
+        rows: int32 `[n, nodes, 6]`.
+        vocabulary_size: number of ids, padding included.
+
+    Returns:
+        bool `[n]`.
+
+    Source: a loop that says the same is `tests.reference.is_whole_tree`.
+    """
+    level, word, parent = (rows[..., one] for one in (LEVEL, WORD, PARENT))
+    width = tf.shape(rows)[1]
+    places = tf.range(width)
+    is_node = level > 0
+    counts = tf.reduce_sum(tf.cast(is_node, tf.int32), axis=1, keepdims=True)
+    has_parent = places < counts - 1
+    is_word = level == 1
+    num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), 1, keepdims=True)
+    # Those of another range are told below; here they must not be gathered.
+    safe = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
+    above = tf.gather(level, safe, batch_dims=1)
+    after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
+    is_padding = tf.reduce_all(rows == 0, axis=2)
+    good = [
+        # What is no node follows all nodes, and is 0.
+        is_node == (places < counts),
+        is_node | is_padding,
+        # Levels rise, and none is left out.
+        tf.where(has_parent, (after == level) | (after == level + 1), True),
+        (word > 0) == is_word,
+        (word >= 0) & (word < vocabulary_size),
+        tf.where(
+            has_parent,
+            (parent > places) & (parent < counts) & (above > level),
+            parent == 0,
+        ),
+        (rows[..., NOUN_PHRASE] >= 0) & (rows[..., NOUN_PHRASE] <= 1),
+        ~is_node
+        | (rows[..., START] >= 0)
+        & (rows[..., START] < rows[..., END])
+        & (rows[..., END] <= num_words),
+    ]
+    whole = tf.reduce_all(tf.stack(good), axis=[0, 2])
+    return whole & (counts[:, 0] > 0) & _have_children(level, safe, has_parent)
+
+
+def _have_children(level, parent, has_parent):
+    """Tells of each tree whether every phrase is the parent of a node."""
+    shape = tf.shape(level)
+    rows = tf.range(shape[0])[:, None] * shape[1]
+    children = tf.math.unsorted_segment_sum(
+        tf.reshape(tf.cast(has_parent, tf.int32), [-1]),
+        tf.reshape(rows + parent, [-1]),
+        shape[0] * shape[1],
+    )
+    children = tf.reshape(children, shape)
+    return tf.reduce_all((level < 2) | (children > 0), axis=1)

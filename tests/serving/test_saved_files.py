@@ -1,0 +1,244 @@
+"""A SavedModel that is damaged, or of somebody else."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.serving import saved_files
+from tbnets.serving import zoo
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.export import write_saved_model
+from tbnets.serving.ops import foreign_ops
+from tbnets.serving.ops import is_allowed
+from tbnets.serving.saved_files import GRAPH_FILE
+from tbnets.serving.saved_files import METADATA_FILE
+from tbnets.serving.served_model import load_saved_model
+from tests.serving.test_export import VOCABULARY
+from tests.serving.test_export import make_network
+
+FILES = (
+    GRAPH_FILE,
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+    "assets.extra/vocabulary.txt",
+)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "1"
+    return export_saved_model(
+        make_network((5,)), VOCABULARY, path, image_shape=(5,)
+    )
+
+
+@pytest.fixture
+def path(exported, tmp_path):
+    return shutil.copytree(exported, tmp_path / "1")
+
+
+@pytest.fixture
+def unsigned(path):
+    """A model of an earlier version, which named no checksums."""
+    metadata = json.loads((path / METADATA_FILE).read_text())
+    del metadata[saved_files.SHA256]
+    (path / METADATA_FILE).write_text(json.dumps(metadata))
+    return path
+
+
+def damage(content, kind):
+    """Returns a file's content with something else in it."""
+    middle = len(content) // 2
+    return {
+        "a flipped bit": content[:middle]
+        + bytes([content[middle] ^ 4])
+        + content[middle + 1 :],
+        "a cut": content[:middle],
+        "nothing": b"",
+        "more": content + b"!",
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["a flipped bit", "a cut", "nothing", "more"])
+@pytest.mark.parametrize("name", FILES)
+def test_any_damage_is_told_by_its_file(path, name, kind):
+    content = (path / name).read_bytes()
+    (path / name).write_bytes(damage(content, kind))
+    with pytest.raises(
+        ValueError, match=rf"a whole SavedModel.*{name} was changed.* export"
+    ):
+        load_saved_model(path, trust=True)
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_a_file_that_is_missing_is_named(path, name):
+    (path / name).unlink()
+    with pytest.raises(ValueError, match=rf"where {name} is missing"):
+        load_saved_model(path)
+
+
+@pytest.mark.parametrize("kind", ["a cut", "nothing"])
+@pytest.mark.parametrize("name", FILES[:2])
+def test_without_checksums_it_is_still_no_bug(unsigned, name, kind):
+    content = (unsigned / name).read_bytes()
+    (unsigned / name).write_bytes(damage(content, kind))
+    with pytest.raises(ValueError, match="`path` must be a whole SavedModel"):
+        load_saved_model(unsigned)
+
+
+def test_without_checksums_a_whole_one_loads(unsigned):
+    assert load_saved_model(unsigned).embed_text(["a dog"]).shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), AssertionError(), IndexError()]
+)
+def test_whatever_tensorflow_raises_is_damage(path, monkeypatch, error):
+    def load(path):
+        raise error
+
+    monkeypatch.setattr(tf.saved_model, "load", load)
+    with pytest.raises(
+        ValueError, match=f"not load .*{type(error).__name__}|x"
+    ):
+        load_saved_model(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "expected JSON"),
+        (b"[]", "expected the file to be dict; found list"),
+        (b"\xff", "expected UTF-8"),
+        (b"[" * 100_000, "expected JSON"),
+        (b'{"max_tokens": "2"}', "expected max_tokens to be int; found str"),
+        (b'{"metadata": 3}', "expected metadata to be dict; found int"),
+        (b'{"sha256": ["x"]}', "expected sha256 to be dict"),
+        (
+            b'{"metadata": {"image_features_made_by": "cnn"}}',
+            "expected metadata.image_features_made_by to be dict",
+        ),
+        (b'{"sha256": {"../x": ""}}', "../x is not below the folder"),
+    ],
+)
+def test_metadata_that_are_damaged(path, content, message):
+    (path / METADATA_FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_saved_model(path)
+
+
+def write_file(path, name):
+    """Writes a model that writes a file when its answer is asked for."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "captions")])
+    def embed_text(captions):
+        # In a branch, so that the op is only in the function library.
+        def harm():
+            tf.io.write_file(name, "written")
+            return tf.zeros([tf.size(captions), 2])
+
+        harmless = lambda: tf.ones([tf.size(captions), 2])  # noqa: E731
+        rows = tf.cond(tf.size(captions) > 0, harm, harmless)
+        return {"embeddings": rows}
+
+    module = tf.Module()
+    module.embed_text = embed_text
+    names = ("embed_text", "embed_image", "score")
+    tf.saved_model.save(
+        module, str(path), signatures=dict.fromkeys(names, embed_text)
+    )
+    return path
+
+
+def test_a_model_that_writes_files_is_refused_unless_trusted(tmp_path):
+    target = tmp_path / "written"
+    path = write_file(tmp_path / "1", str(target))
+    for load in (load_saved_model, zoo.open_model):
+        with pytest.raises(
+            ValueError,
+            match=r"compute and no more.*\['WriteFile'\].*trust=True",
+        ):
+            load(path)
+    model = load_saved_model(path, trust=True)
+    assert not target.exists()
+    assert model.embed_text(["a dog"]).shape == (1, 2)
+    assert target.read_text() == "written"
+    assert zoo.open_model(path, trust=True).embed_text([]).shape == (0, 2)
+
+
+def test_what_is_exported_is_what_is_loaded(exported, tmp_path):
+    assert foreign_ops((exported / GRAPH_FILE).read_bytes()) == []
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, "name")])
+    def read(name):
+        return {"content": tf.io.read_file(name)}
+
+    with pytest.raises(ValueError, match="`read` must be .*ReadFile"):
+        write_saved_model(Endpoints({"read": read}, "read"), tmp_path / "1")
+
+
+def test_an_op_that_saves_is_for_the_saver_alone(exported, tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, "name")])
+    def save(name):
+        tf.raw_ops.SaveV2(
+            prefix=name,
+            tensor_names=["x"],
+            shape_and_slices=[""],
+            tensors=[tf.ones([2])],
+        )
+        return {"name": name}
+
+    module = tf.Module()
+    module.save = save
+    tf.saved_model.save(module, str(tmp_path), signatures={"save": save})
+    assert foreign_ops((tmp_path / GRAPH_FILE).read_bytes()) == ["SaveV2"]
+
+
+@pytest.mark.parametrize(
+    ("op", "allowed"),
+    [
+        ("MatMul", True),
+        ("DecodeJpeg", True),
+        ("TFText>WhitespaceTokenizeWithOffsetsV2", True),
+        ("ParallelMapDatasetV2", True),
+        ("TextLineDataset", False),
+        ("ReadFile", False),
+        ("WriteFile", False),
+        ("PrintV2", False),
+        ("PyFunc", False),
+        ("EagerPyFunc", False),
+        ("InitializeTableFromTextFileV2", False),
+        ("DecodeProtoV2", False),
+        ("NoSuchOp", False),
+    ],
+)
+def test_which_ops_compute_and_no_more(op, allowed):
+    assert is_allowed(op) == allowed
+
+
+def test_a_graph_that_is_too_large_is_not_parsed(path, monkeypatch):
+    monkeypatch.setattr(saved_files, "MOST_GRAPH_BYTES", 10)
+    with pytest.raises(ValueError, match="a graph of at most 10 bytes"):
+        load_saved_model(path)
+
+
+def test_a_model_of_another_kind_is_called_by_its_signatures(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([None, 1], name="numbers")])
+    def double(numbers):
+        return {"doubled": 2 * numbers}
+
+    endpoints = Endpoints({"double": double}, "double")
+    model = load_saved_model(write_saved_model(endpoints, tmp_path / "1"))
+    found = model.call("double", numbers=[[1], [2]])
+    np.testing.assert_array_equal(found["doubled"], [[2], [4]])
+    with pytest.raises(ValueError, match="`signature` must be .*'double'"):
+        model.call("triple")
+    with pytest.raises(ValueError, match="`inputs` must be those of double"):
+        model.call("double", captions=[])
+    with pytest.raises(ValueError, match="must be of shape"):
+        model.call("double", numbers=[1])
+    assert not model.takes_captions and model.vocabulary is None
