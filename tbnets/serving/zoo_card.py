@@ -9,6 +9,7 @@ import pathlib
 import re
 import textwrap
 
+from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
@@ -36,9 +37,11 @@ def own_text(path):
         The text before `MARK`.
 
     Raises:
-        ValueError: it lacks a title, a sentence after it or a section.
+        FileNotFoundError: there is no such file.
+        ValueError: it is no UTF-8, or lacks a title, a sentence after it or a
+            section.
     """
-    text = pathlib.Path(path).read_text("utf-8").partition(MARK)[0].strip()
+    text = "\n".join(CheckedFile(path).lines()[0]).partition(MARK)[0].strip()
     missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
     if missing or not re.match(r"# .+\n\n[^#\n]", text):
         raise InputError(

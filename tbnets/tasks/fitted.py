@@ -34,6 +34,8 @@ def _are_vectors(value):
     )
 
 
+_ALWAYS = ("text_dim",)
+"""What every task fits, None where it has none."""
 _SIZE = "a number from 1", _is_size
 _MADE_BY = "a dict", lambda value: isinstance(value, dict)
 _KINDS = {
@@ -62,7 +64,8 @@ def check_fitted_kinds(fitted, path):
         ValueError: naming the first that is.
     """
     for name, (expected, is_right) in _KINDS.items():
-        if name in fitted and not is_right(fitted[name]):
+        is_there = name in fitted or name in _ALWAYS
+        if is_there and not is_right(fitted.get(name, "")):
             raise InputError(
                 f"{path} must be a checkpoint of tbnets. Received: one whose "
                 f"`{name}` is {shown(fitted[name])}; expected {expected}. Use "

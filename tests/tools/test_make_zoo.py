@@ -258,3 +258,10 @@ def test_again_needs_a_model_alone(made, run_dir):
         ended = tool(f"--zoo={made[0]}", "--again", *line)
         assert ended.returncode == 1
         assert "`--again` must come with --name" in ended.stderr
+
+
+def test_a_card_that_is_no_utf8_is_named(tmp_path):
+    path = tmp_path / "card.md"
+    path.write_bytes(b"# tiny\n\nTells.\n\xff\n")
+    with pytest.raises(ValueError, match="card.md:4: expected UTF-8 text"):
+        zoo_card.own_text(path)
