@@ -149,9 +149,9 @@ def _reported_epochs(report):
 def prepare(settings, folder, queries=()):
     """Reads the data and builds everything a training needs.
 
-    No other process trains in the folder as long as the session lasts. But
-    for that the folder is written to when nothing is left that could be
-    refused. Its settings come first: by them a start that was killed is known.
+    No other process trains in the folder as long as the session lasts. It is
+    made, or written to, when nothing is left that could be refused. Its
+    settings come first: by them a start that was killed is known.
 
     Args:
         settings: the run's settings.
@@ -162,7 +162,8 @@ def prepare(settings, folder, queries=()):
         (session, train): the `Session`, restored when the folder has a
         checkpoint, and the training examples.
     """
-    lock, kept = lock_run(folder), None
+    # A folder that is not there yet is made when nothing can be refused.
+    lock, kept = lock_run(folder) if folder.is_dir() else None, None
     task = tasks.open_task(settings)
     last = checkpoint_path(folder, "last")
     if last.exists():
@@ -176,6 +177,9 @@ def prepare(settings, folder, queries=()):
     dev = task.load(settings.dev_split, fitted)
     network = _build(task, fitted, kept)
     task.compile(network, task.steps_per_epoch(train))
+    if lock is None:
+        lock = lock_run(folder)
+        start(settings, resume=False)  # Another may have trained there since.
     state = checkpoints.RunState(settings=vars(settings), fitted=fitted)
     groups = tasks.groups_read(settings)
     session = Session(folder, task, network, state, dev, groups, lock)
