@@ -1,5 +1,7 @@
 """Metrics as text: a table for the screen, a row for a README."""
 
+import re
+
 from tbnets.rounding import per_cent
 from tbnets.rounding import rounded
 
@@ -8,9 +10,8 @@ DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 
 def recall_cutoffs(metrics: dict) -> tuple:
     """Returns the cut-offs k for which metrics hold recalls, ascending."""
-    prefix = "/recall_at_"
-    endings = {name.partition(prefix)[2] for name in metrics}
-    return tuple(sorted(int(end) for end in endings if end.isdecimal()))
+    found = (re.search(r"/recall_at_([0-9]{1,18})$", key) for key in metrics)
+    return tuple(sorted({int(match[1]) for match in found if match}))
 
 
 def retrieval_keys(metrics: dict) -> tuple:

@@ -60,3 +60,8 @@ def test_a_row_of_localization_has_the_cells_of_its_header():
     head, rule = tables.localization_markdown_header().split("\n")
     assert head == "| model | R@1 | R@5 | R@10 | bound | mAP | phrases |"
     assert rule.count("|") == head.count("|") == row.count("|") - 1
+
+
+def test_a_cutoff_of_endless_digits_is_none():
+    metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
+    assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)
