@@ -344,8 +344,8 @@ def test_no_public_class_is_missing():
     # What gives no `batch_loss`, or no `call`, of its own.
     bases = {"TwoBranchModel", "TextEncoder"}
     parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
-    # No layers: one takes strings, the other sums.
-    others = {"CaptionReader", "PairSums"}
+    # No layers: they take strings, sum, and watch.
+    others = {"CaptionReader", "PairSums", "FiniteSteps"}
     assert public - bases - parts - others == tested
     values = {"LossOutput"}  # a tuple without behaviour
     assert public_classes(triplet) - values == {"TripletLoss"}

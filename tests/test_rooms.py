@@ -31,9 +31,9 @@ FLOORS = [
     ["losses"],
     ["scenes"],
     [
-        *("boxes", "checked_files", "cores", "errors", "exif", "files"),
-        *("images", "locks", "photo_head", "rounding", "seeds", "startup"),
-        *("statistics", "usage"),
+        *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
+        *("exif", "files", "images", "locks", "photo_head", "rounding"),
+        *("seeds", "startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_numbers import check_finite
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.images import faults
@@ -47,6 +48,8 @@ class Examples:
             no caption's words.
         """
         images, texts = ArrayRows(images), ArrayRows(captions)
+        check_finite("images", images.array)
+        check_finite("captions", texts.array)
         records = CaptionedImages(
             image_ids=[str(row) for row in range(len(images.array))],
             captions=[""] * len(texts.array),

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.losses import distances
 from tbnets.losses import hinges
@@ -103,27 +104,27 @@ class TripletLoss:
         negatives=_DEFAULTS["negatives"],
         max_positives=None,
     ):
-        _check_at_least("margin", margin, 0)
-        _check_at_least("num_negatives", num_negatives, 1)
+        self.margin = checked_number("margin", margin, 0)
+        self.num_negatives = checked_number(
+            "num_negatives", num_negatives, 1, whole=True
+        )
+        self.max_positives = max_positives
         if max_positives is not None:
-            _check_at_least("max_positives", max_positives, 1)
+            self.max_positives = checked_number(
+                "max_positives", max_positives, 1, whole=True
+            )
         _check_known("distance", distance, distances.DISTANCES)
         _check_known("reduction", reduction, REDUCTIONS)
         _check_known("negatives", negatives, NEGATIVES)
         for term, weight in term_weights.items():
             _check_known("term_weights", term, TERMS)
-            _check_at_least(f"term_weights[{term!r}]", weight, 0)
-        self.margin = float(margin)
-        self.num_negatives = int(num_negatives)
+            checked_number(f"term_weights[{term!r}]", weight, 0)
         self.term_weights = {
             term: float(term_weights.get(term, 0.0)) for term in TERMS
         }
         self.distance = distance
         self.reduction = reduction
         self.negatives = negatives
-        self.max_positives = (
-            None if max_positives is None else int(max_positives)
-        )
 
     def get_config(self):
         """Returns the arguments that make an equal loss."""
@@ -301,14 +302,6 @@ def _check_as_many(name, ids, rows_name, rows):
             f"`{name}` must have an id for each row of `{rows_name}`. "
             f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
             " Pass images with their ids, captions with those of their images."
-        )
-
-
-def _check_at_least(name, value, lowest):
-    if not value >= lowest:
-        raise InputError(
-            f"`{name}` must be at least {lowest}. Received: {name}={value}."
-            " Choose a larger number."
         )
 
 

@@ -23,9 +23,15 @@ def cholesky_factor(covariance, regularization, name):
         float64 `[n, n]`, lower triangular.
 
     Raises:
-        ValueError: features never change, or the covariance is singular.
+        ValueError: features are not finite or never change, or the
+            covariance is singular.
     """
     mean_variance = np.trace(covariance) / len(covariance)
+    if not np.isfinite(mean_variance):
+        raise InputError(
+            f"The {name} features must hold finite numbers. Received: a mean "
+            f"variance of {mean_variance}. Look for NaN and infinity in them."
+        )
     if not mean_variance > 0:
         raise InputError(
             f"The {name} features must differ from row to row. Received: "

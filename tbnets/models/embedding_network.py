@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_number
 from tbnets.losses import candidates as mining
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
@@ -102,6 +103,8 @@ class EmbeddingNetwork(TwoBranchModel):
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
         super().compile(optimizer, gradient_clip_norm, **kwargs)
+        checked_number("hardness_steps", hardness_steps, 0, above=True)
+        checked_number("structure_steps", structure_steps, 0)
         self.triplet_loss = triplet_loss
         self.hardness_steps = hardness_steps
         self.structure_steps = structure_steps

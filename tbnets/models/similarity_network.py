@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.candidates import used_columns
@@ -125,6 +126,7 @@ class SimilarityNetwork(TwoBranchModel):
                 f"Received: pair_loss={pair_loss!r}."
             )
         super().compile(optimizer, gradient_clip_norm, **kwargs)
+        checked_number("num_candidates", num_candidates, 1, whole=True)
         self.pair_loss = pair_loss
         self.num_candidates = num_candidates
         self.sampling_seed = sampling_seed

@@ -1,12 +1,15 @@
 """What all two-branch models share: branches, train step, reported means."""
 
+import inspect
 from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.losses.distances import similarities
+from tbnets.models import finite
 
 KERAS_2 = keras.__version__.startswith("2.")
 PARTS = ("image_branch", "text_branch", "image_encoder", "text_encoder")
@@ -165,6 +168,8 @@ class TwoBranchModel(keras.Model):
                 None leaves it alone. Vilalta et al. 2017 use 2.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
+        if gradient_clip_norm is not None:
+            checked_number("gradient_clip_norm", gradient_clip_norm, 0)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
@@ -228,6 +233,33 @@ class TwoBranchModel(keras.Model):
     def build_from_config(self, config):
         """Builds the model as `get_build_config` describes it."""
         self.build(config["input_shape"])
+
+    def fit(self, *args, **kwargs):
+        """Trains as `keras.Model.fit`, on finite numbers.
+
+        Args:
+            *args: as of `keras.Model.fit`.
+            **kwargs: likewise.
+
+        Returns:
+            The history of Keras.
+
+        Raises:
+            ValueError: an array holds NaN or infinity, or the steps of an
+                epoch were not finite, whose end callbacks do not see.
+        """
+        given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
+        arguments = dict(list(given.arguments.items())[1:])
+        finite.check_finite_arrays("x", arguments.get("x"))
+        callbacks = arguments.get("callbacks")
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks.append(finite.FiniteSteps())
+        else:
+            arguments["callbacks"] = [
+                finite.FiniteSteps(),
+                *tf.nest.flatten(callbacks or []),
+            ]
+        return super().fit(**arguments)
 
     def train_step(self, batch):
         """Takes one step down the gradient; returns what it saw."""

@@ -217,3 +217,11 @@ def test_examples_of_arrays_give_the_rows_of_the_arrays():
 def test_examples_of_arrays_refuse_rows_that_are_none():
     with pytest.raises(ValueError, match="`caption_to_image` must hold rows"):
         Examples.from_arrays(np.zeros((2, 3)), np.zeros((2, 3)), [0, 2])
+
+
+@pytest.mark.parametrize("name", ["images", "captions"])
+def test_examples_of_arrays_refuse_what_is_not_finite(name):
+    arrays = {"images": np.ones((2, 3)), "captions": np.ones((3, 2))}
+    arrays[name][1, 1] = np.nan
+    with pytest.raises(ValueError, match=f"`{name}` must .* nan in row 1"):
+        Examples.from_arrays(**arrays, caption_to_image=[0, 1, 1])

@@ -397,3 +397,9 @@ def test_keras_file_keeps_what_was_solved(tmp_path, more):
     assert (loaded.power, loaded.regularization) == (4.0, 0.5)
     assert loaded.background == more.get("background", 0)
     loaded.fit(tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_not_finite_are_told_as_such(value):
+    with pytest.raises(ValueError, match="text features must hold finite"):
+        cholesky_factor(np.diag([1.0, value]), 0.5, "text")

@@ -7,6 +7,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
+from tbnets.models import finite
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import current_learning_rate
 
@@ -340,6 +341,70 @@ def test_fit_without_ids_says_what_a_batch_holds(built, batch, found):
         network.fit(
             tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False
         )
+
+
+def arrays_of(batch):
+    return {key: value.numpy() for key, value in batch.items()}
+
+
+class Ends(keras.callbacks.Callback):
+    """Keeps the epochs whose end it was told of."""
+
+    def __init__(self):
+        super().__init__()
+        self.epochs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append(epoch)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_fit_names_the_row_that_is_not_finite(value):
+    batch = arrays_of(make_batch(3, (1, 1, 1)))
+    batch["images"][1, 4] = value
+    network = compiled_network()
+    before = [weight.numpy() for weight in network.weights]
+    expected = rf"`x\['images'\]` must hold finite .* {value} in row 1"
+    with pytest.raises(ValueError, match=expected):
+        network.fit(batch, verbose=0)
+    for weight, old in zip(network.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), old)
+
+
+def test_fit_ends_after_the_epoch_that_was_not_finite():
+    batch = arrays_of(make_batch())
+    batch["images"][1, 4] = np.nan
+    ends = Ends()
+    data = tf.data.Dataset.from_tensors(batch)
+    # The loss itself may hide it: ReLU of NaN is 0 in some kernels.
+    expected = "`x` must hold finite .*gradient_norm=nan after epoch 1; .* NaN"
+    with pytest.raises(ValueError, match=expected):
+        compiled_network().fit(data, None, None, 3, 0, [ends], shuffle=False)
+    assert ends.epochs == []
+    good = tf.data.Dataset.from_tensors(make_batch())
+    compiled_network().fit(
+        good, epochs=2, verbose=0, shuffle=False, callbacks=ends
+    )
+    assert ends.epochs == [0, 1]
+
+
+def test_large_finite_numbers_are_no_error():
+    batch = {"images": np.array([[3e38, 3e38]], "f4").repeat(9, 0)}
+    finite.check_finite_arrays("x", batch)
+    finite.check_finite_arrays("x", {"images": np.full((2, 2), 1e308)})
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ({"hardness_steps": 0}, "`hardness_steps` must be .* above 0"),
+        ({"structure_steps": np.nan}, "structure_steps=nan"),
+        ({"gradient_clip_norm": -1}, "gradient_clip_norm=-1"),
+    ],
+)
+def test_bad_numbers_of_compile_are_named(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        make().compile("sgd", TripletLoss(), **arguments)
 
 
 def test_fit_takes_a_dict_of_arrays_with_a_row_a_pair():

@@ -1,0 +1,64 @@
+"""Numbers and arrays that a user gives, checked where they come in."""
+
+import math
+
+import numpy as np
+
+from tbnets.errors import InputError
+
+
+def checked_number(name, value, least, whole=False, above=False):
+    """Returns a number that is finite and large enough.
+
+    Args:
+        name: what the argument is called.
+        value: what was given for it.
+        least: the smallest number allowed.
+        whole: whether it must be an integer, which is then returned.
+        above: whether `least` itself is too small.
+
+    Returns:
+        float or int.
+
+    Raises:
+        ValueError: it is no number, not finite, or too small.
+    """
+    try:
+        number = math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    good = number > least if above else number >= least
+    if good and math.isfinite(number) and (not whole or number % 1 == 0):
+        return int(value) if whole else number
+    kind = "a whole" if whole else "a finite"
+    bound = "above" if above else "of at least"
+    raise InputError(
+        f"`{name}` must be {kind} number {bound} {least}. Received: "
+        f"{name}={value!r}. Choose another number."
+    )
+
+
+def check_finite(name, array):
+    """Refuses NaN and infinity in an array of floats.
+
+    Args:
+        name: what the argument is called.
+        array: `[n, ...]`; one of other numbers is let through.
+
+    Raises:
+        ValueError: names the first row.
+    """
+    if array.dtype.kind != "f":
+        return
+    # A sum tells without an array as large; it may overflow by itself.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum(dtype=np.float64)):
+            return
+    place = next(iter(np.argwhere(~np.isfinite(array))), None)
+    if place is None:
+        return
+    raise InputError(
+        f"`{name}` must hold finite numbers. Received: "
+        f"{array[tuple(place)]} in row {place[0]}. Leave the row out, or make "
+        "its numbers again."
+    )
