@@ -161,6 +161,7 @@ def _unless_lost(method):
             except (OSError, tf.errors.OpError) as error:
                 board.is_lost = True
                 reason = getattr(error, "message", None) or str(error)
+                reason = reason.rpartition("}} ")[2]  # Not the operation.
                 tqdm.tqdm.write(
                     f"note: {board.folder} can not be written, so TensorBoard "
                     f"shows no more of this run: {reason.splitlines()[0]}. "
