@@ -201,12 +201,12 @@ READERS = {
         whole=with_header,
         in_suite=6,
     ),
-    "saved_model_graph": _model("saved_model.pb", 0),
-    "saved_model_index": _model("variables/variables.index", 0),
+    "saved_model_graph": _model("saved_model.pb"),
+    "saved_model_index": _model("variables/variables.index"),
     "saved_model_variables": _model(
         "variables/variables.data-00000-of-00001", 0
     ),
-    "saved_model_metadata": _model("assets.extra/tbnets.json", 0),
+    "saved_model_metadata": _model("assets.extra/tbnets.json"),
     "saved_model_vocabulary": _model("assets.extra/vocabulary.txt"),
     "zoo_checksums": Reader(_write_zoo, "tiny/sha256.txt", _check_zoo),
     "zoo_metrics": Reader(_write_zoo, "tiny/metrics.json", _render_zoo),
