@@ -48,7 +48,7 @@ def export_again(source, path):
             "network again."
         )
     loaded = tf.saved_model.load(str(before.path))
-    settings = _settings(record["settings"], loaded.signatures)
+    settings = _settings(record["settings"], loaded.signatures, source)
     values = {value.name: value for value in loaded.used_variables}
     fitted = _fitted(before, record) | _word_vectors(values, settings)
     task = tasks.open_task(settings)
@@ -62,10 +62,10 @@ def export_again(source, path):
     return path, _compare(loaded.signatures, after)
 
 
-def _settings(record, signatures):
+def _settings(record, signatures, source):
     """Returns the settings of the run, without files of any machine."""
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
-    settings = from_record({**places, "started_in": "", **record})
+    settings = from_record({**places, "started_in": "", **record}, source)
     inputs = {
         spec.name
         for one in signatures.values()

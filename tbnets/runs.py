@@ -344,7 +344,14 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     settings.started_in = places.started_in
     if data_root:
         settings.data_root = os.path.abspath(data_root)
-    task = tasks.open_task(settings)
+    try:
+        task = tasks.open_task(settings)
+    except InputError as error:  # What the checkpoint says, no flag.
+        raise InputError(
+            f"{path} must be a checkpoint of tbnets. Received: one of a run "
+            f"that can be none: {error} Use the run's other checkpoint, "
+            "best.npz or last.npz."
+        ) from error
     task.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
     task.check_data(state.fitted, {*splits, *more_splits}, path)

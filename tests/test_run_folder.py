@@ -170,6 +170,24 @@ def test_what_was_fitted_of_another_kind_is_named(folder, run_dir, name, value):
         runs.open_run(run_dir)
 
 
+@pytest.mark.parametrize("name", ["words", "image_dim", "text_dim"])
+def test_what_every_task_fits_is_missed(run_dir, name):
+    path = run_dir / "checkpoints" / "best.npz"
+    fitted = checkpoints.read_checkpoint(path).state.fitted
+    del fitted[name]
+    rewritten(path, fitted=fitted)
+    with pytest.raises(ValueError, match=f"best.npz must .*without `{name}`"):
+        runs.open_run(run_dir)
+
+
+def test_kept_settings_of_no_task_are_named(run_dir):
+    path = run_dir / "checkpoints" / "best.npz"
+    settings = checkpoints.read_checkpoint(path).state.settings
+    rewritten(path, settings={**settings, "task": "tusk"})
+    with pytest.raises(ValueError, match="best.npz must .*one of matching"):
+        runs.open_run(run_dir)
+
+
 def test_kept_settings_of_another_kind_are_named(run_dir):
     path = run_dir / "checkpoints" / "best.npz"
     settings = checkpoints.read_checkpoint(path).state.settings

@@ -34,8 +34,8 @@ def _are_vectors(value):
     )
 
 
-_ALWAYS = ("text_dim",)
-"""What every task fits, None where it has none."""
+_ALWAYS = ("words", "image_dim", "text_dim")
+"""What every task fits; [] or None where it has none."""
 _SIZE = "a number from 1", _is_size
 _MADE_BY = "a dict", lambda value: isinstance(value, dict)
 _KINDS = {
@@ -64,10 +64,13 @@ def check_fitted_kinds(fitted, path):
         ValueError: naming the first that is.
     """
     for name, (expected, is_right) in _KINDS.items():
-        is_there = name in fitted or name in _ALWAYS
-        if is_there and not is_right(fitted.get(name, "")):
+        is_wanted = name in fitted or name in _ALWAYS
+        if is_wanted and not is_right(fitted.get(name, "")):
+            what = f"whose `{name}` is {shown(fitted.get(name))}"
+            if name not in fitted:
+                what = f"without `{name}`"
             raise InputError(
-                f"{path} must be a checkpoint of tbnets. Received: one whose "
-                f"`{name}` is {shown(fitted[name])}; expected {expected}. Use "
-                "the run's other checkpoint, best.npz or last.npz."
+                f"{path} must be a checkpoint of tbnets. Received: one {what}; "
+                f"expected {expected}. Use the run's other checkpoint, "
+                "best.npz or last.npz."
             )
