@@ -167,9 +167,10 @@ def prepare(settings, folder, queries=()):
     task = tasks.open_task(settings)
     last = checkpoint_path(folder, "last")
     if last.exists():
-        kept = _read_checkpoint(last)
+        kept = checkpoints.read_checkpoint(last)
         before = settings_files.from_record(kept.state.settings, last)
         settings_files.check_resumable(before, settings)
+        check_fitted_kinds(kept.state.fitted, last, task.fits)
         task.remember(kept.state.fitted)
     task.check_plan(queries)
     fitted = task.fit_data()
@@ -195,13 +196,6 @@ def prepare(settings, folder, queries=()):
     if fitted.get("left_out"):
         write_left_out(fitted["left_out"], folder / "left_out.txt")
     return session, train
-
-
-def _read_checkpoint(path):
-    """Reads a checkpoint whose task is about to trust what was fitted."""
-    checkpoint = checkpoints.read_checkpoint(path)
-    check_fitted_kinds(checkpoint.state.fitted, path)
-    return checkpoint
 
 
 def _build(task, fitted, checkpoint):
@@ -335,7 +329,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
             "`run_dir` must hold a finished epoch. Received: "
             f"run_dir={run_dir}, without {path}. Let it train longer."
         )
-    kept = _read_checkpoint(path)
+    kept = checkpoints.read_checkpoint(path)
     state = kept.state
     settings = settings_files.from_record(state.settings, path)
     for name, flag in ALL.items():
@@ -352,6 +346,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
             f"that can be none: {error} Use the run's other checkpoint, "
             "best.npz or last.npz."
         ) from error
+    check_fitted_kinds(state.fitted, path, task.fits)
     task.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
     task.check_data(state.fitted, {*splits, *more_splits}, path)

@@ -34,8 +34,8 @@ def _are_vectors(value):
     )
 
 
-_ALWAYS = ("words", "image_dim", "text_dim")
-"""What every task fits; [] or None where it has none."""
+SIDES = ("words", "image_dim", "text_dim")
+"""What is fitted of images and texts; [] or None where there is none."""
 _SIZE = "a number from 1", _is_size
 _MADE_BY = "a dict", lambda value: isinstance(value, dict)
 _KINDS = {
@@ -53,19 +53,20 @@ _KINDS = {
 }
 
 
-def check_fitted_kinds(fitted, path):
+def check_fitted_kinds(fitted, path, wanted):
     """Refuses what was fitted where it is of another kind than it must be.
 
     Args:
         fitted: name -> value, of a checkpoint.
         path: of the checkpoint.
+        wanted: names that must be there, see `Task.fits`.
 
     Raises:
         ValueError: naming the first that is.
     """
     for name, (expected, is_right) in _KINDS.items():
-        is_wanted = name in fitted or name in _ALWAYS
-        if is_wanted and not is_right(fitted.get(name, "")):
+        is_due = name in fitted or name in wanted
+        if is_due and not is_right(fitted.get(name, "")):
             what = f"whose `{name}` is {shown(fitted.get(name))}"
             if name not in fitted:
                 what = f"without `{name}`"

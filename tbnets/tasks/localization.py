@@ -21,6 +21,7 @@ from tbnets.tasks import region_views
 from tbnets.tasks import sentence_scores
 from tbnets.tasks import text_inputs
 from tbnets.tasks import views
+from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
@@ -40,6 +41,7 @@ class LocalizationTask(Task):
 
     best_metric = f"{DIRECTION}/recall_at_1"
     flag_groups = ("captions", "features", "regions", "phrases", "texts")
+    fits = SIDES
     fixed = (("image_encoder", "features"),)
     about_pictures = region_views.WHAT_IS_SHOWN
     measure_options = ("region_phrase_ranking",)

@@ -22,6 +22,7 @@ from tbnets.tasks import plan
 from tbnets.tasks import recipes
 from tbnets.tasks import text_inputs
 from tbnets.tasks import views
+from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.matching_scores import PAIR_SCORES
 from tbnets.tasks.own_photos import NoPhotos
 from tbnets.tasks.own_photos import OwnPhotos
@@ -42,6 +43,7 @@ class MatchingTask(Task):
 
     best_metric = "recall_sum"
     flag_groups = ("captions", "images", "features", "texts", "batches")
+    fits = SIDES
     measure_options = ("protocol", "text_to_text")
     about_pictures = views.WHAT_IS_SHOWN
     answers_queries = True

@@ -40,6 +40,7 @@ class Task:
         loss: the scalar of a training step that the progress shows.
         flag_groups: names of the groups of `flags.table` that it reads.
         fixed: (flag, value) of flags that it leaves to others at one value.
+        fits: names that are always in what `fit_data` returns.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
         about_pictures: what `pictures` show, in a sentence.
@@ -52,6 +53,7 @@ class Task:
     loss = "total_loss"
     flag_groups = ()
     fixed = ()
+    fits = ()
     measure_options = ()
     about_pictures = ""
     answers_queries = False
