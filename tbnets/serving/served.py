@@ -159,4 +159,12 @@ def as_input(argument, spec, values):
             f"shape={values.shape}. Use the features the network was trained "
             "on."
         )
+    finite = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+    if not finite.all():  # As the graph would say, which knows no argument.
+        bad = np.flatnonzero(~finite)
+        raise InputError(
+            f"`{argument}` must be finite. Received: NaN or infinity in "
+            f"{len(bad)} of {finite.size}, first in row {bad[0]}. Check the "
+            "features."
+        )
     return tf.constant(values)

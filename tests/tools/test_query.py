@@ -301,7 +301,7 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
         ("empty folder", "`--images` must be a folder of"),
         ("no captions", "`--captions` must hold a caption a line"),
         ("montage of nothing", "`--montage` must come with"),
-        ("nan", "`image` embeddings must be finite"),
+        ("nan", "`images` must be finite. Received: NaN or infinity in 2 of 2"),
     ],
 )
 def test_questions_that_cannot_be_answered(answers, question, message):
