@@ -100,11 +100,11 @@ def _asked(path, count, seed):
             while first < count:
                 if not ours.poll(PATIENCE):
                     raise TimeoutError
-                answer = ours.recv()
-                if len(answer) == 2:  # What is sent now.
-                    sent = answer
+                is_answer, *told = ours.recv()
+                if not is_answer:  # What is sent now.
+                    sent = told
                     continue
-                yield (*sent, *answer)
+                yield (*sent, *told)
                 first += 1
         except (EOFError, TimeoutError) as error:
             hangs = isinstance(error, TimeoutError)
@@ -126,8 +126,8 @@ def _serve(connection, path, numbers, seed):
     served = Served(path)
     for number in numbers:
         name, what, inputs = served.request(number, seed)
-        connection.send((name, what))
-        connection.send(served.judge(name, inputs))
+        connection.send((False, name, what))
+        connection.send((True, *served.judge(name, inputs)))
 
 
 class Served:
