@@ -158,6 +158,7 @@ class Served:
         self.names = sorted(self._signatures)
         self.good = {name: self._good(name) for name in self.names}
         self._wanted = {}
+        self._callables = {}
 
     def inputs(self, name):
         """Returns the `Input`s of a signature."""
@@ -177,6 +178,15 @@ class Served:
 
     def call(self, name, inputs):
         """Returns the outputs of a signature: name -> array."""
+        key = (name, *inputs)
+        if key not in self._callables:  # Making one optimises the graph.
+            self._callables[key] = self._callable(name, inputs)
+        answers = self._callables[key](*inputs.values())
+        outputs = sorted(self._signatures[name].outputs)
+        return dict(zip(outputs, map(np.asarray, answers)))
+
+    def _callable(self, name, inputs):
+        """Returns what takes values of some inputs as they are."""
         from tensorflow.core.protobuf import config_pb2
 
         signature = self._signatures[name]
@@ -184,11 +194,10 @@ class Served:
             signature.inputs[key].name if key in signature.inputs else key
             for key in inputs
         ]
-        fetches = {k: v.name for k, v in sorted(signature.outputs.items())}
-        run = self._session._make_callable_from_options(
-            config_pb2.CallableOptions(feed=feeds, fetch=fetches.values())
+        fetches = [value.name for _, value in sorted(signature.outputs.items())]
+        return self._session._make_callable_from_options(
+            config_pb2.CallableOptions(feed=feeds, fetch=fetches)
         )
-        return dict(zip(fetches, map(np.asarray, run(*inputs.values()))))
 
     def judge(self, name, inputs):
         """Returns (kind, detail) of a request and of the good one after it."""
