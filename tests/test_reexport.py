@@ -15,7 +15,7 @@ def scaling(factor):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2], name="rows")])
     def embed(rows):
-        return {"embeddings": factor * rows}
+        return {"embeddings": factor * rows, "status": tf.constant("")}
 
     return Endpoints({"embed": embed}, "embed")
 
