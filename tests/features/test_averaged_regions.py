@@ -216,7 +216,7 @@ def test_exported_features_are_those_of_the_extraction(tmp_path):
     module = tf.Module()
     module.network = extract.network
     module.features = tf.function(
-        extract.of_bytes,
+        lambda photo, boxes: extract.of_decoded(*extract.decode(photo), boxes),
         input_signature=[
             tf.TensorSpec([], tf.string),
             tf.TensorSpec([None, 4], tf.float32),
