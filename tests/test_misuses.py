@@ -266,7 +266,7 @@ EVALUATE = [
     (ARRAYS + "--memory_limit_mb=0", ["--memory_limit_mb=0", "--help"]),
     (ARRAYS + "--protocol=best", ["--protocol=best", "--help"]),
     (ARRAYS + "--protocol=coco_5k", ["5000 rows"]),
-    (ARRAYS + "--image_embeddings={root}/no.npy", ["no.npy", "Check this"]),
+    (ARRAYS + "--image_embeddings={root}/no.npy", ["no.npy", "existing file"]),
     (ARRAYS + "--image_embeddings={root}/wide.npy", ["(3, 4)"]),
     (ARRAYS + "--text_embeddings={root}/own.csv", ["own.csv"]),
     (ARRAYS + "--caption_to_image={root}/far.npy", ["caption_to_image"]),
@@ -284,7 +284,7 @@ MODEL = "--model={root}/run "
 QUERY = [
     ("", ["must be asked by sentences", "Write for example"]),
     ("--model={root}/photos dog", ["saved_model.pb", "Give the folder"]),
-    ("--model={root}/half dog", ["whole SavedModel", "Export the run"]),
+    ("--model={root}/half dog", ["whole SavedModel", "export the run"]),
     (MODEL + "dog", ["`--image_features` must be given", "Add"]),
     (MODEL + "--images={root}/photos dog", ["`--image_features` must be"]),
     (MODEL + "--image_features={root}/no.npy dog", ["no.npy"]),

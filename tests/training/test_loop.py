@@ -154,6 +154,7 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
         "settings.json",
         "run.flags",
         "vocabulary.txt",
+        "training.lock",
         "checkpoints",
         "tensorboard",
         "curves.png",
