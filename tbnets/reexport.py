@@ -26,7 +26,8 @@ def export_again(source, path):
     """Writes a SavedModel anew, its weights as they are.
 
     In a process that built a network before, the names of its parts may be
-    others; then this says so.
+    others; then this says so. So it does with Keras 2, whose names do not tell
+    a layer's variables from another's: models of the zoo are made with Keras 3.
 
     Args:
         source: a SavedModel of `runs.export`: its folder or one above.

@@ -41,6 +41,8 @@ released, and refuse a graph with any op they do not know.
 KEEPING_OPS = frozenset(
     """
     Assert AssignAddVariableOp AssignSubVariableOp AssignVariableOp Case
+    CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2
+    CudnnRNNV3
     DestroyResourceOp DisableCopyOnRead HashTableV2 If LookupTableFindV2
     LookupTableImportV2 LookupTableSizeV2 MutableHashTableV2 RandomShuffle
     RandomStandardNormal RandomUniform RandomUniformInt ReadVariableOp
