@@ -10,7 +10,6 @@ docs/scenes.md tells what the numbers mean.
 """
 
 import collections
-import json
 import pathlib
 
 import tqdm
@@ -20,6 +19,7 @@ from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.rounding import per_cent
 from tbnets.scenes import ambiguity
+from tbnets.scenes import dataset
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
 
@@ -40,7 +40,13 @@ def image_size(folder):
             f"--scenes={folder}, without {path.name}. Make one by "
             "tools/make_scenes.py."
         )
-    return json.loads(path.read_text("utf-8"))["image_size"]
+    size = dataset.read_manifest(folder).get("image_size")
+    if type(size) is not int or size < 1:
+        raise InputError(
+            f"{path}: expected the side of the images as `image_size`, a "
+            f"number from 1; found {size!r}. Make the scenes again."
+        )
+    return size
 
 
 def count_truths(records, size):
