@@ -11,9 +11,7 @@ import os
 import re
 import warnings
 
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
-from tbnets.errors import NotAFileError
+from tbnets.errors import InputError, MissingFileError, NotAFileError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,11 +16,9 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from tbnets import exif
-from tbnets import photo_head
+from tbnets import exif, photo_head
 from tbnets.cores import usable_cores
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 from tbnets.files import BESIDE_SUFFIX
 
 _HEAD_BYTES = 2**17

@@ -38,20 +38,18 @@ from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
-from tbnets.serving.export import next_version
-from tbnets.serving.export import write_saved_model
+from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
-from tbnets.training import board
-from tbnets.training import checkpoints
-from tbnets.training.loop import Session
-from tbnets.training.loop import counted
-from tbnets.training.loop import out_of_patience
+from tbnets.training import board, checkpoints
+from tbnets.training.loop import Session, counted, out_of_patience
 from tbnets.training.optimizers import create_optimizer_variables
-from tbnets.training.run_folder import check_run_folder
-from tbnets.training.run_folder import checkpoint_path
-from tbnets.training.run_folder import lock_run
+from tbnets.training.run_folder import (
+    check_run_folder,
+    checkpoint_path,
+    lock_run,
+)
 
 SAVED_MODEL = "saved_model"
 

@@ -12,9 +12,7 @@ import tempfile
 import threading
 import warnings
 
-from absl import app
-from absl import flags
-from absl import logging
+from absl import app, flags, logging
 
 from tbnets import usage
 from tbnets.cores import usable_cores

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import parse_json
-from tbnets.checked_files import read_json
+from tbnets.checked_files import CheckedFile, parse_json, read_json
 
 DEEP = "[" * 100_000
 

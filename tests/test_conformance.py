@@ -22,14 +22,14 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.fisher_vectors import FisherVectors
-from tbnets.layers.fisher_vectors import MeanVectors
-from tbnets.layers.fisher_vectors import TfidfVectors
-from tbnets.layers.image_encoders import ApplicationEncoder
-from tbnets.layers.image_encoders import SmallConvNet
+from tbnets.layers.fisher_vectors import (
+    FisherVectors,
+    MeanVectors,
+    TfidfVectors,
+)
+from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
 from tbnets.layers.pair_head import PairHead
-from tbnets.layers.text_encoders import MeanOfWords
-from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.layers.word_table import WordTable
 from tbnets.losses import triplet
@@ -41,12 +41,9 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.serving import export
-from tbnets.text.packed_trees import XLA_REFUSED
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.packed_trees import XLA_REFUSED, TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
 from tests import fresh
 

@@ -9,9 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import exif
-from tbnets.images import decode_image
-from tbnets.images import read_photo
-from tbnets.images import read_photo_sizes
+from tbnets.images import decode_image, read_photo, read_photo_sizes
 
 PIXELS = (np.arange(16 * 24 * 3) * 37 % 256).reshape(16, 24, 3)
 

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from tbnets import files
-from tbnets.files import folder_beside
-from tbnets.files import readable
+from tbnets.files import folder_beside, readable
 
 KILLED = """
 import os

@@ -12,16 +12,18 @@ import tensorflow as tf
 
 from tbnets import images as images_module
 from tbnets import photo_head
-from tbnets.images import BrokenImageError
-from tbnets.images import decode_image
-from tbnets.images import decode_images
-from tbnets.images import decode_photo
-from tbnets.images import fault_of
-from tbnets.images import faults
-from tbnets.images import list_photos
-from tbnets.images import read_content
-from tbnets.images import read_photo
-from tbnets.images import read_photo_sizes
+from tbnets.images import (
+    BrokenImageError,
+    decode_image,
+    decode_images,
+    decode_photo,
+    fault_of,
+    faults,
+    list_photos,
+    read_content,
+    read_photo,
+    read_photo_sizes,
+)
 from tests import photo_files
 
 PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256

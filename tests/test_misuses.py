@@ -15,8 +15,7 @@ import pytest
 
 from tbnets import runs
 from tbnets.training import checkpoints
-from tests import fresh
-from tests import tiny
+from tests import fresh, tiny
 
 # Runs a tool once for each line, in one process, and tells how each ended.
 DRIVER = """

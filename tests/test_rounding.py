@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from tbnets.rounding import per_cent
-from tbnets.rounding import rounded
+from tbnets.rounding import per_cent, rounded
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BY_HAND = re.compile(r"100 \* .*:[\d ]*\.\df|:[\d ]*\.\d%")

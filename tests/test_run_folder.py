@@ -12,8 +12,7 @@ from tbnets.locks import fcntl
 from tbnets.tasks import parts
 from tbnets.training import checkpoints
 from tbnets.training.optimizers import create_optimizer_variables
-from tbnets.training.run_folder import LOCK
-from tbnets.training.run_folder import check_run_folder
+from tbnets.training.run_folder import LOCK, check_run_folder
 from tests import tiny
 from tests.training.test_checkpoints import rewritten
 

@@ -11,11 +11,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
-from tbnets import tasks
+from tbnets import runs, tasks
 from tbnets.data.captions import read_captions
-from tbnets.training import checkpoints
-from tbnets.training import loop
+from tbnets.training import checkpoints, loop
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent

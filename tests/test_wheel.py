@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from tbnets.serving import zoo
-from tbnets.serving import zoo_card
+from tbnets.serving import zoo, zoo_card
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

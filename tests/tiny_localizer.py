@@ -9,8 +9,7 @@ from tbnets.features.proposals import Proposer
 from tbnets.images import decode_photo
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
 BOXES = {"red": (10, 20, 50, 60), "blue": (70, 10, 110, 50)}

@@ -22,10 +22,8 @@ from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.rounding import per_cent
-from tbnets.text import parsing
-from tbnets.text import tree_comparison
-from tbnets.text.parsers import DEFAULT_URL
-from tbnets.text.parsers import PARSERS
+from tbnets.text import parsing, tree_comparison
+from tbnets.text.parsers import DEFAULT_URL, PARSERS
 from tbnets.text.tree_files import read_gold_trees
 from tbnets.text.trees import read_tree
 

@@ -31,8 +31,7 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets.data import captions
-from tbnets.data import description
+from tbnets.data import captions, description
 from tbnets.data.format_guess import usual_format
 from tbnets.data.phrase_description import describe_phrases
 from tbnets.data.phrases import read_phrases

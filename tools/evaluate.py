@@ -40,12 +40,9 @@ import pathlib
 import numpy as np
 from absl import flags
 
-from tbnets import files
-from tbnets import startup
+from tbnets import files, startup
 from tbnets.errors import InputError
-from tbnets.evaluation import arrays
-from tbnets.evaluation import protocols
-from tbnets.evaluation import tables
+from tbnets.evaluation import arrays, protocols, tables
 from tbnets.pictures import space_map
 
 _RUN = flags.DEFINE_string(

@@ -43,14 +43,15 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets.features import cnn
-from tbnets.features import extraction
-from tbnets.features import photo_features
-from tbnets.features import region_extraction
-from tbnets.features import regions
+from tbnets.features import (
+    cnn,
+    extraction,
+    photo_features,
+    region_extraction,
+    regions,
+)
 from tbnets.flags.photos import define_photo_flags
-from tbnets.store.manifest import DTYPES
-from tbnets.store.manifest import read_manifest
+from tbnets.store.manifest import DTYPES, read_manifest
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 

@@ -39,12 +39,10 @@ from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.store.manifest import DTYPES
-from tbnets.store.manifest import file_sha256
+from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.tasks.text_inputs import read_showing_progress
 from tbnets.text.vocabulary import count_words
-from tbnets.text.word_tables import coverage
-from tbnets.text.word_tables import coverage_line
+from tbnets.text.word_tables import coverage, coverage_line
 
 _FEATURES = flags.DEFINE_enum(
     "features",

@@ -59,8 +59,7 @@ def define_flags():
 def read_broken_files(given):
     """Runs --mutations or --only; returns the number of faults."""
     with startup.quiet_tensorflow():
-        from tests.fuzz import child
-        from tests.fuzz import table
+        from tests.fuzz import child, table
         from tests.fuzz.readers import READERS
 
         child.start_server()

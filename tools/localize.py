@@ -41,10 +41,8 @@ with startup.quiet_tensorflow():
 
 from tbnets import files
 from tbnets.images import read_photo
-from tbnets.pictures.boxes import PhraseBox
-from tbnets.pictures.boxes import draw_boxes
-from tbnets.serving import search
-from tbnets.serving import zoo
+from tbnets.pictures.boxes import PhraseBox, draw_boxes
+from tbnets.serving import search, zoo
 from tbnets.serving.served_localizer import ServedLocalizer
 
 _MODEL = flags.DEFINE_string(

@@ -22,15 +22,12 @@ import textwrap
 
 import tqdm
 from absl import flags
-from PIL import Image
-from PIL import ImageDraw
-from PIL import ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.files import DATASET
-from tbnets.scenes.files import RECORDS
+from tbnets.scenes.files import DATASET, RECORDS
 from tbnets.scenes.layout import SPLITS
 from tbnets.scenes.settings import SceneSettings
 

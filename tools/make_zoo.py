@@ -43,17 +43,11 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets import reexport
-from tbnets import runs
-from tbnets import tasks
-from tbnets.files import new_folder
-from tbnets.files import write_json
-from tbnets.files import write_text
+from tbnets import reexport, runs, tasks
+from tbnets.files import new_folder, write_json, write_text
 from tbnets.flags import settings as settings_files
 from tbnets.rounding import rounded
-from tbnets.serving import zoo
-from tbnets.serving import zoo_card
-from tbnets.serving import zoo_metrics
+from tbnets.serving import zoo, zoo_card, zoo_metrics
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs
 

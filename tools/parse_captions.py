@@ -31,8 +31,7 @@ from tbnets.data import captions as caption_files
 from tbnets.data.format_guess import usual_format
 from tbnets.errors import InputError
 from tbnets.text import parsing
-from tbnets.text.parsers import DEFAULT_URL
-from tbnets.text.parsers import PARSERS
+from tbnets.text.parsers import DEFAULT_URL, PARSERS
 
 _CAPTIONS = flags.DEFINE_string(
     "captions",

@@ -38,8 +38,7 @@ with startup.quiet_tensorflow():
 from tbnets import boxes as box_math
 from tbnets import images
 from tbnets.data import entities
-from tbnets.features import extraction
-from tbnets.features import proposals
+from tbnets.features import extraction, proposals
 from tbnets.flags.photos import define_photo_flags
 from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store

@@ -48,13 +48,9 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets import files
-from tbnets import images
-from tbnets.pictures import montage
-from tbnets.pictures import page
-from tbnets.serving import index
-from tbnets.serving import search
-from tbnets.serving import zoo
+from tbnets import files, images
+from tbnets.pictures import montage, page
+from tbnets.serving import index, search, zoo
 from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.store.opening import open_features
 

@@ -18,8 +18,7 @@ from absl import flags
 from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.rounding import per_cent
-from tbnets.scenes import ambiguity
-from tbnets.scenes import dataset
+from tbnets.scenes import ambiguity, dataset
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
 

@@ -23,8 +23,7 @@ from tbnets.errors import InputError
 with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
-from tbnets import runs
-from tbnets import tasks
+from tbnets import runs, tasks
 from tbnets.flags import command_line
 from tbnets.flags import help as flags_help
 from tbnets.flags.settings import as_flagfile_line

@@ -12,14 +12,10 @@ import os
 import re
 from typing import NamedTuple
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import require_file
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, require_file, shown
 from tbnets.data import splits as split_names
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
-from tbnets.store.arrays import first_equal_rows
-from tbnets.store.arrays import open_array
+from tbnets.errors import InputError, MissingFileError
+from tbnets.store.arrays import first_equal_rows, open_array
 
 
 class ImageRecord(NamedTuple):

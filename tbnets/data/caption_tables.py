@@ -3,9 +3,7 @@
 import csv
 import os
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import parse_json
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, parse_json, shown
 from tbnets.data import splits as split_names
 from tbnets.data.caption_readers import ImageRecord
 from tbnets.errors import InputError

@@ -14,15 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import Problem
-from tbnets.data import caption_readers
-from tbnets.data import caption_tables
+from tbnets.checked_files import CheckedFile, Problem
+from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
 from tbnets.data.groups import rows_by
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 
 __all__ = [
     "READERS",

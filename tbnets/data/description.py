@@ -8,8 +8,7 @@ import os
 
 import numpy as np
 
-from tbnets.checked_files import Problem
-from tbnets.checked_files import shown
+from tbnets.checked_files import Problem, shown
 from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
 from tbnets.images import faults

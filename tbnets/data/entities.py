@@ -14,10 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import Problem
-from tbnets.checked_files import ProblemError
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, Problem, ProblemError, shown
 
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")

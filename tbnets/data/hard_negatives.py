@@ -9,8 +9,7 @@ region of its photo, as `proposal_roles` does.
 
 import numpy as np
 
-from tbnets.data.proposal_roles import NEGATIVE
-from tbnets.data.proposal_roles import POSITIVE
+from tbnets.data.proposal_roles import NEGATIVE, POSITIVE
 from tbnets.errors import InputError
 
 PER_PHRASE = 50

@@ -4,11 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.text.packed_trees import END
-from tbnets.text.packed_trees import LEVEL
-from tbnets.text.packed_trees import NOUN_PHRASE
-from tbnets.text.packed_trees import START
-from tbnets.text.packed_trees import WORD
+from tbnets.text.packed_trees import END, LEVEL, NOUN_PHRASE, START, WORD
 
 
 class NounPhrases(NamedTuple):

@@ -11,10 +11,8 @@ import re
 import numpy as np
 
 from tbnets.checked_files import CheckedFile
-from tbnets.data.captions import list_splits
-from tbnets.data.captions import read_captions
-from tbnets.data.splits import SPLIT_FIELD
-from tbnets.data.splits import fill_split
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError
 
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")

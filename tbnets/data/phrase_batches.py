@@ -15,15 +15,15 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.batches import batch_bounds
-from tbnets.data.groups import place_among_equals
-from tbnets.data.groups import rows_by
-from tbnets.data.hard_negatives import listed
-from tbnets.data.hard_negatives import listed_rows
+from tbnets.data.groups import place_among_equals, rows_by
+from tbnets.data.hard_negatives import listed, listed_rows
 from tbnets.data.phrases import PhraseRegions
-from tbnets.data.proposal_roles import NEGATIVE
-from tbnets.data.proposal_roles import NEGATIVE_REGIONS
-from tbnets.data.proposal_roles import ProposalRoles
-from tbnets.data.proposal_roles import proposal_roles
+from tbnets.data.proposal_roles import (
+    NEGATIVE,
+    NEGATIVE_REGIONS,
+    ProposalRoles,
+    proposal_roles,
+)
 from tbnets.errors import InputError
 
 

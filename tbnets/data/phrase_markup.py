@@ -11,8 +11,7 @@ Chain 0 is what was not annotated because it shows nothing.
 import re
 from typing import NamedTuple
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 
 NO_CHAIN = "0"

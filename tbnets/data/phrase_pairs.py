@@ -16,8 +16,7 @@ import tensorflow as tf
 from tbnets import boxes
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
-from tbnets.data.noun_phrases import NounPhrases
-from tbnets.data.noun_phrases import ranges
+from tbnets.data.noun_phrases import NounPhrases, ranges
 from tbnets.errors import InputError
 
 CHOICE, CONFIDENCE = "choice", "confidence"

@@ -10,11 +10,9 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import ProblemError
+from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.data.entities import read_annotations
-from tbnets.data.phrase_markup import NO_CHAIN
-from tbnets.data.phrase_markup import read_sentences
+from tbnets.data.phrase_markup import NO_CHAIN, read_sentences
 from tbnets.errors import MissingFileError
 
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}

@@ -11,11 +11,9 @@ import re
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.caption_tables import json_rows
-from tbnets.data.phrase_markup import MarkedCaption
-from tbnets.data.phrase_markup import MarkedPhrase
+from tbnets.data.phrase_markup import MarkedCaption, MarkedPhrase
 from tbnets.data.phrase_readers import ImagePhrases
 
 NEEDED = ("image", "phrase", "box")

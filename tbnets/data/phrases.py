@@ -16,8 +16,7 @@ import numpy as np
 
 from tbnets.boxes import check_boxes
 from tbnets.checked_files import Problem
-from tbnets.data import phrase_readers
-from tbnets.data import phrase_tables
+from tbnets.data import phrase_readers, phrase_tables
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 

@@ -12,8 +12,7 @@ from tbnets import boxes
 from tbnets.errors import InputError
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranking import best_ranks
-from tbnets.evaluation.retrieval import RECALL_AT
-from tbnets.evaluation.retrieval import checked_recall_at
+from tbnets.evaluation.retrieval import RECALL_AT, checked_recall_at
 
 IOU_THRESHOLD = 0.5
 SUPPRESSION = 0.5

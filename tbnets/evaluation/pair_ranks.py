@@ -7,12 +7,8 @@ phrase is said of regions in several photos.
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import exact_scores
-from tbnets.evaluation import retrieval
-from tbnets.evaluation.ranking import MAX_BLOCK
-from tbnets.evaluation.ranking import Ranks
-from tbnets.evaluation.ranking import Side
-from tbnets.evaluation.ranking import best_ranks
+from tbnets.evaluation import exact_scores, retrieval
+from tbnets.evaluation.ranking import MAX_BLOCK, Ranks, Side, best_ranks
 
 SCORES_AT_ONCE = 1 << 22
 """Scores held at a time: 16 MiB, and about as much again for masks."""

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import retrieval
-from tbnets.evaluation import score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 
 
 class Protocol(NamedTuple):

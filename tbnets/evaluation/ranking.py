@@ -21,8 +21,7 @@ import numpy as np
 import threadpoolctl
 
 from tbnets.cores import usable_cores
-from tbnets.evaluation.exact_scores import pair_scores
-from tbnets.evaluation.exact_scores import strip_scores
+from tbnets.evaluation.exact_scores import pair_scores, strip_scores
 
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126

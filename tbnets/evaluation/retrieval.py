@@ -3,8 +3,7 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import exact_scores
-from tbnets.evaluation import ranking
+from tbnets.evaluation import exact_scores, ranking
 
 RECALL_AT = (1, 5, 10)
 # Inner products up to this stay well inside float32.

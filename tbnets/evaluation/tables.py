@@ -2,8 +2,7 @@
 
 import re
 
-from tbnets.rounding import per_cent
-from tbnets.rounding import rounded
+from tbnets.rounding import per_cent, rounded
 
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 

@@ -13,9 +13,7 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.features.cnn import LAST
-from tbnets.features.cnn import in_float32
-from tbnets.features.cnn import layer_outputs
+from tbnets.features.cnn import LAST, in_float32, layer_outputs
 from tbnets.features.cutting import roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo

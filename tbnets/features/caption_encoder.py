@@ -14,13 +14,14 @@ import json
 
 import numpy as np
 
-from tbnets.errors import InputError
-from tbnets.errors import MissingPackageError
+from tbnets.errors import InputError, MissingPackageError
 from tbnets.files import write_atomically
-from tbnets.text.vocabulary import PADDING_WORD
-from tbnets.text.vocabulary import UNKNOWN_WORD
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import (
+    PADDING_WORD,
+    UNKNOWN_WORD,
+    Tokenizer,
+    Vocabulary,
+)
 
 FORMAT = "tbnets-caption-encoder-1"
 CHUNK = 1024

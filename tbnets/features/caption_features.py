@@ -11,17 +11,13 @@ import pathlib
 import numpy as np
 
 from tbnets.checked_files import parse_json
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
-from tbnets.features.caption_encoder import FORMAT
-from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.errors import InputError, MissingFileError
+from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import extraction_differences
-from tbnets.store.npz import ERRORS
-from tbnets.store.npz import read_npz
+from tbnets.store.manifest import MANIFEST, extraction_differences
+from tbnets.store.npz import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
 KINDS = {

@@ -16,9 +16,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features import cnn_weights
-from tbnets.features import efficientnet_lite
-from tbnets.features import squeezenet
+from tbnets.features import cnn_weights, efficientnet_lite, squeezenet
 
 LAST = "last"
 CROP_FRACTION = 224 / 256

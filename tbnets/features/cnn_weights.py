@@ -10,8 +10,7 @@ import pathlib
 import h5py
 import numpy as np
 
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 
 MOST_LISTED = 5
 # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.

@@ -16,12 +16,16 @@ import warnings
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.caption_encoder import import_extra
-from tbnets.features.caption_encoder import word_counts
-from tbnets.features.hybrid_mixture import LEAST_WEIGHT
-from tbnets.features.hybrid_mixture import HybridMixture
-from tbnets.features.hybrid_mixture import gradient_terms
+from tbnets.features.caption_encoder import (
+    CaptionEncoder,
+    import_extra,
+    word_counts,
+)
+from tbnets.features.hybrid_mixture import (
+    LEAST_WEIGHT,
+    HybridMixture,
+    gradient_terms,
+)
 from tbnets.features.mean_vectors import check_vectors
 from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import count_words

@@ -23,14 +23,11 @@ import time
 
 from tbnets.checked_files import parse_json
 from tbnets.cores import usable_cores
-from tbnets.errors import FileError
-from tbnets.errors import InputError
+from tbnets.errors import FileError, InputError
 from tbnets.features import extraction
-from tbnets.files import make_folder_of
-from tbnets.files import write_json
+from tbnets.files import make_folder_of, write_json
 from tbnets.images import faults
-from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import file_sha256
+from tbnets.store.manifest import MANIFEST, file_sha256
 from tbnets.store.opening import load_features
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter

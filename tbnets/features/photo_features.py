@@ -8,17 +8,17 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features.cnn import LAST
-from tbnets.features.cnn import build_cnn
-from tbnets.features.cnn import call_with_any_batch
-from tbnets.features.cnn import in_float32
-from tbnets.features.cnn import layer_outputs
-from tbnets.features.cnn import pooled_network
+from tbnets.features.cnn import (
+    LAST,
+    build_cnn,
+    call_with_any_batch,
+    in_float32,
+    layer_outputs,
+    pooled_network,
+)
 from tbnets.features.folding import fold_batch_normalization
-from tbnets.features.full_network import FULL_NETWORK
-from tbnets.features.full_network import full_network_outputs
-from tbnets.images import decode_image
-from tbnets.images import decode_images
+from tbnets.features.full_network import FULL_NETWORK, full_network_outputs
+from tbnets.images import decode_image, decode_images
 
 CROPS = ("one", "ten")
 RANDOM = "random"

@@ -16,10 +16,8 @@ from tbnets import boxes as box_math
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.features import edges
-from tbnets.features.extraction import SHARD_IMAGES
-from tbnets.features.extraction import remaining
-from tbnets.images import BrokenImageError
-from tbnets.images import read_photo
+from tbnets.features.extraction import SHARD_IMAGES, remaining
+from tbnets.images import BrokenImageError, read_photo
 from tbnets.store.manifest import file_sha256
 
 MOST_CANDIDATES = 2000

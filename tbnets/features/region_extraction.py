@@ -12,9 +12,7 @@ import tensorflow as tf
 
 from tbnets import images
 from tbnets.errors import InputError
-from tbnets.features.extraction import SHARD_IMAGES
-from tbnets.features.extraction import failed_photos
-from tbnets.features.extraction import remaining
+from tbnets.features.extraction import SHARD_IMAGES, failed_photos, remaining
 
 
 def extract_regions(

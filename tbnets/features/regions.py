@@ -14,12 +14,8 @@ import tensorflow as tf
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
 from tbnets.features.averaged_regions import AveragedFeatures
-from tbnets.features.cnn import LAST
-from tbnets.features.cnn import in_float32
-from tbnets.features.cnn import layer_outputs
-from tbnets.features.cnn import pooled_network
-from tbnets.features.cutting import roi_pool
-from tbnets.features.cutting import warped_crops
+from tbnets.features.cnn import LAST, in_float32, layer_outputs, pooled_network
+from tbnets.features.cutting import roi_pool, warped_crops
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
 

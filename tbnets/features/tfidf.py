@@ -14,8 +14,7 @@ import functools
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.caption_encoder import import_extra
+from tbnets.features.caption_encoder import CaptionEncoder, import_extra
 from tbnets.text.vocabulary import count_words
 
 STOP_WORDS = frozenset(

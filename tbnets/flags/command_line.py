@@ -13,11 +13,8 @@ from absl import flags
 from tbnets.data.format_guess import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
-from tbnets.flags.flag import reads
-from tbnets.flags.flag import what_reads
-from tbnets.flags.table import ALL
-from tbnets.flags.table import GROUPS
-from tbnets.flags.table import complete
+from tbnets.flags.flag import reads, what_reads
+from tbnets.flags.table import ALL, GROUPS, complete
 
 FLAGS = flags.FLAGS
 

@@ -1,12 +1,8 @@
 """Flags of the run itself, and of what it reads."""
 
 from tbnets.data.captions import READERS
-from tbnets.flags.flag import Flag
-from tbnets.flags.flag import Limits
-from tbnets.flags.flag import Other
-from tbnets.flags.phrase_flags import PAIR_FLAGS
-from tbnets.flags.phrase_flags import PHRASE_FLAGS
-from tbnets.flags.phrase_flags import REGION_FLAGS
+from tbnets.flags.flag import Flag, Limits, Other
+from tbnets.flags.phrase_flags import PAIR_FLAGS, PHRASE_FLAGS, REGION_FLAGS
 from tbnets.flags.text_flags import TEXT_FLAGS
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"

@@ -1,9 +1,7 @@
 """The flags of a run as --help shows them: in the order of the data's way."""
 
 from tbnets.flags.flag import what_reads
-from tbnets.flags.table import ALL
-from tbnets.flags.table import GROUPS
-from tbnets.flags.table import TITLES
+from tbnets.flags.table import ALL, GROUPS, TITLES
 from tbnets.usage import Section
 
 FIRST = (

@@ -1,14 +1,11 @@
 """Flags of the network, its loss and its training."""
 
-from tbnets.flags.flag import Flag
-from tbnets.flags.flag import Limits
-from tbnets.flags.flag import Other
+from tbnets.flags.flag import Flag, Limits, Other
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.presets import PRESETS
-from tbnets.losses.triplet import NEGATIVES
-from tbnets.losses.triplet import REDUCTIONS
+from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)

@@ -2,13 +2,13 @@
 
 from tbnets.data.hard_negatives import PER_PHRASE
 from tbnets.data.phrase_pairs import CONTRASTS
-from tbnets.data.proposal_roles import NEGATIVE_IOU
-from tbnets.data.proposal_roles import NEGATIVE_REGIONS
-from tbnets.data.proposal_roles import POSITIVE_IOU
-from tbnets.data.proposal_roles import POSITIVES
-from tbnets.flags.flag import Flag
-from tbnets.flags.flag import Limits
-from tbnets.flags.flag import Other
+from tbnets.data.proposal_roles import (
+    NEGATIVE_IOU,
+    NEGATIVE_REGIONS,
+    POSITIVE_IOU,
+    POSITIVES,
+)
+from tbnets.flags.flag import Flag, Limits, Other
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)

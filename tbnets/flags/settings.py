@@ -4,16 +4,12 @@ import os
 import pathlib
 import types
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
-from tbnets.files import write_json
-from tbnets.files import write_text
+from tbnets.files import write_json, write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import reads
-from tbnets.flags.table import ALL
-from tbnets.flags.table import complete
-from tbnets.flags.table import flags_read
+from tbnets.flags.table import ALL, complete, flags_read
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"

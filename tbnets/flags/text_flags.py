@@ -1,8 +1,6 @@
 """Flags of the texts, and of what reads them."""
 
-from tbnets.flags.flag import Flag
-from tbnets.flags.flag import Limits
-from tbnets.flags.flag import Other
+from tbnets.flags.flag import Flag, Limits, Other
 from tbnets.layers.word_table import TRAININGS
 from tbnets.text.word_tables import MISSING
 

@@ -4,11 +4,13 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features.cnn import LAST
-from tbnets.features.cnn import build_cnn
-from tbnets.features.cnn import call_with_any_batch
-from tbnets.features.cnn import layer_outputs
-from tbnets.features.cnn import pooled_network
+from tbnets.features.cnn import (
+    LAST,
+    build_cnn,
+    call_with_any_batch,
+    layer_outputs,
+    pooled_network,
+)
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

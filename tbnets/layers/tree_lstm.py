@@ -4,8 +4,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.layers.tree_levels import WEIGHTS
-from tbnets.layers.tree_levels import tree_states
+from tbnets.layers.tree_levels import WEIGHTS, tree_states
 from tbnets.text.packed_trees import PackedTrees
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.losses import distances
-from tbnets.losses import miners
+from tbnets.losses import distances, miners
 
 TERMS = (
     "image_to_text",

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.errors import InputError
-from tbnets.errors import InputTypeError
+from tbnets.errors import InputError, InputTypeError
 from tbnets.losses import miners
 
 

@@ -18,9 +18,7 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
-from tbnets.losses import distances
-from tbnets.losses import hinges
-from tbnets.losses import presets
+from tbnets.losses import distances, hinges, presets
 from tbnets.losses.positives import positive_masks
 
 TERMS = hinges.TERMS

@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.models.cca_solution import cholesky_factor
-from tbnets.models.cca_solution import solve_cca
-from tbnets.models.cca_solution import with_background
-from tbnets.models.cca_solution import with_indicator
-from tbnets.models.embedding_network import IDS
-from tbnets.models.embedding_network import INPUTS
-from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.cca_solution import (
+    cholesky_factor,
+    solve_cca,
+    with_background,
+    with_indicator,
+)
+from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import checked_dict
 

@@ -10,8 +10,7 @@ from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import TERMS
 from tbnets.models import own_candidates
-from tbnets.models.two_branch import TwoBranchModel
-from tbnets.models.two_branch import checked_dict
+from tbnets.models.two_branch import TwoBranchModel, checked_dict
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")

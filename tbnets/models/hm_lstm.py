@@ -5,12 +5,8 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
-from tbnets.models.embedding_network import IDS
-from tbnets.models.embedding_network import INPUTS
-from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.two_branch import PARTS
-from tbnets.models.two_branch import checked_dict
-from tbnets.models.two_branch import output_dim
+from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
+from tbnets.models.two_branch import PARTS, checked_dict, output_dim
 
 PAIRS = (
     "regions",

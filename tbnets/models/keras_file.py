@@ -4,21 +4,25 @@ import keras
 
 # Keras finds the classes that a file names once they are registered, and they
 # are when their modules are imported.
-from tbnets.layers import branch  # noqa: F401
-from tbnets.layers import canonical_projection  # noqa: F401
-from tbnets.layers import dropout  # noqa: F401
-from tbnets.layers import feature_transform  # noqa: F401
-from tbnets.layers import fisher_vectors  # noqa: F401
-from tbnets.layers import image_encoders  # noqa: F401
-from tbnets.layers import pair_head  # noqa: F401
-from tbnets.layers import text_encoders  # noqa: F401
-from tbnets.layers import tree_encoder  # noqa: F401
-from tbnets.layers import word_table  # noqa: F401
+from tbnets.layers import (
+    branch,  # noqa: F401
+    canonical_projection,  # noqa: F401
+    dropout,  # noqa: F401
+    feature_transform,  # noqa: F401
+    fisher_vectors,  # noqa: F401
+    image_encoders,  # noqa: F401
+    pair_head,  # noqa: F401
+    text_encoders,  # noqa: F401
+    tree_encoder,  # noqa: F401
+    word_table,  # noqa: F401
+)
 from tbnets.losses import triplet  # noqa: F401
-from tbnets.models import cca  # noqa: F401
-from tbnets.models import embedding_network  # noqa: F401
-from tbnets.models import hm_lstm  # noqa: F401
-from tbnets.models import similarity_network  # noqa: F401
+from tbnets.models import (
+    cca,  # noqa: F401
+    embedding_network,  # noqa: F401
+    hm_lstm,  # noqa: F401
+    similarity_network,  # noqa: F401
+)
 from tbnets.training import fused_optimizers  # noqa: F401
 
 

@@ -7,20 +7,17 @@ from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.candidates import used_columns
-from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.logistic import SoftmaxOutput
-from tbnets.losses.logistic import logistic_loss
-from tbnets.losses.logistic import softmax_loss
-from tbnets.losses.pairs import own_images
-from tbnets.losses.pairs import random_columns
-from tbnets.losses.pairs import sample_pairs
+from tbnets.losses.logistic import (
+    PAIR_LOSSES,
+    SoftmaxOutput,
+    logistic_loss,
+    softmax_loss,
+)
+from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
 from tbnets.models import own_candidates
-from tbnets.models.embedding_network import IDS
-from tbnets.models.embedding_network import INPUTS
-from tbnets.models.two_branch import PARTS
-from tbnets.models.two_branch import TwoBranchModel
-from tbnets.models.two_branch import checked_dict
+from tbnets.models.embedding_network import IDS, INPUTS
+from tbnets.models.two_branch import PARTS, TwoBranchModel, checked_dict
 
 # What is told of each loss, and the field of its output.
 _REPORTED = {

@@ -8,13 +8,9 @@ and its phrase has a cross: what is right does not hang on a colour.
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
-from PIL import ImageColor
-from PIL import ImageDraw
-from PIL import ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from tbnets.boxes import check_boxes
-from tbnets.boxes import clip_boxes
+from tbnets.boxes import check_boxes, clip_boxes
 from tbnets.files import readable
 
 COLOURS = (

@@ -6,15 +6,10 @@ import pathlib
 import textwrap
 from typing import NamedTuple
 
-from PIL import Image
-from PIL import ImageDraw
-from PIL import ImageFont
-from PIL import ImageOps
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from tbnets.files import readable
-from tbnets.images import PHOTO_SUFFIXES
-from tbnets.images import BrokenImageError
-from tbnets.images import read_photo
+from tbnets.images import PHOTO_SUFFIXES, BrokenImageError, read_photo
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 LEGEND_HEIGHT = 24

@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from tbnets.files import readable
-from tbnets.files import write_atomically
-from tbnets.pictures.montage import find_photo
-from tbnets.pictures.montage import open_photo
+from tbnets.files import readable, write_atomically
+from tbnets.pictures.montage import find_photo, open_photo
 
 THUMBNAIL_SIZE = 400
 """Longer side in pixels: sharp on screens of two pixels a point."""

@@ -7,15 +7,11 @@ noun phrases as diamonds. Words stand wherever there is space for them.
 import textwrap
 
 import numpy as np
-from PIL import Image
-from PIL import ImageDraw
-from PIL import ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 from tbnets.errors import MissingPackageError
 from tbnets.files import readable
-from tbnets.pictures.points import CAPTION
-from tbnets.pictures.points import IMAGE
-from tbnets.pictures.points import PHRASE
+from tbnets.pictures.points import CAPTION, IMAGE, PHRASE
 
 PERPLEXITY = 30
 """How many neighbours a point has, or so; t-SNE's own default."""

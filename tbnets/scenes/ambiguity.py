@@ -9,13 +9,9 @@ anyone can expect who sees every scene rightly and knows nothing else.
 import itertools
 import math
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import parse_json
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, parse_json, shown
 from tbnets.errors import InputError
-from tbnets.scenes.layout import find_gap
-from tbnets.scenes.layout import find_position
-from tbnets.scenes.layout import find_relation
+from tbnets.scenes.layout import find_gap, find_position, find_relation
 from tbnets.scenes.phrases import NEAR
 
 RANKS = (1, 5, 10)

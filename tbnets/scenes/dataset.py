@@ -30,23 +30,26 @@ from PIL import Image
 from tbnets.checked_files import parse_json
 from tbnets.errors import ExistingFileError
 from tbnets.files import new_folder
-from tbnets.scenes import grammar
-from tbnets.scenes import rendering
-from tbnets.scenes.files import DATASET
-from tbnets.scenes.files import FOLDERS
-from tbnets.scenes.files import README
-from tbnets.scenes.files import RECORDS
-from tbnets.scenes.files import annotation_xml
-from tbnets.scenes.files import karpathy_entry
-from tbnets.scenes.files import scene_record
-from tbnets.scenes.files import sentences_text
-from tbnets.scenes.files import trees_text
-from tbnets.scenes.layout import SPLITS
-from tbnets.scenes.layout import Scene
-from tbnets.scenes.layout import draw_objects
-from tbnets.scenes.layout import draw_scene
-from tbnets.scenes.layout import objects_key
-from tbnets.scenes.layout import split_of
+from tbnets.scenes import grammar, rendering
+from tbnets.scenes.files import (
+    DATASET,
+    FOLDERS,
+    README,
+    RECORDS,
+    annotation_xml,
+    karpathy_entry,
+    scene_record,
+    sentences_text,
+    trees_text,
+)
+from tbnets.scenes.layout import (
+    SPLITS,
+    Scene,
+    draw_objects,
+    draw_scene,
+    objects_key,
+    split_of,
+)
 from tbnets.scenes.settings import SCENES_PER_SPLIT
 
 # Raised whenever the same settings give other bytes.

@@ -13,10 +13,7 @@ import dataclasses
 
 from tbnets.scenes.layout import pick_weighted
 from tbnets.scenes.phrases import Speaker
-from tbnets.scenes.words import Node
-from tbnets.scenes.words import capitalised
-from tbnets.scenes.words import node
-from tbnets.scenes.words import word
+from tbnets.scenes.words import Node, capitalised, node, word
 
 NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
 

@@ -11,20 +11,24 @@ background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
 import dataclasses
 import itertools
 
-from tbnets.scenes.layout import find_gap
-from tbnets.scenes.layout import find_position
-from tbnets.scenes.layout import find_relation
-from tbnets.scenes.layout import pick
-from tbnets.scenes.layout import pick_weighted
-from tbnets.scenes.words import BACKGROUND_WORDS
-from tbnets.scenes.words import COLOUR_WORDS
-from tbnets.scenes.words import NOUNS
-from tbnets.scenes.words import NUMBERS
-from tbnets.scenes.words import SIZE_WORDS
-from tbnets.scenes.words import TEXTURE_WORDS
-from tbnets.scenes.words import node
-from tbnets.scenes.words import plural_of
-from tbnets.scenes.words import word
+from tbnets.scenes.layout import (
+    find_gap,
+    find_position,
+    find_relation,
+    pick,
+    pick_weighted,
+)
+from tbnets.scenes.words import (
+    BACKGROUND_WORDS,
+    COLOUR_WORDS,
+    NOUNS,
+    NUMBERS,
+    SIZE_WORDS,
+    TEXTURE_WORDS,
+    node,
+    plural_of,
+    word,
+)
 
 BACKGROUND_CHAIN = 10
 FIRST_GROUP_CHAIN = 11

@@ -9,12 +9,9 @@ machines with the same Pillow draw the same bytes.
 import math
 
 import numpy as np
-from PIL import Image
-from PIL import ImageDraw
+from PIL import Image, ImageDraw
 
-from tbnets.scenes.layout import BACKGROUNDS
-from tbnets.scenes.layout import COLOURS
-from tbnets.scenes.layout import RING_HOLE
+from tbnets.scenes.layout import BACKGROUNDS, COLOURS, RING_HOLE
 
 SUPERSAMPLING = 4
 # An object owns a pixel that it covers by at least this part.

@@ -11,22 +11,16 @@ import pathlib
 import tensorflow as tf
 
 import tbnets
-from tbnets.errors import ExistingFileError
-from tbnets.errors import FileError
-from tbnets.files import new_folder
-from tbnets.files import write_json
+from tbnets.errors import ExistingFileError, FileError
+from tbnets.files import new_folder, write_json
 from tbnets.serving.doors import guarded
-from tbnets.serving.half_precision import copy_halved
-from tbnets.serving.half_precision import with_halves
+from tbnets.serving.half_precision import copy_halved, with_halves
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.ops import check_ops
 from tbnets.serving.photo_reader import limit_pixels
-from tbnets.serving.saved_files import METADATA_FILE
-from tbnets.serving.saved_files import SHA256
-from tbnets.serving.saved_files import hash_files
+from tbnets.serving.saved_files import METADATA_FILE, SHA256, hash_files
 from tbnets.serving.served import VOCABULARY_FILE
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 
 class ServingModule(tf.Module):

@@ -4,10 +4,8 @@ import tensorflow as tf
 
 from tbnets.losses import distances
 from tbnets.serving.doors import bounded
-from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.endpoints import text_spec
-from tbnets.serving.photo_reader import PhotoReader
-from tbnets.serving.photo_reader import require_photos
+from tbnets.serving.endpoints import Endpoints, text_spec
+from tbnets.serving.photo_reader import PhotoReader, require_photos
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
 

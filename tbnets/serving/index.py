@@ -30,8 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
-from tbnets import files
-from tbnets import images
+from tbnets import files, images
 from tbnets.checked_files import parse_json
 from tbnets.errors import InputError
 from tbnets.serving import search

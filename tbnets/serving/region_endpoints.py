@@ -2,12 +2,9 @@
 
 import tensorflow as tf
 
-from tbnets.serving.doors import bounded
-from tbnets.serving.doors import require_rows
-from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.endpoints import text_spec
-from tbnets.serving.photo_reader import RegionReader
-from tbnets.serving.photo_reader import require_photos
+from tbnets.serving.doors import bounded, require_rows
+from tbnets.serving.endpoints import Endpoints, text_spec
+from tbnets.serving.photo_reader import RegionReader, require_photos
 
 
 def region_endpoints(

@@ -9,10 +9,8 @@ import pathlib
 from google.protobuf.message import DecodeError
 
 from tbnets.checked_files import CheckedFile
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
-from tbnets.serving.ops import MOST_GRAPH_BYTES
-from tbnets.serving.ops import foreign_ops
+from tbnets.errors import InputError, MissingFileError
+from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.store.manifest import file_sha256
 
 GRAPH_FILE = "saved_model.pb"

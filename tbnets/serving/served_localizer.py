@@ -5,16 +5,11 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from tbnets.boxes import check_boxes
-from tbnets.boxes import non_maximum_suppression
+from tbnets.boxes import check_boxes, non_maximum_suppression
 from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
-from tbnets.images import BrokenImageError
-from tbnets.images import decode_photo
-from tbnets.images import fault_of
-from tbnets.images import read_content
-from tbnets.serving.served import Served
-from tbnets.serving.served import as_input
+from tbnets.images import BrokenImageError, decode_photo, fault_of, read_content
+from tbnets.serving.served import Served, as_input
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""

@@ -7,13 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.images import fault_of
-from tbnets.images import list_photos
-from tbnets.serving import saved_files
-from tbnets.serving import search
-from tbnets.serving.served import IMAGE_BYTES
-from tbnets.serving.served import Served
-from tbnets.serving.served import as_input
+from tbnets.images import fault_of, list_photos
+from tbnets.serving import saved_files, search
+from tbnets.serving.served import IMAGE_BYTES, Served, as_input
 from tbnets.serving.served_localizer import ServedLocalizer
 
 PAIRS_AT_ONCE = 8192

@@ -4,16 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import MissingPackageError
-from tbnets.serving.doors import require
-from tbnets.serving.doors import require_rows
-from tbnets.text.packed_trees import FIELDS
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.serving.doors import require, require_rows
+from tbnets.text.packed_trees import FIELDS, TreeRows, tree_arrays
 from tbnets.text.parsing import parse_captions
-from tbnets.text.tree_checks import most_nodes
-from tbnets.text.tree_checks import whole_trees
-from tbnets.text.trees import Tree
-from tbnets.text.trees import read_tree
+from tbnets.text.tree_checks import most_nodes, whole_trees
+from tbnets.text.trees import Tree, read_tree
 
 
 class TreeReader:

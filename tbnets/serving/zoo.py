@@ -18,8 +18,7 @@ import pathlib
 import re
 
 from tbnets.checked_files import CheckedFile
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 from tbnets.serving.served_model import load_saved_model
 
 CHECKSUMS = "sha256.txt"

@@ -14,10 +14,8 @@ from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
 from tbnets.serving.served_localizer import ServedLocalizer
-from tbnets.serving.zoo import CHECKSUMS
-from tbnets.serving.zoo import list_files
-from tbnets.serving.zoo_metrics import finds_regions
-from tbnets.serving.zoo_metrics import read_metrics
+from tbnets.serving.zoo import CHECKSUMS, list_files
+from tbnets.serving.zoo_metrics import finds_regions, read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")

@@ -4,8 +4,7 @@ It may have been edited, cut or damaged; a card is made of it, so what the
 card shows is looked for first.
 """
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.evaluation import tables
 
 _OF_BOTH = {

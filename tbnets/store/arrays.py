@@ -12,8 +12,7 @@ import os
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.store.npy import check_numbers
 

@@ -19,8 +19,7 @@ import pathlib
 import re
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import MissingFileError
 
 FORMAT = "tbnets-features-1"

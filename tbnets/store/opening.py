@@ -7,13 +7,10 @@ refuses files that were changed and numbers that are not finite.
 
 import os
 
-from tbnets.store.arrays import Features
-from tbnets.store.arrays import check_finite
-from tbnets.store.arrays import open_array
+from tbnets.store.arrays import Features, check_finite, open_array
 from tbnets.store.manifest import read_manifest
 from tbnets.store.shards import open_store
-from tbnets.store.side_by_side import SideBySide
-from tbnets.store.side_by_side import joined_made_by
+from tbnets.store.side_by_side import SideBySide, joined_made_by
 
 _checked = set()
 """States of files that were found to be good; see `_check`."""

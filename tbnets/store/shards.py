@@ -11,19 +11,12 @@ import os
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
-from tbnets.store.arrays import Features
-from tbnets.store.arrays import check_rows
-from tbnets.store.arrays import slices
-from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import file_sha256
-from tbnets.store.manifest import files_of
-from tbnets.store.manifest import read_manifest
+from tbnets.store.arrays import Features, check_rows, slices
+from tbnets.store.manifest import MANIFEST, file_sha256, files_of, read_manifest
 from tbnets.store.npy import read_header
-from tbnets.store.row_file import RowFile
-from tbnets.store.row_file import copy_rows
+from tbnets.store.row_file import RowFile, copy_rows
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":

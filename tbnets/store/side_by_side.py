@@ -4,8 +4,7 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.store import arrays
-from tbnets.store.arrays import Features
-from tbnets.store.arrays import ids_file
+from tbnets.store.arrays import Features, ids_file
 
 
 class SideBySide(Features):

@@ -18,16 +18,18 @@ import numpy as np
 from tbnets import files
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
-from tbnets.store.manifest import DTYPES
-from tbnets.store.manifest import KINDS
-from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import Manifest
-from tbnets.store.manifest import Shard
-from tbnets.store.manifest import extraction_differences
-from tbnets.store.manifest import files_of
-from tbnets.store.manifest import optional_files
-from tbnets.store.manifest import shard_files
-from tbnets.store.manifest import write_manifest
+from tbnets.store.manifest import (
+    DTYPES,
+    KINDS,
+    MANIFEST,
+    Manifest,
+    Shard,
+    extraction_differences,
+    files_of,
+    optional_files,
+    shard_files,
+    write_manifest,
+)
 from tbnets.store.shards import open_store
 
 _OURS = re.compile(

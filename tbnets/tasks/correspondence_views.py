@@ -4,10 +4,8 @@ import numpy as np
 
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
-from tbnets.pictures.points import PHRASE
-from tbnets.pictures.points import Points
-from tbnets.tasks.views import THUMBNAIL
-from tbnets.tasks.views import spread
+from tbnets.pictures.points import PHRASE, Points
+from tbnets.tasks.views import THUMBNAIL, spread
 from tbnets.text.vocabulary import split_words
 
 NUM_PHOTOS = 5

@@ -5,8 +5,7 @@ import tensorflow as tf
 import tqdm
 
 from tbnets import boxes
-from tbnets.data.phrase_pairs import CHOICE
-from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.correspondences import IOU_THRESHOLD
 from tbnets.tasks.embedder import Embedder

@@ -7,8 +7,7 @@ same ones.
 
 import tqdm
 
-from tbnets.data.hard_negatives import NONE
-from tbnets.data.hard_negatives import hard_negatives
+from tbnets.data.hard_negatives import NONE, hard_negatives
 from tbnets.errors import InputError
 
 TABLE = "hard_negatives"

@@ -6,20 +6,24 @@ import functools
 import numpy as np
 
 from tbnets.data.noun_phrases import noun_phrases
-from tbnets.data.phrase_pairs import CHOICE
-from tbnets.data.phrase_pairs import PairBatches
-from tbnets.data.phrase_pairs import PairExamples
-from tbnets.data.phrase_pairs import PairOptions
-from tbnets.data.phrase_pairs import PhotoRegions
+from tbnets.data.phrase_pairs import (
+    CHOICE,
+    PairBatches,
+    PairExamples,
+    PairOptions,
+    PhotoRegions,
+)
 from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import evaluate_correspondences
 from tbnets.evaluation.tables import region_phrase_lines
 from tbnets.rounding import per_cent
 from tbnets.serving.node_endpoints import node_endpoints
-from tbnets.tasks import correspondence_views
-from tbnets.tasks import phrase_inputs
-from tbnets.tasks import phrase_links
-from tbnets.tasks import views
+from tbnets.tasks import (
+    correspondence_views,
+    phrase_inputs,
+    phrase_links,
+    views,
+)
 from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.region_scores import TRUE_REGIONS

@@ -10,30 +10,27 @@ import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data import captions
-from tbnets.data.examples import FeatureRows
-from tbnets.data.examples import FileNames
+from tbnets.data.examples import FeatureRows, FileNames
 from tbnets.data.photo_lists import read_listed
-from tbnets.data.splits import SPLIT_FIELD
-from tbnets.data.splits import NoSuchSplit
-from tbnets.data.splits import fill_split
-from tbnets.data.splits import splits_in_path
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.data.splits import (
+    SPLIT_FIELD,
+    NoSuchSplit,
+    fill_split,
+    splits_in_path,
+)
+from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_features import caption_key
-from tbnets.features.photo_features import RANDOM
-from tbnets.features.photo_features import open_photo_features
+from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.images import decode_images
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
-from tbnets.store.manifest import MANIFEST
-from tbnets.store.manifest import extraction_differences
-from tbnets.store.manifest import without_retired
-from tbnets.store.opening import load_features
-from tbnets.store.opening import open_features
-from tbnets.store.opening import read_made_by
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.vocabulary import count_words
+from tbnets.store.manifest import (
+    MANIFEST,
+    extraction_differences,
+    without_retired,
+)
+from tbnets.store.opening import load_features, open_features, read_made_by
+from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""

@@ -3,24 +3,24 @@
 import numpy as np
 import tqdm
 
-from tbnets.data.phrase_batches import PhraseBatches
-from tbnets.data.phrase_batches import PhraseSampler
+from tbnets.data.phrase_batches import PhraseBatches, PhraseSampler
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
-from tbnets.evaluation.localization import DIRECTION
-from tbnets.evaluation.localization import evaluate_localization
+from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.evaluation.tables import format_localization
 from tbnets.rounding import per_cent
 from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.tasks import hard_negatives
-from tbnets.tasks import inputs
-from tbnets.tasks import phrase_inputs
-from tbnets.tasks import plan
-from tbnets.tasks import region_scores
-from tbnets.tasks import region_views
-from tbnets.tasks import sentence_scores
-from tbnets.tasks import text_inputs
-from tbnets.tasks import views
+from tbnets.tasks import (
+    hard_negatives,
+    inputs,
+    phrase_inputs,
+    plan,
+    region_scores,
+    region_views,
+    sentence_scores,
+    text_inputs,
+    views,
+)
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.task import Task
 from tbnets.text.vocabulary import Vocabulary

@@ -3,32 +3,27 @@
 import numpy as np
 
 from tbnets.data import drawn_splits
-from tbnets.data.batches import EpochBatches
-from tbnets.data.batches import num_batches
-from tbnets.data.examples import FeatureRows
-from tbnets.data.examples import refuse_broken_images
-from tbnets.data.splits import WHOLE_FILE
-from tbnets.data.splits import NoSuchSplit
+from tbnets.data.batches import EpochBatches, num_batches
+from tbnets.data.examples import FeatureRows, refuse_broken_images
+from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
 from tbnets.evaluation.tables import format_table
-from tbnets.rounding import per_cent
-from tbnets.rounding import rounded
+from tbnets.rounding import per_cent, rounded
 from tbnets.serving import search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import inputs
-from tbnets.tasks import matching_scores
-from tbnets.tasks import parts
-from tbnets.tasks import plan
-from tbnets.tasks import recipes
-from tbnets.tasks import text_inputs
-from tbnets.tasks import views
+from tbnets.tasks import (
+    inputs,
+    matching_scores,
+    parts,
+    plan,
+    recipes,
+    text_inputs,
+    views,
+)
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.matching_scores import PAIR_SCORES
-from tbnets.tasks.own_photos import NoPhotos
-from tbnets.tasks.own_photos import OwnPhotos
-from tbnets.tasks.own_photos import has_own_photos
-from tbnets.tasks.task import FEW_POINTS
-from tbnets.tasks.task import Task
+from tbnets.tasks.own_photos import NoPhotos, OwnPhotos, has_own_photos
+from tbnets.tasks.task import FEW_POINTS, Task
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import health
 

@@ -9,8 +9,7 @@ too, an `evaluation.score_tiles.PairScores`.
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import protocols
-from tbnets.evaluation import score_tiles
+from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving import search
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer

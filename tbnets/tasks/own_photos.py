@@ -12,16 +12,15 @@ import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
-from tbnets.data.photos import likely_name
-from tbnets.data.photos import list_files
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.data.photos import likely_name, list_files
+from tbnets.errors import InputError, MissingFileError
 from tbnets.features.photo_cache import PhotoCache
-from tbnets.features.photo_features import PhotoFeatures
-from tbnets.features.photo_features import build_named_cnn
-from tbnets.features.photo_features import open_photo_features
-from tbnets.files import folder_beside
-from tbnets.files import write_atomically
+from tbnets.features.photo_features import (
+    PhotoFeatures,
+    build_named_cnn,
+    open_photo_features,
+)
+from tbnets.files import folder_beside, write_atomically
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
 from tbnets.tasks import inputs

@@ -13,8 +13,7 @@ import keras
 from tbnets.errors import InputError
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
-from tbnets.layers import image_encoders
-from tbnets.layers import text_encoders
+from tbnets.layers import image_encoders, text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
@@ -27,8 +26,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.tasks import hard_negatives
-from tbnets.tasks import inputs
+from tbnets.tasks import hard_negatives, inputs
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 

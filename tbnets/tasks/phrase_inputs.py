@@ -5,15 +5,12 @@ Each function takes the run's settings (see `flags`) and reads what they name.
 
 import numpy as np
 
-from tbnets.data.phrase_batches import PhraseExamples
-from tbnets.data.phrase_batches import Sampling
+from tbnets.data.phrase_batches import PhraseExamples, Sampling
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.features.regions import open_averaged_features
-from tbnets.store.opening import load_features
-from tbnets.store.opening import open_features
-from tbnets.tasks import inputs
-from tbnets.tasks import text_inputs
+from tbnets.store.opening import load_features, open_features
+from tbnets.tasks import inputs, text_inputs
 
 
 def load_phrases(settings, records, sizes):

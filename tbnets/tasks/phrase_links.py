@@ -3,8 +3,7 @@
 import numpy as np
 
 from tbnets.data.same_captions import same_captions
-from tbnets.evaluation.correspondences import Links
-from tbnets.evaluation.correspondences import phrases_of_spans
+from tbnets.evaluation.correspondences import Links, phrases_of_spans
 from tbnets.tasks.phrase_inputs import rows_of
 from tbnets.text.vocabulary import split_words
 

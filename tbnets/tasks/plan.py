@@ -7,13 +7,11 @@ training must be told before its first step.
 import itertools
 
 from tbnets.checked_files import shown
-from tbnets.data.splits import WHOLE_FILE
-from tbnets.data.splits import NoSuchSplit
+from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
 from tbnets.errors import InputError
 from tbnets.flags.table import ALL
 from tbnets.store.opening import read_made_by
-from tbnets.tasks import inputs
-from tbnets.tasks import text_inputs
+from tbnets.tasks import inputs, text_inputs
 from tbnets.text.tree_files import trees_of
 
 

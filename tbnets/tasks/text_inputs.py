@@ -5,25 +5,22 @@ import os
 import tensorflow as tf
 import tqdm
 
-from tbnets.data.examples import Examples
-from tbnets.data.examples import TokenRows
-from tbnets.data.examples import equal_text_ids
+from tbnets.data.examples import Examples, TokenRows, equal_text_ids
 from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks import inputs
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.tree_files import trees_of
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.vocabulary import count_words
-from tbnets.text.word_tables import centred
-from tbnets.text.word_tables import coverage
-from tbnets.text.word_tables import coverage_line
-from tbnets.text.word_tables import embedding_table
-from tbnets.text.word_tables import with_new_dims
+from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
+from tbnets.text.word_tables import (
+    centred,
+    coverage,
+    coverage_line,
+    embedding_table,
+    with_new_dims,
+)
 from tbnets.text.word_vectors import read_word_vectors
 
 TOKENIZER_BATCH = 4096

@@ -3,9 +3,7 @@
 import numpy as np
 
 from tbnets.pictures import montage
-from tbnets.pictures.points import CAPTION
-from tbnets.pictures.points import IMAGE
-from tbnets.pictures.points import Points
+from tbnets.pictures.points import CAPTION, IMAGE, Points
 from tbnets.serving import search
 from tbnets.tasks import inputs
 from tbnets.tasks.matching_scores import similarities_of_caption

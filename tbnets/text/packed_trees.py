@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.text.trees import kind_of
-from tbnets.text.vocabulary import UNKNOWN_ID
-from tbnets.text.vocabulary import split_words
+from tbnets.text.vocabulary import UNKNOWN_ID, split_words
 
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))

@@ -11,12 +11,8 @@ import urllib.error
 import urllib.request
 
 from tbnets.checked_files import shown
-from tbnets.errors import InputError
-from tbnets.errors import MissingPackageError
-from tbnets.errors import UnreachableError
-from tbnets.text.trees import MOST_LETTERS
-from tbnets.text.trees import MOST_WORDS
-from tbnets.text.trees import right_branching
+from tbnets.errors import InputError, MissingPackageError, UnreachableError
+from tbnets.text.trees import MOST_LETTERS, MOST_WORDS, right_branching
 
 DEFAULT_URL = "http://localhost:9000"
 
@@ -78,8 +74,7 @@ class EmbeddedParser:
 
     def __init__(self):
         try:
-            from nltk import RegexpParser
-            from nltk import Tree
+            from nltk import RegexpParser, Tree
             from textblob.en.taggers import PatternTagger
         except ModuleNotFoundError as error:
             raise _missing(error, "embedded", '"tbnets[parse]"') from error

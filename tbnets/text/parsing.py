@@ -14,8 +14,7 @@ from typing import NamedTuple
 from tbnets.checked_files import CheckedFile
 from tbnets.cores import usable_cores
 from tbnets.files import write_atomically
-from tbnets.text.parsers import RightBranchingParser
-from tbnets.text.parsers import open_parser
+from tbnets.text.parsers import RightBranchingParser, open_parser
 from tbnets.text.tree_files import json_row
 from tbnets.text.trees import read_tree
 

@@ -6,13 +6,15 @@ as many levels as a node names. Whoever serves one takes trees from strangers.
 
 import tensorflow as tf
 
-from tbnets.text.packed_trees import END
-from tbnets.text.packed_trees import LEVEL
-from tbnets.text.packed_trees import NOUN_PHRASE
-from tbnets.text.packed_trees import PARENT
-from tbnets.text.packed_trees import START
-from tbnets.text.packed_trees import WORD
-from tbnets.text.packed_trees import padded_nodes
+from tbnets.text.packed_trees import (
+    END,
+    LEVEL,
+    NOUN_PHRASE,
+    PARENT,
+    START,
+    WORD,
+    padded_nodes,
+)
 
 NODES_A_WORD = 4
 """Room for phrases: a binary tree has two nodes a word, chains have more."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.text.trees import Tree
-from tbnets.text.trees import kind_of
+from tbnets.text.trees import Tree, kind_of
 
 
 class Agreement(NamedTuple):

@@ -13,14 +13,9 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import parse_json
-from tbnets.checked_files import shown
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
-from tbnets.text.trees import Tree
-from tbnets.text.trees import read_tree
-from tbnets.text.trees import unescaped
+from tbnets.checked_files import CheckedFile, parse_json, shown
+from tbnets.errors import InputError, MissingFileError
+from tbnets.text.trees import Tree, read_tree, unescaped
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tbnets.errors import InputError
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 from tbnets.files import write_atomically
 
 PADDING_WORD = ""

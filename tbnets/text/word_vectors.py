@@ -13,9 +13,7 @@ import unicodedata
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
-from tbnets.checked_files import require_file
-from tbnets.checked_files import shown
+from tbnets.checked_files import CheckedFile, require_file, shown
 from tbnets.errors import InputError
 
 MOST_WORD_BYTES = 4096

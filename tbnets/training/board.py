@@ -26,8 +26,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
-from tbnets.flags.table import complete
-from tbnets.flags.table import flags_read
+from tbnets.flags.table import complete, flags_read
 from tbnets.pictures.curves import PANELS
 from tbnets.training.projector import write_points
 

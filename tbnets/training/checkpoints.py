@@ -17,8 +17,7 @@ import numpy as np
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.files import write_atomically
-from tbnets.store.npz import ERRORS
-from tbnets.store.npz import read_npz
+from tbnets.store.npz import ERRORS, read_npz
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"

@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.training.fused_optimizers import FusedAdam
-from tbnets.training.fused_optimizers import FusedSGD
+from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 

@@ -4,11 +4,13 @@ import pytest
 from tbnets.data import batches
 from tbnets.data.batches import EpochBatches
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import ArrayRows
-from tbnets.data.examples import Examples
-from tbnets.data.examples import TokenRows
-from tbnets.data.examples import equal_text_ids
-from tbnets.data.examples import padded_width
+from tbnets.data.examples import (
+    ArrayRows,
+    Examples,
+    TokenRows,
+    equal_text_ids,
+    padded_width,
+)
 from tests import tiny
 
 # Image 0 has three captions, 1 has none, 2 has one, 3 has two.

@@ -4,11 +4,13 @@ import json
 import numpy as np
 import pytest
 
-from tbnets.data.captions import READERS
-from tbnets.data.captions import CaptionedImages
-from tbnets.data.captions import Problem
-from tbnets.data.captions import list_splits
-from tbnets.data.captions import read_captions
+from tbnets.data.captions import (
+    READERS,
+    CaptionedImages,
+    Problem,
+    list_splits,
+    read_captions,
+)
 
 
 def write(path, text):

@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 
 from tbnets.data import description
-from tbnets.data.captions import CaptionedImages
-from tbnets.data.captions import read_captions
-from tests import photo_files
-from tests import tiny
+from tbnets.data.captions import CaptionedImages, read_captions
+from tests import photo_files, tiny
 
 
 def make(captions, owners, num_images=3, split="train", ids="xyz"):

@@ -1,7 +1,6 @@
 import numpy as np
 
-from tbnets.data.groups import place_among_equals
-from tbnets.data.groups import rows_by
+from tbnets.data.groups import place_among_equals, rows_by
 
 
 def test_rows_of_each_value_ascend():

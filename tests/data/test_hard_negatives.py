@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from tbnets.data.hard_negatives import hard_negatives
-from tbnets.data.phrase_batches import PhraseSampler
-from tbnets.data.phrase_batches import Sampling
-from tests import reference
-from tests import tiny_phrases
+from tbnets.data.phrase_batches import PhraseSampler, Sampling
+from tests import reference, tiny_phrases
 
 
 def lists(table):

@@ -5,9 +5,7 @@ import pathlib
 import pytest
 
 import tbnets.data
-from tbnets.data.photos import find_photos
-from tbnets.data.photos import likely_name
-from tbnets.data.photos import list_files
+from tbnets.data.photos import find_photos, likely_name, list_files
 
 
 @pytest.fixture

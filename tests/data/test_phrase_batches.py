@@ -7,10 +7,12 @@ import pytest
 
 from tbnets import boxes
 from tbnets.data.hard_negatives import hard_negatives
-from tbnets.data.phrase_batches import PhraseBatches
-from tbnets.data.phrase_batches import PhraseExamples
-from tbnets.data.phrase_batches import PhraseSampler
-from tbnets.data.phrase_batches import Sampling
+from tbnets.data.phrase_batches import (
+    PhraseBatches,
+    PhraseExamples,
+    PhraseSampler,
+    Sampling,
+)
 from tbnets.losses.positives import positive_masks
 from tests import tiny_phrases
 

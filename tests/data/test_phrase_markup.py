@@ -4,10 +4,12 @@ import re
 
 import pytest
 
-from tbnets.data.phrase_markup import MarkedPhrase
-from tbnets.data.phrase_markup import MarkupError
-from tbnets.data.phrase_markup import parse_caption
-from tbnets.data.phrase_markup import read_sentences
+from tbnets.data.phrase_markup import (
+    MarkedPhrase,
+    MarkupError,
+    parse_caption,
+    read_sentences,
+)
 
 
 def test_caption_is_taken_apart_word_by_word():

@@ -4,12 +4,13 @@ import pytest
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import ArrayRows
 from tbnets.data.noun_phrases import noun_phrases
-from tbnets.data.phrase_pairs import PairBatches
-from tbnets.data.phrase_pairs import PairExamples
-from tbnets.data.phrase_pairs import PairOptions
-from tbnets.data.phrase_pairs import PhotoRegions
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.data.phrase_pairs import (
+    PairBatches,
+    PairExamples,
+    PairOptions,
+    PhotoRegions,
+)
+from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 

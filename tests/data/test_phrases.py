@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tbnets.data import phrases as phrases_module
-from tbnets.data.captions import CaptionedImages
-from tbnets.data.captions import read_captions
+from tbnets.data.captions import CaptionedImages, read_captions
 from tbnets.data.phrases import read_phrases
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings

@@ -1,8 +1,7 @@
 """Captions of one source found in another."""
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.same_captions import letters
-from tbnets.data.same_captions import same_captions
+from tbnets.data.same_captions import letters, same_captions
 
 
 def captioned(images, captions, rows):

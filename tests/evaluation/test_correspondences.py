@@ -3,9 +3,11 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.evaluation.correspondences import Links
-from tbnets.evaluation.correspondences import evaluate_correspondences
-from tbnets.evaluation.correspondences import phrases_of_spans
+from tbnets.evaluation.correspondences import (
+    Links,
+    evaluate_correspondences,
+    phrases_of_spans,
+)
 
 # Caption 0: words 0-2, 3-8 and 5-8; caption 1: none; caption 2: words 0-1.
 PHRASES = types.SimpleNamespace(

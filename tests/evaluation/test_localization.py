@@ -6,8 +6,7 @@ import pytest
 from tbnets import boxes
 from tbnets.data.captions import read_captions
 from tbnets.data.phrases import read_phrases
-from tbnets.evaluation import localization
-from tbnets.evaluation import tables
+from tbnets.evaluation import localization, tables
 from tbnets.evaluation.average_precision import average_precision
 from tests.evaluation import oracle
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import protocols
-from tbnets.evaluation import retrieval
+from tbnets.evaluation import protocols, retrieval
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from tbnets.evaluation import exact_scores as exact
-from tbnets.evaluation import ranking
-from tbnets.evaluation import retrieval
+from tbnets.evaluation import ranking, retrieval
 from tests.evaluation import oracle
 
 # A limit too small for anything: tiles of 8 x 8.

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import protocols
-from tbnets.evaluation import retrieval
-from tbnets.evaluation import score_tiles
+from tbnets.evaluation import protocols, retrieval, score_tiles
 from tests.evaluation import oracle
 
 DIRECTIONS = ("image_to_text", "text_to_image")

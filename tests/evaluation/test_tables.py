@@ -1,7 +1,6 @@
 import numpy as np
 
-from tbnets.evaluation import retrieval
-from tbnets.evaluation import tables
+from tbnets.evaluation import retrieval, tables
 
 
 def metrics_of(*arguments, **options):

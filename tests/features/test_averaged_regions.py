@@ -13,9 +13,7 @@ from tbnets.features.regions import make_region_extractor
 from tbnets.images import decode_photo
 from tests import reference
 from tests.features.test_photo_features import photo as encoded_photo
-from tests.features.test_regions import plain_forward
-from tests.features.test_regions import random_photo
-from tests.features.test_regions import vgg_like
+from tests.features.test_regions import plain_forward, random_photo, vgg_like
 
 SIDE = 16
 

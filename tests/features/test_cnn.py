@@ -8,14 +8,15 @@ import PIL.Image
 import pytest
 
 from tbnets.errors import InputError
-from tbnets.features.cnn import NETWORKS
-from tbnets.features.cnn import Network
-from tbnets.features.cnn import build_cnn
-from tbnets.features.cnn import layer_outputs
-from tbnets.features.cnn import pooled_network
+from tbnets.features.cnn import (
+    NETWORKS,
+    Network,
+    build_cnn,
+    layer_outputs,
+    pooled_network,
+)
 from tbnets.features.cnn_weights import load_weights
-from tests.features.tiny_cnn import tiny_cnn
-from tests.features.tiny_cnn import tiny_network
+from tests.features.tiny_cnn import tiny_cnn, tiny_network
 
 
 def write_old_layout(path, network, rename=lambda name: name, edit=None):

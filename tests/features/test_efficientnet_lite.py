@@ -11,8 +11,7 @@ import pytest
 from matplotlib import cbook
 
 from tbnets.features import efficientnet_lite
-from tbnets.features.cnn import NETWORKS
-from tbnets.features.cnn import build_cnn
+from tbnets.features.cnn import NETWORKS, build_cnn
 from tbnets.images import decode_image
 from tests.features.torch_checkpoints import checkpoint
 

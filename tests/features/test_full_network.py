@@ -5,8 +5,7 @@ import numpy as np
 
 from tbnets.features.cnn import build_cnn
 from tbnets.features.full_network import full_network_outputs
-from tests.features.tiny_cnn import TOP
-from tests.features.tiny_cnn import tiny_cnn
+from tests.features.tiny_cnn import TOP, tiny_cnn
 
 
 def test_full_network_takes_every_layer_but_the_classifier():

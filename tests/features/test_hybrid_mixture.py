@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from tbnets.features.hybrid_mixture import SCALE_FLOOR
-from tbnets.features.hybrid_mixture import HybridMixture
-from tbnets.features.hybrid_mixture import gradient_terms
-from tbnets.features.hybrid_mixture import weighted_medians
+from tbnets.features.hybrid_mixture import (
+    SCALE_FLOOR,
+    HybridMixture,
+    gradient_terms,
+    weighted_medians,
+)
 from tests import reference
 
 TRUTH = {

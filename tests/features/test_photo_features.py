@@ -7,12 +7,13 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets.features.photo_features import PhotoFeatures
-from tbnets.features.photo_features import open_photo_features
-from tbnets.features.photo_features import ten_crops
+from tbnets.features.photo_features import (
+    PhotoFeatures,
+    open_photo_features,
+    ten_crops,
+)
 from tbnets.images import decode_image
-from tests.features.tiny_cnn import SIDE
-from tests.features.tiny_cnn import tiny_cnn
+from tests.features.tiny_cnn import SIDE, tiny_cnn
 
 
 def photo(seed=0, mode="RGB", format="JPEG", size=(40, 30)):

@@ -14,11 +14,9 @@ cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
 from tbnets import boxes as box_math  # noqa: E402
 from tbnets.data import entities  # noqa: E402
-from tbnets.features import edges  # noqa: E402
-from tbnets.features import proposals  # noqa: E402
+from tbnets.features import edges, proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
-from tbnets.images import BrokenImageError  # noqa: E402
-from tbnets.images import read_photo  # noqa: E402
+from tbnets.images import BrokenImageError, read_photo  # noqa: E402
 from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
 from tbnets.scenes.settings import SceneSettings  # noqa: E402
 from tbnets.store.opening import open_features  # noqa: E402

@@ -10,11 +10,12 @@ import tensorflow as tf
 from tbnets.features import cnn as cnn_module
 from tbnets.features import regions
 from tbnets.features.cnn import Cnn
-from tbnets.features.cutting import roi_pool
-from tbnets.features.cutting import warped_crops
-from tbnets.features.regions import RoiFeatures
-from tbnets.features.regions import WarpFeatures
-from tbnets.features.regions import make_region_extractor
+from tbnets.features.cutting import roi_pool, warped_crops
+from tbnets.features.regions import (
+    RoiFeatures,
+    WarpFeatures,
+    make_region_extractor,
+)
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
 from tests.features.tiny_cnn import tiny_cnn
 

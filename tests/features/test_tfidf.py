@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tbnets.features import caption_features
-from tbnets.features import tfidf
+from tbnets.features import caption_features, tfidf
 from tbnets.features.caption_encoder import word_counts
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.text.vocabulary import Vocabulary

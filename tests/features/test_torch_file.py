@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 from tbnets.features.torch_file import read_tensors
-from tests.features.torch_checkpoints import DICTIONARY
-from tests.features.torch_checkpoints import checkpoint
-from tests.features.torch_checkpoints import dictionary
-from tests.features.torch_checkpoints import head
-from tests.features.torch_checkpoints import number
-from tests.features.torch_checkpoints import storage
-from tests.features.torch_checkpoints import storage_bytes
-from tests.features.torch_checkpoints import tensor
-from tests.features.torch_checkpoints import text
+from tests.features.torch_checkpoints import (
+    DICTIONARY,
+    checkpoint,
+    dictionary,
+    head,
+    number,
+    storage,
+    storage_bytes,
+    tensor,
+    text,
+)
 
 SIX = np.arange(6, dtype="<f4")
 

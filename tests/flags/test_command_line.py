@@ -6,13 +6,11 @@ import types
 import pytest
 from absl import flags as absl_flags
 
-from tbnets import runs
-from tbnets import tasks
+from tbnets import runs, tasks
 from tbnets.flags import command_line
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
-from tbnets.flags.table import ALL
-from tbnets.flags.table import GROUPS
+from tbnets.flags.table import ALL, GROUPS
 from tbnets.losses.presets import PRESETS
 from tests.tiny import parse
 

@@ -6,9 +6,7 @@ import pytest
 
 from tbnets.flags.flag import what_reads
 from tbnets.flags.help import FIRST
-from tbnets.flags.table import ALL
-from tbnets.flags.table import GROUPS
-from tbnets.flags.table import TITLES
+from tbnets.flags.table import ALL, GROUPS, TITLES
 from tests import fresh
 
 

@@ -7,23 +7,17 @@ import zipfile
 import numpy as np
 import PIL.Image
 
-from tbnets.evaluation import arrays
-from tbnets.evaluation import protocols
+from tbnets.evaluation import arrays, protocols
 from tbnets.features import caption_features
 from tbnets.features.cnn_weights import load_weights
 from tbnets.features.mean_vectors import MeanFeatures
-from tbnets.features.proposals import Proposer
-from tbnets.features.proposals import proposer_of
+from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.features.torch_file import read_tensors
-from tbnets.images import fault_of
-from tbnets.images import read_photo
-from tbnets.images import read_photo_sizes
-from tbnets.store.opening import load_features
-from tbnets.store.opening import open_features
+from tbnets.images import fault_of, read_photo, read_photo_sizes
+from tbnets.store.opening import load_features, open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.text.word_vectors import WordVectors
-from tests.features import tiny_cnn
-from tests.features import torch_checkpoints
+from tests.features import tiny_cnn, torch_checkpoints
 from tests.features.test_cnn import write_old_layout
 from tests.fuzz.reader import Reader
 from tests.photo_files import encode

@@ -23,17 +23,14 @@ import tqdm
 
 from tbnets.files import is_partial
 from tbnets.images import decode_images
-from tbnets.serving import index
-from tbnets.serving import zoo
+from tbnets.serving import index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.training.checkpoints import read_checkpoint
-from tests import fresh
-from tests import tiny
+from tests import fresh, tiny
 from tests.features.test_photo_features import photo
 from tests.fuzz import cut
 from tests.tools.test_make_zoo import CARD
-from tests.tools.test_query import VOCABULARY
-from tests.tools.test_query import ColorNetwork
+from tests.tools.test_query import VOCABULARY, ColorNetwork
 
 NUM_PHOTOS = 7
 NUM_EPOCHS = 3

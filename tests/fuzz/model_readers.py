@@ -13,19 +13,14 @@ from tbnets.flags import settings as settings_files
 from tbnets.scenes import ambiguity
 from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
-from tbnets.serving import index
-from tbnets.serving import zoo
-from tbnets.serving import zoo_card
+from tbnets.serving import index, zoo, zoo_card
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served_model import load_saved_model
 from tbnets.training import checkpoints
 from tests import tiny
-from tests.fuzz.array_readers import header_of
-from tests.fuzz.array_readers import with_header
-from tests.fuzz.reader import Reader
-from tests.fuzz.reader import write_once
-from tests.serving.test_export import VOCABULARY
-from tests.serving.test_export import make_network
+from tests.fuzz.array_readers import header_of, with_header
+from tests.fuzz.reader import Reader, write_once
+from tests.serving.test_export import VOCABULARY, make_network
 
 METRICS = {
     "takes": "features",

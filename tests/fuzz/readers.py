@@ -1,8 +1,6 @@
 """Every reader of the package, by name, with a valid file for each."""
 
-from tests.fuzz import array_readers
-from tests.fuzz import model_readers
-from tests.fuzz import text_readers
+from tests.fuzz import array_readers, model_readers, text_readers
 
 READERS = {
     **text_readers.READERS,

@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.fuzz import child
-from tests.fuzz import table
-from tests.fuzz.bad_readers import READERS
-from tests.fuzz.bad_readers import VALID
+from tests.fuzz import child, table
+from tests.fuzz.bad_readers import READERS, VALID
 from tests.fuzz.mutations import mutate
 
 

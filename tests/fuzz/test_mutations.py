@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.fuzz.mutations import KINDS
-from tests.fuzz.mutations import mutate
+from tests.fuzz.mutations import KINDS, mutate
 
 TEXT = json.dumps({"a": [1, 2.5], "b": "dog", "c": None}).encode()
 BINARY = bytes(range(256)) * 4

@@ -5,20 +5,16 @@ import json
 
 import numpy as np
 
-from tbnets.data.captions import list_splits
-from tbnets.data.captions import read_captions
-from tbnets.data.entities import read_annotations
-from tbnets.data.entities import read_boxes
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.entities import read_annotations, read_boxes
 from tbnets.data.photo_lists import listed_rows
 from tbnets.data.phrase_markup import read_sentences
 from tbnets.data.phrases import read_phrases
 from tbnets.text import parsing
-from tbnets.text.tree_files import read_gold_trees
-from tbnets.text.tree_files import read_parses
+from tbnets.text.tree_files import read_gold_trees, read_parses
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
-from tests.fuzz.reader import Reader
-from tests.fuzz.reader import both_ways
+from tests.fuzz.reader import Reader, both_ways
 
 WORDS = ("dog", "cat", "don't", "caf\u00e9")
 TREES = ("(NP (DT a) (NN dog))", "(S (NP (NNS cats)) (VP (VBP sit)) (. .))")

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.feature_transform import ternary
-from tbnets.layers.feature_transform import ternary_bounds
+from tbnets.layers.feature_transform import (
+    FeatureTransform,
+    ternary,
+    ternary_bounds,
+)
 from tbnets.statistics import StreamingStatistics
 
 

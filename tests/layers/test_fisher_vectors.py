@@ -7,8 +7,7 @@ import tensorflow as tf
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.layers.fisher_vectors import CaptionReader
-from tbnets.layers.fisher_vectors import fitted_layer
+from tbnets.layers.fisher_vectors import CaptionReader, fitted_layer
 from tbnets.text.word_vectors import WordVectors
 
 WORDS = tuple(

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.image_encoders import ApplicationEncoder
-from tbnets.layers.image_encoders import SmallConvNet
+from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
 
 
 def test_small_conv_net_halves_at_each_stage():

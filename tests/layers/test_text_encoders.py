@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.text_encoders import MeanOfWords
-from tbnets.layers.text_encoders import RecurrentEncoder
-from tbnets.layers.text_encoders import pool_words
+from tbnets.layers.text_encoders import (
+    MeanOfWords,
+    RecurrentEncoder,
+    pool_words,
+)
 
 IDS = np.array([[2, 3, 4], [5, 0, 0], [1, 0, 0]], np.int32)
 

@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.tree_encoder import TreeEncoder
-from tbnets.layers.tree_encoder import span_means
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import pack_trees
-from tbnets.text.packed_trees import tree_array
+from tbnets.layers.tree_encoder import TreeEncoder, span_means
+from tbnets.text.packed_trees import TreeRows, pack_trees, tree_array
 from tbnets.text.trees import read_tree
 
 TREES = [

@@ -5,12 +5,13 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.tree_lstm import TreeLSTM
-from tbnets.text.packed_trees import XLA_REFUSED
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import pack_trees
-from tbnets.text.packed_trees import tree_array
-from tbnets.text.trees import Tree
-from tbnets.text.trees import read_tree
+from tbnets.text.packed_trees import (
+    XLA_REFUSED,
+    TreeRows,
+    pack_trees,
+    tree_array,
+)
+from tbnets.text.trees import Tree, read_tree
 from tests import reference
 
 UNITS, DIM = 3, 2

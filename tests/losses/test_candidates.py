@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import candidates
-from tbnets.losses import hinges
-from tbnets.losses import miners
-from tbnets.losses import positives
-from tbnets.losses import triplet
+from tbnets.losses import candidates, hinges, miners, positives, triplet
 from tests import reference
 
 # Regions, phrases, candidates, chains, share of negatives.

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses.logistic import logistic_loss
-from tbnets.losses.logistic import softmax_loss
+from tbnets.losses.logistic import logistic_loss, softmax_loss
 from tests import reference
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import positives
-from tbnets.losses import triplet
+from tbnets.losses import positives, triplet
 from tbnets.losses.presets import PRESETS
 from tests import reference
 

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models.cca_solution import cholesky_factor
-from tbnets.models.cca_solution import solve_cca
+from tbnets.models.cca_solution import cholesky_factor, solve_cca
 
 
 def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):

@@ -7,8 +7,7 @@ from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.hm_lstm import HMLSTM
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 from tests import reference

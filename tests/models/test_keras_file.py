@@ -5,8 +5,7 @@ import tensorflow as tf
 
 import tbnets
 from tests import fresh
-from tests.models.test_embedding_network import make
-from tests.models.test_embedding_network import make_batch
+from tests.models.test_embedding_network import make, make_batch
 
 BATCHES = [make_batch(seed=seed) for seed in range(4)]
 

@@ -7,9 +7,7 @@ import PIL.ImageColor
 import pytest
 
 from tbnets.pictures import boxes as pictures
-from tbnets.pictures.boxes import PhraseBox
-from tbnets.pictures.boxes import draw_boxes
-from tbnets.pictures.boxes import draw_side_by_side
+from tbnets.pictures.boxes import PhraseBox, draw_boxes, draw_side_by_side
 
 RGB = [PIL.ImageColor.getrgb(colour) for colour in pictures.COLOURS]
 PHOTO = np.full((50, 100, 3), 90, np.uint8)

@@ -10,8 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.pictures import montage
-from tbnets.pictures import page
+from tbnets.pictures import montage, page
 from tests import photo_files
 
 NASTY = '"><script>alert(1)</script>&amp; häß ✓ #1%20?.png'

@@ -7,10 +7,7 @@ import PIL.ImageColor
 import pytest
 
 from tbnets.pictures import space_map
-from tbnets.pictures.points import CAPTION
-from tbnets.pictures.points import IMAGE
-from tbnets.pictures.points import PHRASE
-from tbnets.pictures.points import Points
+from tbnets.pictures.points import CAPTION, IMAGE, PHRASE, Points
 
 PURPLE = (90, 10, 160)
 BLUE = PIL.ImageColor.getrgb(space_map.INK[CAPTION])

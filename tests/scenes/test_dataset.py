@@ -10,25 +10,25 @@ import pytest
 from PIL import Image
 
 from tbnets.data import captions
-from tbnets.scenes.dataset import VERSION
-from tbnets.scenes.dataset import DescribedScene
-from tbnets.scenes.dataset import draw_scenes
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.dataset import write_scenes
-from tbnets.scenes.files import annotation_xml
-from tbnets.scenes.files import sentences_text
-from tbnets.scenes.layout import COLOURS
-from tbnets.scenes.layout import SPLITS
-from tbnets.scenes.layout import Scene
-from tbnets.scenes.layout import SceneObject
-from tbnets.scenes.layout import objects_key
-from tbnets.scenes.layout import pick
-from tbnets.scenes.layout import split_of
+from tbnets.scenes.dataset import (
+    VERSION,
+    DescribedScene,
+    draw_scenes,
+    ensure_scenes,
+    write_scenes,
+)
+from tbnets.scenes.files import annotation_xml, sentences_text
+from tbnets.scenes.layout import (
+    COLOURS,
+    SPLITS,
+    Scene,
+    SceneObject,
+    objects_key,
+    pick,
+    split_of,
+)
 from tbnets.scenes.settings import SceneSettings
-from tbnets.scenes.words import COLOUR_WORDS
-from tbnets.scenes.words import NOUNS
-from tbnets.scenes.words import SIZE_WORDS
-from tbnets.scenes.words import TEXTURE_WORDS
+from tbnets.scenes.words import COLOUR_WORDS, NOUNS, SIZE_WORDS, TEXTURE_WORDS
 
 SETTINGS = SceneSettings(6, 2, 2, image_size=64)
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
@@ -267,8 +267,7 @@ def test_files_one_chain_on_two_boxes_and_two_chains_on_one_box(tmp_path):
 
 def a_scene_of_two_circles():
     from tbnets.scenes.grammar import SceneCaption
-    from tbnets.scenes.words import node
-    from tbnets.scenes.words import word
+    from tbnets.scenes.words import node, word
 
     plural = node("NP", word("CD", "Two"), word("NNS", "circles"), chain=11)
     background = node(

@@ -11,25 +11,28 @@ import pytest
 
 from tbnets.scenes import grammar
 from tbnets.scenes.dataset import draw_scenes
-from tbnets.scenes.layout import BACKGROUNDS
-from tbnets.scenes.layout import COLOURS
-from tbnets.scenes.layout import SHAPES
-from tbnets.scenes.layout import SIZES
-from tbnets.scenes.layout import TEXTURES
-from tbnets.scenes.layout import Scene
-from tbnets.scenes.layout import SceneObject
-from tbnets.scenes.phrases import Group
-from tbnets.scenes.phrases import Speaker
+from tbnets.scenes.layout import (
+    BACKGROUNDS,
+    COLOURS,
+    SHAPES,
+    SIZES,
+    TEXTURES,
+    Scene,
+    SceneObject,
+)
+from tbnets.scenes.phrases import Group, Speaker
 from tbnets.scenes.settings import SceneSettings
-from tbnets.scenes.words import BACKGROUND_WORDS
-from tbnets.scenes.words import COLOUR_WORDS
-from tbnets.scenes.words import NOUNS
-from tbnets.scenes.words import SIZE_WORDS
-from tbnets.scenes.words import TEXTURE_WORDS
-from tbnets.scenes.words import capitalised
-from tbnets.scenes.words import node
-from tbnets.scenes.words import plural_of
-from tbnets.scenes.words import word
+from tbnets.scenes.words import (
+    BACKGROUND_WORDS,
+    COLOUR_WORDS,
+    NOUNS,
+    SIZE_WORDS,
+    TEXTURE_WORDS,
+    capitalised,
+    node,
+    plural_of,
+    word,
+)
 
 WORDS = {
     "above": "above",

@@ -3,16 +3,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tbnets.scenes.layout import RING_HOLE
-from tbnets.scenes.layout import SPLITS
-from tbnets.scenes.layout import SceneObject
-from tbnets.scenes.layout import draw_objects
-from tbnets.scenes.layout import draw_scene
-from tbnets.scenes.layout import find_gap
-from tbnets.scenes.layout import find_position
-from tbnets.scenes.layout import find_relation
-from tbnets.scenes.layout import pick_weighted
-from tbnets.scenes.layout import split_of
+from tbnets.scenes.layout import (
+    RING_HOLE,
+    SPLITS,
+    SceneObject,
+    draw_objects,
+    draw_scene,
+    find_gap,
+    find_position,
+    find_relation,
+    pick_weighted,
+    split_of,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from tbnets.scenes import rendering
-from tbnets.scenes.layout import SHAPES
-from tbnets.scenes.layout import Scene
-from tbnets.scenes.layout import SceneObject
+from tbnets.scenes.layout import SHAPES, Scene, SceneObject
 
 
 def one_object(shape, **changes):

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving.doors import MOST_WORDS
-from tbnets.serving.doors import bounded
+from tbnets.serving.doors import MOST_WORDS, bounded
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served_model import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh
-from tests.serving.test_export import VOCABULARY
-from tests.serving.test_export import make_network
+from tests.serving.test_export import VOCABULARY, make_network
 
 # What clients of a server send, which checks no shapes itself: a callable of
 # a session feeds placeholders as the C++ runtime does.

@@ -18,14 +18,11 @@ from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import saved_files
-from tbnets.serving.export import export_saved_model
-from tbnets.serving.export import next_version
-from tbnets.serving.ops import TF_TEXT_SERVING_OPS
-from tbnets.serving.ops import check_ops
+from tbnets.serving.export import export_saved_model, next_version
+from tbnets.serving.ops import TF_TEXT_SERVING_OPS, check_ops
 from tbnets.serving.saved_files import newest_version
 from tbnets.serving.served_model import load_saved_model
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests import fresh
 from tests.test_images import HUGE
 

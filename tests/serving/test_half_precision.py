@@ -11,9 +11,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import half_precision
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served_model import load_saved_model
-from tests.serving.test_export import CAPTIONS
-from tests.serving.test_export import VOCABULARY
-from tests.serving.test_export import run_client
+from tests.serving.test_export import CAPTIONS, VOCABULARY, run_client
 
 SIZE = 16
 

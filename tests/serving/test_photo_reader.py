@@ -6,12 +6,10 @@ import tensorflow as tf
 
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.photo_reader import attempt
-from tbnets.serving.photo_reader import attempt_once
+from tbnets.serving.photo_reader import attempt, attempt_once
 from tbnets.serving.served_model import load_saved_model
 from tests import photo_files
-from tests.serving.test_export import SIZE
-from tests.serving.test_export import make_network
+from tests.serving.test_export import SIZE, make_network
 
 GOOD = [photo_files.encode(seed=seed) for seed in range(3)]
 BAD = {

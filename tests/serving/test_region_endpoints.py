@@ -20,8 +20,7 @@ from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks.phrase_inputs import build_region_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests.photo_files import encode
 from tests.test_images import smooth
 

@@ -7,18 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import saved_files
-from tbnets.serving import zoo
+from tbnets.serving import saved_files, zoo
 from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.export import export_saved_model
-from tbnets.serving.export import write_saved_model
-from tbnets.serving.ops import foreign_ops
-from tbnets.serving.ops import is_allowed
-from tbnets.serving.saved_files import GRAPH_FILE
-from tbnets.serving.saved_files import METADATA_FILE
+from tbnets.serving.export import export_saved_model, write_saved_model
+from tbnets.serving.ops import foreign_ops, is_allowed
+from tbnets.serving.saved_files import GRAPH_FILE, METADATA_FILE
 from tbnets.serving.served_model import load_saved_model
-from tests.serving.test_export import VOCABULARY
-from tests.serving.test_export import make_network
+from tests.serving.test_export import VOCABULARY, make_network
 
 FILES = (
     GRAPH_FILE,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.features.proposals import Proposer
-from tbnets.features.proposals import proposer_of
+from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.images import BrokenImageError
 from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.served_model import load_saved_model

@@ -15,8 +15,7 @@ from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
 from tbnets.serving.export import export_saved_model
-from tests.serving.test_export import VOCABULARY
-from tests.serving.test_export import make_network
+from tests.serving.test_export import VOCABULARY, make_network
 
 
 @pytest.fixture(scope="module")

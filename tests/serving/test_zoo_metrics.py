@@ -6,8 +6,7 @@ import pytest
 
 from tbnets.evaluation import tables
 from tbnets.serving import zoo_card
-from tbnets.serving.zoo_metrics import read_metrics
-from tbnets.serving.zoo_metrics import read_report
+from tbnets.serving.zoo_metrics import read_metrics, read_report
 
 TEST = {"recall_sum": 100.0} | {
     f"{direction}/{name}": 0.5

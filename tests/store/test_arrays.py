@@ -3,11 +3,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tbnets.store.arrays import FeatureArray
-from tbnets.store.arrays import check_finite
-from tbnets.store.arrays import first_equal_rows
-from tbnets.store.arrays import ids_file
-from tbnets.store.arrays import open_array
+from tbnets.store.arrays import (
+    FeatureArray,
+    check_finite,
+    first_equal_rows,
+    ids_file,
+    open_array,
+)
 
 
 def save(folder, array, ids=None, name="train_ims.npy"):

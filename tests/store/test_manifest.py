@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tbnets.store.manifest import read_manifest
-from tbnets.store.manifest import without_retired
+from tbnets.store.manifest import read_manifest, without_retired
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 

@@ -5,11 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from tbnets.store import opening
-from tbnets.store import shards
-from tbnets.store.opening import load_features
-from tbnets.store.opening import open_features
-from tbnets.store.opening import read_made_by
+from tbnets.store import opening, shards
+from tbnets.store.opening import load_features, open_features, read_made_by
 from tbnets.store.writer import FeatureWriter
 
 

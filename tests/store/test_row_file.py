@@ -7,11 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from tbnets.store.manifest import Manifest
-from tbnets.store.manifest import Shard
-from tbnets.store.manifest import write_manifest
-from tbnets.store.row_file import RowFile
-from tbnets.store.row_file import copy_rows
+from tbnets.store.manifest import Manifest, Shard, write_manifest
+from tbnets.store.row_file import RowFile, copy_rows
 from tbnets.store.shards import open_store
 from tests import fresh
 

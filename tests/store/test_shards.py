@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from tbnets.store.arrays import check_finite
-from tbnets.store.manifest import extraction_differences
-from tbnets.store.manifest import read_manifest
-from tbnets.store.manifest import write_manifest
+from tbnets.store.manifest import (
+    extraction_differences,
+    read_manifest,
+    write_manifest,
+)
 from tbnets.store.opening import open_features
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.store.arrays import check_finite
-from tbnets.store.arrays import ids_file
+from tbnets.store.arrays import check_finite, ids_file
 from tbnets.store.opening import open_features
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets import runs
-from tbnets import tasks
+from tbnets import runs, tasks
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
 from tbnets.training import loop

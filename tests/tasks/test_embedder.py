@@ -5,13 +5,11 @@ import tensorflow as tf
 
 from tbnets import runs
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import Examples
-from tbnets.data.examples import FileNames
+from tbnets.data.examples import Examples, FileNames
 from tbnets.tasks import embedder
 from tbnets.tasks.embedder import Embedder
 from tbnets.training import loop
-from tests import photo_files
-from tests import tiny
+from tests import photo_files, tiny
 
 SIZE = 8
 COLORS = [(200, 0, 0), (0, 150, 0), (0, 0, 100), (30, 60, 90), (9, 9, 9)]

@@ -13,10 +13,8 @@ from tbnets.store import shards
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.tasks import inputs
-from tbnets.training import checkpoints
-from tbnets.training import loop
-from tests import fresh
-from tests import tiny
+from tbnets.training import checkpoints, loop
+from tests import fresh, tiny
 
 EXTRACTION = {"model": "Tiny", "layers": "conv1"}
 

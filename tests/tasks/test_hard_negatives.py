@@ -7,8 +7,7 @@ from tbnets import runs
 from tbnets.tasks import hard_negatives
 from tbnets.tasks.localization import LocalizationTask
 from tbnets.training import loop
-from tests import reference
-from tests import tiny_phrases
+from tests import reference, tiny_phrases
 
 MODELS = {
     "embedding": {

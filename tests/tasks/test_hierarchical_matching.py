@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
-from tbnets import tasks
-from tbnets.data.phrase_pairs import CHOICE
-from tbnets.data.phrase_pairs import CONFIDENCE
+from tbnets import runs, tasks
+from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.rounding import per_cent
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import inputs
-from tbnets.tasks import text_inputs
-from tbnets.text import parsing
-from tbnets.text import tree_files
+from tbnets.tasks import inputs, text_inputs
+from tbnets.text import parsing, tree_files
 from tbnets.training import loop
 from tests import tiny_scenes
 

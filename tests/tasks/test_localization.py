@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import boxes
-from tbnets import runs
-from tbnets import tasks
+from tbnets import boxes, runs, tasks
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import region_scores
-from tbnets.tasks import sentence_scores
+from tbnets.tasks import region_scores, sentence_scores
 from tbnets.training import loop
-from tests import tiny
-from tests import tiny_phrases
+from tests import tiny, tiny_phrases
 
 MODELS = {
     "embedding": {

@@ -8,19 +8,14 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs
-from tbnets import tasks
-from tbnets.features.photo_features import PhotoFeatures
-from tbnets.features.photo_features import build_named_cnn
+from tbnets import runs, tasks
+from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.flags import command_line
 from tbnets.serving import served_model
-from tbnets.tasks import own_photos
-from tbnets.tasks import recipes
+from tbnets.tasks import own_photos, recipes
 from tbnets.training import checkpoints
 from tbnets.training.optimizers import create_optimizer_variables
-from tests import fresh
-from tests import photo_files
-from tests import tiny
+from tests import fresh, photo_files, tiny
 from tests.features.test_photo_features import photo
 
 NAMES = [f"{number}.jpg" for number in range(12)]

@@ -12,8 +12,7 @@ from tbnets.flags.flag import reads
 from tbnets.flags.table import GROUPS
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
-from tbnets.tasks import inputs
-from tbnets.tasks import parts
+from tbnets.tasks import inputs, parts
 from tests import tiny
 
 

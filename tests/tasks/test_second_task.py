@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
-from tbnets import tasks
+from tbnets import runs, tasks
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks.parts import Builder

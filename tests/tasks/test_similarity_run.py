@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
-from tbnets import tasks
-from tbnets.evaluation import protocols
-from tbnets.evaluation import score_tiles
+from tbnets import runs, tasks
+from tbnets.evaluation import protocols, score_tiles
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import matching_scores
 from tbnets.training import loop
-from tests import fresh
-from tests import tiny
+from tests import fresh, tiny
 
 
 @pytest.fixture(scope="module")

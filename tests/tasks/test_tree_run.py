@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets import runs
-from tbnets.tasks import parts
-from tbnets.tasks import text_inputs
+from tbnets.tasks import parts, text_inputs
 from tbnets.text import packed_trees
 from tbnets.training import loop
 from tests import tiny

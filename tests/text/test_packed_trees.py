@@ -1,11 +1,13 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import pack_trees
-from tbnets.text.packed_trees import padded_nodes
-from tbnets.text.packed_trees import tree_array
-from tbnets.text.packed_trees import tree_arrays
+from tbnets.text.packed_trees import (
+    TreeRows,
+    pack_trees,
+    padded_nodes,
+    tree_array,
+    tree_arrays,
+)
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 

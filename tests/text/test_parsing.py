@@ -3,9 +3,7 @@ import json
 import pytest
 
 from tbnets.text import parsing
-from tbnets.text.tree_files import read_gold_trees
-from tbnets.text.tree_files import read_parses
-from tbnets.text.tree_files import trees_of
+from tbnets.text.tree_files import read_gold_trees, read_parses, trees_of
 
 
 class Parser:

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.text.trees import read_tree
-from tbnets.text.trees import right_branching
+from tbnets.text.trees import read_tree, right_branching
 
 DOG = "(S (NP (DT a) (NN dog)) (VP (VBZ sits) (PP (IN on) (NP (NN grass)))))"
 

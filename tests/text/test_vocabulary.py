@@ -8,10 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tbnets.text import vocabulary as vocabulary_lib
-from tbnets.text.vocabulary import Tokenizer
-from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.vocabulary import count_words
-from tbnets.text.vocabulary import split_words
+from tbnets.text.vocabulary import (
+    Tokenizer,
+    Vocabulary,
+    count_words,
+    split_words,
+)
 
 CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1
 WORDS = ("", "[UNK]", "a", "dog", "cat", "runs")

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
 
-from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.vocabulary import count_words
-from tbnets.text.word_tables import centred
-from tbnets.text.word_tables import coverage
-from tbnets.text.word_tables import coverage_line
-from tbnets.text.word_tables import embedding_table
-from tbnets.text.word_tables import with_new_dims
+from tbnets.text.vocabulary import Vocabulary, count_words
+from tbnets.text.word_tables import (
+    centred,
+    coverage,
+    coverage_line,
+    embedding_table,
+    with_new_dims,
+)
 from tbnets.text.word_vectors import WordVectors
 
 

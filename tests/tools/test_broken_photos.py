@@ -11,8 +11,7 @@ from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.store.shards import open_store
 from tbnets.text.vocabulary import Vocabulary
-from tests import fresh
-from tests import photo_files
+from tests import fresh, photo_files
 
 NAMES = [*photo_files.CONTENTS, "link.jpg"]
 

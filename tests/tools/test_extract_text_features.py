@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.features.caption_features import load_encoder
-from tbnets.features.caption_features import load_encoder_of
+from tbnets.features.caption_features import load_encoder, load_encoder_of
 from tbnets.store.opening import open_features
 from tests import fresh
 

@@ -7,8 +7,7 @@ import PIL.Image
 import pytest
 
 from tbnets.pictures.boxes import COLOURS
-from tests import fresh
-from tests import tiny_localizer
+from tests import fresh, tiny_localizer
 
 # Asks several questions in one process, the last one without OpenCV.
 DRIVER = """

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from tbnets.flags.settings import FLAGFILE
-from tbnets.serving import saved_files
-from tbnets.serving import zoo
-from tbnets.serving import zoo_card
-from tests import fresh
-from tests import tiny
+from tbnets.serving import saved_files, zoo, zoo_card
+from tests import fresh, tiny
 
 CARD = """# tiny
 

@@ -15,8 +15,7 @@ import pytest
 
 from tbnets.serving import saved_files
 from tbnets.training import checkpoints
-from tests import fresh
-from tests import tiny
+from tests import fresh, tiny
 
 
 def tool(name, *arguments):

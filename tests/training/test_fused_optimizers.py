@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.training.checkpoints import optimizer_variables
-from tbnets.training.fused_optimizers import FusedAdam
-from tbnets.training.fused_optimizers import FusedSGD
+from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 
 KERAS_2 = keras.__version__.startswith("2.")
 STEPS = 50

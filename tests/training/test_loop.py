@@ -10,12 +10,8 @@ import tensorflow as tf
 
 from tbnets import runs
 from tbnets.tasks import inputs
-from tbnets.training import board
-from tbnets.training import checkpoints
-from tbnets.training import loop
-from tbnets.training import optimizers
-from tbnets.training.fused_optimizers import FusedAdam
-from tbnets.training.fused_optimizers import FusedSGD
+from tbnets.training import board, checkpoints, loop, optimizers
+from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 from tests import tiny
 
 

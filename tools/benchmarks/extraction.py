@@ -8,11 +8,13 @@ import tensorflow as tf
 
 from benchmarks import timing
 from tbnets import images
-from tbnets.features import averaged_regions
-from tbnets.features import cnn
-from tbnets.features import extraction
-from tbnets.features import photo_features
-from tbnets.features import region_extraction
+from tbnets.features import (
+    averaged_regions,
+    cnn,
+    extraction,
+    photo_features,
+    region_extraction,
+)
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 

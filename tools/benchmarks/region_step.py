@@ -14,11 +14,9 @@ each phrase with each of its negatives.
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss
-from benchmarks import timing
+from benchmarks import loss, timing
 from tbnets.layers.branch import Branch
-from tbnets.losses import presets
-from tbnets.losses import triplet
+from tbnets.losses import presets, triplet
 from tbnets.models import own_candidates
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork

@@ -11,8 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss
-from benchmarks import timing
+from benchmarks import loss, timing
 from tbnets.layers.branch import Branch
 from tbnets.losses import triplet
 from tbnets.models.embedding_network import EmbeddingNetwork

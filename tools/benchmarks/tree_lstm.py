@@ -12,12 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss
-from benchmarks import timing
+from benchmarks import loss, timing
 from tbnets.layers.tree_lstm import TreeLSTM
-from tbnets.text.packed_trees import TreeRows
-from tbnets.text.packed_trees import pack_trees
-from tbnets.text.packed_trees import tree_array
+from tbnets.text.packed_trees import TreeRows, pack_trees, tree_array
 from tbnets.text.trees import read_tree
 
 NUM_WORDS = 12
