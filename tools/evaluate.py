@@ -30,8 +30,8 @@ will do. The order of the rows is free, and so is the number of captions per
 image.
 
 Prints recall at 1, 5 and 10, median and mean rank in both directions and from
-captions to captions. What they mean exactly is in docs/evaluation.md; of a run
-on phrases, recalls of their regions, as in docs/localization.md.
+captions to captions; of a run on phrases, recalls of their regions. What they
+mean exactly is in docs/evaluation.md.
 """
 
 import functools

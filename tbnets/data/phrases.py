@@ -4,7 +4,7 @@
     phrases.phrases[0], phrases.boxes[0]
 
 `images` are the `CaptionedImages` of a split, or None for all there are. The
-formats are shown in docs/localization.md.
+formats are shown in docs/phrases.md.
 """
 
 import dataclasses

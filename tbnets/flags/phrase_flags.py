@@ -21,7 +21,7 @@ REGION_FLAGS = (
         "",
         "Phrases with their boxes: a folder with the Sentences and "
         "Annotations of Flickr30K Entities, or a .jsonl; empty with --scenes: "
-        "theirs. docs/localization.md describes both. HM-LSTM is measured by "
+        "theirs. docs/phrases.md describes both. HM-LSTM is measured by "
         "them, and never sees them.",
         is_place=True,
     ),
