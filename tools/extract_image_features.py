@@ -30,7 +30,7 @@ Then train with --image_features=features/lite0. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
 do not decode are listed and left out; mend them and run the command again.
 
-docs/image_features.md tells more; docs/data_formats.md describes the store.
+docs/image_features.md tells more; docs/feature_stores.md describes the store.
 """
 
 import time

@@ -8,7 +8,7 @@
           00000.scores.npy  00000.sizes.npy              if they are known
 
 Keys are sorted and nothing tells the time, so the same extraction gives the
-same bytes. docs/data_formats.md shows an example.
+same bytes. docs/feature_stores.md shows an example.
 """
 
 import dataclasses
