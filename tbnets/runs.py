@@ -19,6 +19,7 @@ for people and programs; of it, files and folders alone are read back, as they
 may have moved.
 """
 
+import contextlib
 import os
 import pathlib
 import platform
@@ -336,22 +337,30 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
     settings.started_in = places.started_in
     if data_root:
         settings.data_root = os.path.abspath(data_root)
-    try:
+    with _said_by(path):
         task = tasks.open_task(settings)
-    except InputError as error:  # What the checkpoint says, no flag.
+    check_fitted_kinds(state.fitted, path, task.fits)
+    task.remember(state.fitted)
+    splits = (settings.train_split, settings.dev_split, settings.test_split)
+    task.check_data(state.fitted, {*splits, *more_splits}, path)
+    with _said_by(path):
+        network = _build(task, state.fitted, kept)
+    checkpoints.put_into(kept, path, network)
+    task.held = state.held
+    return Session(pathlib.Path(run_dir), task, network, state)
+
+
+@contextlib.contextmanager
+def _said_by(path):
+    """Tells of settings that no run can have where they are: no flag's."""
+    try:
+        yield
+    except InputError as error:
         raise InputError(
             f"{path} must be a checkpoint of tbnets. Received: one of a run "
             f"that can be none: {error} Use the run's other checkpoint, "
             "best.npz or last.npz."
         ) from error
-    check_fitted_kinds(state.fitted, path, task.fits)
-    task.remember(state.fitted)
-    splits = (settings.train_split, settings.dev_split, settings.test_split)
-    task.check_data(state.fitted, {*splits, *more_splits}, path)
-    network = _build(task, state.fitted, kept)
-    checkpoints.put_into(kept, path, network)
-    task.held = state.held
-    return Session(pathlib.Path(run_dir), task, network, state)
 
 
 def export(session, path=None, half_precision=False, max_pixels=None):

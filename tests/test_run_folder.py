@@ -195,6 +195,17 @@ def test_kept_settings_of_another_kind_are_named(run_dir):
         runs.open_run(run_dir)
 
 
+@pytest.mark.parametrize(
+    "name, value", [("text_units", [8, 0]), ("dropout", 1)]
+)
+def test_kept_settings_that_build_no_network_are_named(run_dir, name, value):
+    path = run_dir / "checkpoints" / "best.npz"
+    settings = checkpoints.read_checkpoint(path).state.settings
+    rewritten(path, settings={**settings, name: value})
+    with pytest.raises(ValueError, match="best.npz must .*Received: one of a"):
+        runs.open_run(run_dir)
+
+
 def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     folder, run_dir, monkeypatch
 ):

@@ -92,6 +92,30 @@ def run(readers, numbers, seed=0, limits=LIMITS):
             del todo[:told]
 
 
+def keep(name, reader, number, seed, folder):
+    """Writes a broken file that stays, in a process of its own.
+
+    Args:
+        name: of the reader.
+        reader: a `reader.Reader`.
+        number: of the mutation.
+        seed: of the mutation.
+        folder: an empty folder.
+
+    Returns:
+        Path of the broken file.
+    """
+    args = name, reader, number, seed, folder
+    process = _context.Process(target=_keep, args=args)
+    process.start()
+    process.join()
+    return pathlib.Path(folder, name, reader.file)
+
+
+def _keep(name, reader, number, seed, folder):
+    Opened(name, reader, f"{folder}/{name}").break_file(number, seed)
+
+
 def _one_process(readers, todo, seed, folder, limits):
     """Yields answers; ends behind a case that the process died of."""
     ours, theirs = _context.Pipe(duplex=False)
