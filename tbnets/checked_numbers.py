@@ -1,6 +1,7 @@
 """Numbers and arrays that a user gives, checked where they come in."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -61,4 +62,33 @@ def check_finite(name, array):
         f"`{name}` must hold finite numbers. Received: "
         f"{array[tuple(place)]} in row {place[0]}. Leave the row out, or make "
         "its numbers again."
+    )
+
+
+def checked_dict(name, values, keys):
+    """Returns what a batch holds; refuses one that lacks something.
+
+    Args:
+        name: what to call it in the error.
+        values: dict, or the tuple of one dict that Keras 2 makes of it.
+        keys: what it must hold.
+
+    Raises:
+        ValueError: names what is expected and what is there.
+    """
+    if isinstance(values, tuple | list) and len(values) == 1:
+        (values,) = values
+    if isinstance(values, Mapping):
+        missing = [key for key in keys if key not in values]
+        if not missing:
+            return values
+        found = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
+    else:
+        found = type(values).__name__
+        if isinstance(values, tuple | list):
+            found += f" of {len(values)}"
+    raise InputError(
+        f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
+        " Put all of it into the dict that `fit` is given: image_ids and "
+        "caption_image_ids say what belongs together, and (x, y) does not."
     )

@@ -24,6 +24,7 @@ FLOORS = [
     ["serving"],
     ["pictures"],
     ["features"],
+    ["localization"],
     ["data"],
     ["evaluation"],
     ["text"],
@@ -32,8 +33,8 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
-        *("exif", "files", "images", "locks", "photo_head", "rounding"),
-        *("seeds", "startup", "statistics", "usage"),
+        *("exif", "files", "identity", "images", "locks", "photo_head"),
+        *("rounding", "seeds", "startup", "statistics", "usage"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

@@ -8,8 +8,8 @@ import PIL.Image
 from tbnets import boxes
 from tbnets.data.captions import read_captions
 from tbnets.data.examples import TokenRows
-from tbnets.data.phrase_batches import PhraseExamples
 from tbnets.data.phrases import read_phrases
+from tbnets.localization.examples import PhraseExamples
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tests import tiny

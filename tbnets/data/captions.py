@@ -18,8 +18,8 @@ from tbnets.checked_files import CheckedFile, Problem
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
-from tbnets.data.groups import rows_by
 from tbnets.errors import InputError, MissingFileError
+from tbnets.identity import rows_by
 
 __all__ = [
     "READERS",

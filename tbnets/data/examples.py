@@ -186,18 +186,3 @@ def padded_width(length):
     """Rounds a number of words up: by 4 to 32, by 8 to 64, 16 to 128, ..."""
     step = max(4, 1 << max(0, (length - 1).bit_length() - 3))
     return -(-length // step) * step
-
-
-def equal_text_ids(captions):
-    """Returns int64 `[n]`, equal exactly where the texts are equal.
-
-    Case and surrounding or repeated spaces do not count.
-    """
-    known = {}
-    return np.array(
-        [
-            known.setdefault(" ".join(caption.casefold().split()), len(known))
-            for caption in captions
-        ],
-        dtype=np.int64,
-    )

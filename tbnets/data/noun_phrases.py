@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.identity import numbered
 from tbnets.text.packed_trees import END, LEVEL, NOUN_PHRASE, START, WORD
 
 
@@ -85,20 +86,9 @@ def noun_phrases(trees) -> NounPhrases:
         found,
         rows - first[found],
         spans[rows],
-        _equal_texts(words, starts, ends),
+        # What a network reads as the same: the same ids of words.
+        numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
         np.searchsorted(found, np.arange(len(lengths) + 1)),
-    )
-
-
-def _equal_texts(words, starts, ends):
-    """Returns int64 from 0, equal for equal stretches of words."""
-    known = {}
-    return np.array(
-        [
-            known.setdefault(words[start:end].tobytes(), len(known))
-            for start, end in zip(starts, ends)
-        ],
-        np.int64,
     )
 
 

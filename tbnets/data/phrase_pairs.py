@@ -18,12 +18,11 @@ from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
 from tbnets.data.noun_phrases import NounPhrases, ranges
 from tbnets.errors import InputError
+from tbnets.identity import SAME_THING
 
 CHOICE, CONFIDENCE = "choice", "confidence"
 """What is held of each phrase of a split: int16 `[num_phrases]`, which
 candidate of its photo it names, and float32, how similar the two were."""
-SAME_THING = 0.5
-"""Overlap from which two regions of a photo show one thing."""
 CONTRASTS = ("others", "batch")
 
 

@@ -15,6 +15,7 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.caption_tables import json_rows
 from tbnets.data.phrase_markup import MarkedCaption, MarkedPhrase
 from tbnets.data.phrase_readers import ImagePhrases
+from tbnets.identity import letters
 
 NEEDED = ("image", "phrase", "box")
 MOST_PIXELS = 10**9
@@ -183,7 +184,9 @@ def _span(text, caption, taken):
     Of several places the first that no other phrase has; capitals and marks
     beside letters do not count.
     """
-    words, wanted = _plain(caption), _plain(text)
+    words, wanted = (
+        [letters(word) for word in each.split()] for each in (caption, text)
+    )
     places = [
         (first, first + len(wanted))
         for first in range(len(words) - len(wanted) + 1)
@@ -191,11 +194,3 @@ def _span(text, caption, taken):
     ]
     free = [place for place in places if place not in taken]
     return (free or places or [None])[0]
-
-
-def _plain(text):
-    """Returns the words of a text without capitals and marks beside them."""
-    return [
-        re.sub(r"^\W+(?=\w)|(?<=\w)\W+$", "", word.lower())
-        for word in text.split()
-    ]

@@ -19,6 +19,7 @@ from tbnets.checked_files import Problem
 from tbnets.data import phrase_readers, phrase_tables
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
+from tbnets.identity import numbered, text_ids
 
 READERS = {
     "entities": phrase_readers.read_entities,
@@ -111,7 +112,7 @@ class PhraseRegions:
         int64 from 0: equal for two phrases of one image and one chain.
         """
         keys = zip(self.phrase_to_image.tolist(), self.chains)
-        return _numbered(keys)
+        return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
@@ -119,7 +120,7 @@ class PhraseRegions:
 
         Equal for phrases of the same words, in capitals or not.
         """
-        return _numbered(phrase.lower() for phrase in self.phrases)
+        return _frozen(text_ids(self.phrases))
 
     @functools.cached_property
     def type_names(self) -> tuple[str, ...]:
@@ -353,13 +354,6 @@ def _joined(records, split, path):
             for reason in sorted(reasons)
         },
     )
-
-
-def _numbered(keys):
-    """Returns int64 from 0, equal for equal keys, by first occurrence."""
-    numbers = {}
-    found = [numbers.setdefault(key, len(numbers)) for key in keys]
-    return _frozen(np.array(found, np.int64))
 
 
 def _some(values, rows):

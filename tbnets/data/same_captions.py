@@ -6,12 +6,11 @@ Flickr30K Entities has Flickr8k's in another order, with other blanks, and
 """
 
 import difflib
-import re
 from typing import NamedTuple
 
 import numpy as np
 
-_NO_LETTERS = re.compile(r"[\W_]+")
+from tbnets.identity import letters
 
 
 class SameCaptions(NamedTuple):
@@ -24,11 +23,6 @@ class SameCaptions(NamedTuple):
 
     rows: np.ndarray
     is_exact: np.ndarray
-
-
-def letters(text):
-    """Returns a caption as small letters and digits alone."""
-    return _NO_LETTERS.sub("", text).casefold()
 
 
 def same_captions(marked, own, photos):

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets import boxes
-
-IOU_THRESHOLD = 0.5
+from tbnets.identity import SAME_THING
 
 
 class Links(NamedTuple):
@@ -68,7 +67,7 @@ def phrases_of_spans(captions, spans, phrases):
 
 
 def evaluate_correspondences(
-    choices, candidates, links, iou_threshold=IOU_THRESHOLD
+    choices, candidates, links, iou_threshold=SAME_THING
 ) -> dict:
     """Counts the known links whose phrase was given a right candidate.
 

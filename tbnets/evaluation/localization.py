@@ -13,8 +13,8 @@ from tbnets.errors import InputError
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranking import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT, checked_recall_at
+from tbnets.identity import SAME_THING
 
-IOU_THRESHOLD = 0.5
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
 """Rank of a phrase that no proposal of its photo matches."""
@@ -149,7 +149,7 @@ def unique_phrase_precision(found: Localized, texts) -> float:
 
 
 def localize(
-    scores, proposals, truth, phrase_to_image, iou_threshold=IOU_THRESHOLD
+    scores, proposals, truth, phrase_to_image, iou_threshold=SAME_THING
 ) -> Localized:
     """Ranks the proposals of each phrase's photo.
 

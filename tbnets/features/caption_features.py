@@ -16,6 +16,7 @@ from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
+from tbnets.identity import spelling
 from tbnets.store.manifest import MANIFEST, extraction_differences
 from tbnets.store.npz import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
@@ -26,7 +27,6 @@ KINDS = {
 ENCODER_FILE = "encoder.npz"
 EMPTY = "[EMPTY]"
 SHARD_CAPTIONS = 4096
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def caption_key(caption):
@@ -35,7 +35,7 @@ def caption_key(caption):
     It is the caption itself with single spaces between its words, and
     `[EMPTY]` for one without any.
     """
-    return " ".join(caption.replace(_BYTE_ORDER_MARK, " ").split()) or EMPTY
+    return spelling(caption) or EMPTY
 
 
 def plan_of(encoder):

@@ -1,14 +1,10 @@
 """Flags of phrases and regions: what is read, and what batches hold."""
 
-from tbnets.data.hard_negatives import PER_PHRASE
 from tbnets.data.phrase_pairs import CONTRASTS
-from tbnets.data.proposal_roles import (
-    NEGATIVE_IOU,
-    NEGATIVE_REGIONS,
-    POSITIVE_IOU,
-    POSITIVES,
-)
 from tbnets.flags.flag import Flag, Limits, Other
+from tbnets.localization.hard_negatives import PER_PHRASE
+from tbnets.localization.roles import NEGATIVE_IOU, POSITIVE_IOU, POSITIVES
+from tbnets.localization.sampler import NEGATIVE_REGIONS
 
 _COUNT = Limits(at_least=1)
 _NOT_NEGATIVE = Limits(at_least=0)

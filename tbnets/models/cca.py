@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.models.cca_solution import (
     cholesky_factor,
@@ -18,7 +19,6 @@ from tbnets.models.cca_solution import (
 )
 from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
-from tbnets.models.two_branch import checked_dict
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -37,7 +37,7 @@ class CCA(EmbeddingNetwork):
     Where a text is compared with regions of one photo, most of these are
     named by nobody, and pairs do not tell what they look like. `background`
     adds them as rows without a text: the candidates that each batch brings
-    (`models.own_candidates`), all of them, since a few that are named after
+    (`localization.candidates`), all of them, since a few that are named after
     all change little. A direction more tells such rows from pairs, and texts
     get a bias on it.
 

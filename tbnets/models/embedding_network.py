@@ -3,14 +3,13 @@
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
-from tbnets.losses import candidates as mining
+from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import TERMS
-from tbnets.models import own_candidates
-from tbnets.models.two_branch import TwoBranchModel, checked_dict
+from tbnets.models.two_branch import TwoBranchModel
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -33,7 +32,7 @@ class EmbeddingNetwork(TwoBranchModel):
     belong together (optionally `text_ids` `[m]`, equal for equal texts). `n`
     and `m` need not have a fixed ratio, and any of these may vary from batch
     to batch. A batch that brings candidates of each caption
-    (`models.own_candidates`) has its texts ranked against these.
+    (`localization.candidates`) has its texts ranked against these.
 
     Args:
         image_branch: `Branch` of the images.
@@ -140,7 +139,7 @@ class EmbeddingNetwork(TwoBranchModel):
     def batch_loss(self, batch, training=False):
         """Returns the `LossOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        if own_candidates.has_candidates(batch):
+        if candidates.has_candidates(batch):
             return self._loss_among_candidates(batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         return self._ranking_loss(
@@ -193,20 +192,20 @@ class EmbeddingNetwork(TwoBranchModel):
         is_negative = batch["is_negative"]
         texts = self.embed_text(batch["captions"], training=training)
         as_served = self.embed_text(batch["captions"], training=False)
-        candidates = own_candidates.embed_as_served(self, batch["candidates"])
-        columns, valid = mining.hardest_candidates(
-            similarities(as_served, candidates),
+        others = candidates.embed_as_served(self, batch["candidates"])
+        columns, valid = candidates.hardest_candidates(
+            similarities(as_served, others),
             is_negative,
             self.triplet_loss.kept_negatives,
         )
-        images, picked, places = own_candidates.embed_picked(
+        images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training
         )
         masks = positive_masks(
             *(batch[name] for name in IDS), batch.get("text_ids")
         )
         views = hinges.views(TERMS, images, texts, masks)
-        views["text_to_image"] = mining.candidate_view(
+        views["text_to_image"] = candidates.candidate_view(
             texts,
             images,
             picked,

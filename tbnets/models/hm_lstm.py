@@ -3,10 +3,11 @@
 import keras
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
-from tbnets.models.two_branch import PARTS, checked_dict, output_dim
+from tbnets.models.two_branch import PARTS, output_dim
 
 PAIRS = (
     "regions",

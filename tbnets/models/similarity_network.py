@@ -3,10 +3,10 @@
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.layers.pair_head import PairHead
-from tbnets.losses.candidates import used_columns
+from tbnets.localization import candidates
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
     SoftmaxOutput,
@@ -15,9 +15,8 @@ from tbnets.losses.logistic import (
 )
 from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
-from tbnets.models import own_candidates
 from tbnets.models.embedding_network import IDS, INPUTS
-from tbnets.models.two_branch import PARTS, TwoBranchModel, checked_dict
+from tbnets.models.two_branch import PARTS, TwoBranchModel
 
 # What is told of each loss, and the field of its output.
 _REPORTED = {
@@ -42,7 +41,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     Inner products of its embeddings mean nothing: only the head compares. A
     batch is that of the `EmbeddingNetwork`; one that brings candidates of each
-    caption (`models.own_candidates`) has its negatives among these.
+    caption (`localization.candidates`) has its negatives among these.
 
     Args:
         image_branch: `Branch` of the images.
@@ -197,7 +196,7 @@ class SimilarityNetwork(TwoBranchModel):
             ("softmax", False): self._softmax_loss,
             ("softmax", True): self._softmax_loss_among_candidates,
         }
-        has_candidates = own_candidates.has_candidates(batch)
+        has_candidates = candidates.has_candidates(batch)
         return losses[self.pair_loss, has_candidates](batch, training)
 
     def _logistic_loss(self, batch, training):
@@ -242,7 +241,7 @@ class SimilarityNetwork(TwoBranchModel):
         columns, valid = random_columns(batch["is_negative"], owners, draws)
         if self.num_candidates > 1:
             columns = self._hardest_candidates(batch, columns)
-        images, picked, places = own_candidates.embed_picked(
+        images, picked, places = candidates.embed_picked(
             self, batch, columns, valid[:, None], training
         )
         texts = self.embed_text(batch["captions"], training=training)
@@ -309,13 +308,13 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _hardest_candidates(self, batch, columns):
         """Returns of each row of candidates the most convincing: `[n, 1]`."""
-        used, places = used_columns(
+        used, places = candidates.used_columns(
             columns,
             tf.ones_like(columns, tf.bool),
             tf.shape(batch["candidates"])[0],
         )
         rows = tf.gather(batch["candidates"], used)
-        embeddings = own_candidates.embed_as_served(self, rows)
+        embeddings = candidates.embed_as_served(self, rows)
         texts = self.embed_text(batch["captions"], training=False)
         owners = tf.repeat(batch["drawn_for"], self.num_candidates)
         logits = self.judge(
@@ -325,17 +324,17 @@ class SimilarityNetwork(TwoBranchModel):
         best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
         return tf.gather(columns, best, batch_dims=1)[:, None]
 
-    def _hardest(self, image_rows, texts, candidates):
+    def _hardest(self, image_rows, texts, columns):
         """Returns of each pair's candidates the most convincing: `[p]`."""
         if self.num_candidates == 1:
-            return candidates[:, 0]
+            return columns[:, 0]
         rows = tf.repeat(tf.stop_gradient(image_rows), self.num_candidates, 0)
         logits = self.judge(
             rows,
-            tf.gather(tf.stop_gradient(texts), tf.reshape(candidates, [-1])),
+            tf.gather(tf.stop_gradient(texts), tf.reshape(columns, [-1])),
         )
-        best = tf.argmax(tf.reshape(logits, tf.shape(candidates)), axis=1)
-        return tf.gather(candidates, best, batch_dims=1)
+        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
+        return tf.gather(columns, best, batch_dims=1)
 
     def report(self, output):
         """Returns what there is to tell of the output of its loss."""

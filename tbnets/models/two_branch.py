@@ -1,12 +1,11 @@
 """What all two-branch models share: branches, train step, reported means."""
 
 import inspect
-from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.distances import similarities
 from tbnets.models import finite
@@ -26,35 +25,6 @@ def current_learning_rate(optimizer):
     if callable(rate) and not isinstance(rate, tf.Variable):
         rate = rate(optimizer.iterations)
     return tf.cast(tf.convert_to_tensor(rate), tf.float32)
-
-
-def checked_dict(name, values, keys):
-    """Returns what a batch holds; refuses one that lacks something.
-
-    Args:
-        name: what to call it in the error.
-        values: dict, or the tuple of one dict that Keras 2 makes of it.
-        keys: what it must hold.
-
-    Raises:
-        ValueError: names what is expected and what is there.
-    """
-    if isinstance(values, tuple | list) and len(values) == 1:
-        (values,) = values
-    if isinstance(values, Mapping):
-        missing = [key for key in keys if key not in values]
-        if not missing:
-            return values
-        found = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
-    else:
-        found = type(values).__name__
-        if isinstance(values, tuple | list):
-            found += f" of {len(values)}"
-    raise InputError(
-        f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
-        " Put all of it into the dict that `fit` is given: image_ids and "
-        "caption_image_ids say what belongs together, and (x, y) does not."
-    )
 
 
 def output_dim(layer):

@@ -7,7 +7,7 @@ import tqdm
 from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
-from tbnets.evaluation.correspondences import IOU_THRESHOLD
+from tbnets.identity import SAME_THING
 from tbnets.tasks.embedder import Embedder
 from tbnets.text.packed_trees import TreeRows
 
@@ -103,7 +103,7 @@ class Matcher:
                 for image in range(examples.records.num_images)
             ],
         ):
-            is_there = overlaps.max(axis=1) >= IOU_THRESHOLD
+            is_there = overlaps.max(axis=1) >= SAME_THING
             chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]
         kept = np.flatnonzero(chosen >= 0)
         _, first, things = np.unique(

@@ -3,15 +3,17 @@
 import numpy as np
 import tqdm
 
-from tbnets.data.phrase_batches import PhraseBatches, PhraseSampler
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.evaluation.tables import format_localization
+from tbnets.identity import rows_of
+from tbnets.localization import hard_negatives
+from tbnets.localization.batches import PhraseBatches
+from tbnets.localization.sampler import PhraseSampler
 from tbnets.rounding import per_cent
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import (
-    hard_negatives,
     inputs,
     phrase_inputs,
     plan,
@@ -33,7 +35,7 @@ ADAPT_PHOTOS = 1000
 class LocalizationTask(Task):
     """Ranks the regions of a photo for each phrase that is said of it.
 
-    Its examples are `data.phrase_batches.PhraseExamples`: what the networks
+    Its examples are `localization.examples.PhraseExamples`: what the networks
     call images are regions, what they call captions are phrases.
 
     Source: Wang et al. 2018, Sec. 4.
@@ -96,7 +98,7 @@ class LocalizationTask(Task):
         """Refuses a run whose splits, phrases or regions are not there."""
         super().check_plan(queries)
         settings = self.settings
-        hard_negatives.check(settings)
+        phrase_inputs.first_hard_epoch(settings)
         if getattr(settings, "jit_compile", False):
             raise InputError(
                 "`--jit_compile` must be off with --task=localization. "
@@ -193,11 +195,12 @@ class LocalizationTask(Task):
         """Returns the `PhraseExamples` of a split."""
         words, phrases = fitted["words"], self.phrases(split)
         store, rows = self._regions(split)
+        ids = self.records(split).image_ids
         return phrase_inputs.load_examples(
             self.settings,
             phrases,
             store,
-            rows[phrase_inputs.rows_of(self.records(split), phrases.images)],
+            rows[rows_of(phrases.images.image_ids, ids)],
             Vocabulary(words) if words else None,
         )
 
@@ -257,14 +260,17 @@ class LocalizationTask(Task):
 
     def start_epoch(self, network, train, epoch):
         """Gives the sampler the hard negatives of the last epochs."""
-        found, self.held = hard_negatives.of_epoch(
-            self.settings,
-            self.held,
-            epoch,
-            train,
-            self._region_scorer(network).scores,
-        )
-        self.sampler(train).hard_negatives = found
+        first, table = phrase_inputs.first_hard_epoch(self.settings), None
+        if first is not None and epoch >= first:
+            self.held = hard_negatives.recorded(
+                self.held,
+                first,
+                train,
+                self.settings.hard_negatives_per_phrase,
+                self._region_scorer(network).scores,
+            )
+            table = self.held[hard_negatives.TABLE]
+        self.sampler(train).hard_negatives = table
 
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""

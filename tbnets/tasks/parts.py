@@ -26,7 +26,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.tasks import hard_negatives, inputs
+from tbnets.tasks import inputs, phrase_inputs
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
@@ -274,7 +274,7 @@ def build_triplet_loss(settings):
 
 def compile_embedding_network(network, settings, steps_per_epoch, **more):
     """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
-    fine_tuned = hard_negatives.first_epoch(settings)
+    fine_tuned = phrase_inputs.first_hard_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),

@@ -5,10 +5,13 @@ Each function takes the run's settings (see `flags`) and reads what they name.
 
 import numpy as np
 
-from tbnets.data.phrase_batches import PhraseExamples, Sampling
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.features.regions import open_averaged_features
+from tbnets.identity import rows_of
+from tbnets.localization import hard_negatives
+from tbnets.localization.examples import PhraseExamples
+from tbnets.localization.sampler import Sampling
 from tbnets.store.opening import load_features, open_features
 from tbnets.tasks import inputs, text_inputs
 
@@ -43,19 +46,8 @@ def load_phrases(settings, records, sizes):
         )
     problems = [] if settings.skip_bad_rows else None
     phrases = read_phrases(path, records, problems)
-    rows = rows_of(records, phrases.images)
+    rows = rows_of(phrases.images.image_ids, records.image_ids)
     return phrases.in_photos(sizes[rows], problems), problems or []
-
-
-def rows_of(records, some):
-    """Returns the rows that some images have among others, int64 `[n]`.
-
-    Args:
-        records: `CaptionedImages`.
-        some: `CaptionedImages` with some of the same images.
-    """
-    places = {key: row for row, key in enumerate(records.image_ids)}
-    return np.array([places[key] for key in some.image_ids], np.int64)
 
 
 def open_regions(settings, records, checked=True):
@@ -180,3 +172,16 @@ def build_sampling(settings):
     """Returns the `Sampling` of the settings."""
     names = Sampling._fields
     return Sampling(**{name: getattr(settings, name) for name in names})
+
+
+def first_hard_epoch(settings):
+    """Returns the epoch (from 0) of the first hard negatives, or None.
+
+    Raises:
+        ValueError: no epoch would come before it.
+    """
+    if settings.task != "localization":
+        return None
+    return hard_negatives.first_epoch(
+        settings.epochs, settings.hard_negative_epochs
+    )

@@ -4,7 +4,7 @@ import numpy as np
 
 from tbnets.data.same_captions import same_captions
 from tbnets.evaluation.correspondences import Links, phrases_of_spans
-from tbnets.tasks.phrase_inputs import rows_of
+from tbnets.identity import rows_of
 from tbnets.text.vocabulary import split_words
 
 
@@ -23,7 +23,7 @@ def find_links(known, records, phrases):
     Returns:
         `Links`.
     """
-    photos = rows_of(records, known.images)
+    photos = rows_of(known.images.image_ids, records.image_ids)
     same = same_captions(known.images, records, photos)
     # Spans count words: of a caption in other words they say nothing.
     places = np.where(same.is_exact, same.rows, -1)

@@ -6,10 +6,9 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tbnets.data.groups import rows_by
-from tbnets.data.proposal_roles import BEST_IOU
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
+from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
@@ -127,7 +126,7 @@ class RegionScorer:
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text
         _, first = np.unique(chains, return_index=True)
-        is_there = roles.best_iou[first] >= BEST_IOU
+        is_there = roles.best_iou[first] >= SAME_THING
         first = first[is_there]
         rows = roles.first_rows[first] + roles.best[first]
         regions = [

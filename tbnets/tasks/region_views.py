@@ -3,8 +3,7 @@
 import numpy as np
 
 from tbnets import boxes as box_math
-from tbnets.data.groups import rows_by
-from tbnets.evaluation.localization import IOU_THRESHOLD
+from tbnets.identity import SAME_THING, rows_by
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
 from tbnets.tasks.views import spread
@@ -70,7 +69,7 @@ def draw_found_regions(scores, examples, folder):
                 continue
             best = np.argmax(scores["similarities"][row, : len(proposals)])
             chosen = proposals[best]
-            is_right = box_math.iou([box], [chosen])[0, 0] >= IOU_THRESHOLD
+            is_right = box_math.iou([box], [chosen])[0, 0] >= SAME_THING
             found.append(
                 box_pictures.PhraseBox(
                     chosen * scale, text, colour, bool(is_right)

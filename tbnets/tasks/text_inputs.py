@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 import tqdm
 
-from tbnets.data.examples import Examples, TokenRows, equal_text_ids
+from tbnets.data.examples import Examples, TokenRows
 from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.serving.doors import MOST_WORDS
@@ -146,7 +146,7 @@ def load_examples(settings, records, images, vocabulary):
         texts = load_words(settings, records.captions, vocabulary)
     text_ids = None
     if settings.equal_texts_match:
-        text_ids = equal_text_ids(records.captions)
+        text_ids = text_ids(records.captions)
     return Examples(
         records=records,
         images=images,

@@ -8,7 +8,6 @@ from tbnets.data.examples import (
     ArrayRows,
     Examples,
     TokenRows,
-    equal_text_ids,
     padded_width,
 )
 from tests import tiny
@@ -164,11 +163,6 @@ def test_widths_are_few():
     assert all(width >= length for length, width in enumerate(widths, 1))
     assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
     assert padded_width(65) == 80 and padded_width(20_000) == 20_480
-
-
-def test_equal_texts_get_equal_ids():
-    found = equal_text_ids(["A dog", "a  dog ", "a cat", "A DOG"])
-    assert list(found) == [0, 0, 1, 0]
 
 
 def test_text_ids_travel_with_their_captions():

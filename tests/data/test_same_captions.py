@@ -1,15 +1,11 @@
 """Captions of one source found in another."""
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.same_captions import letters, same_captions
+from tbnets.data.same_captions import same_captions
 
 
 def captioned(images, captions, rows):
     return CaptionedImages(images, captions, rows, "test", "captions.json")
-
-
-def test_letters_are_what_spellings_share():
-    assert letters("A T-shirt , isn't it ?") == letters("a t shirt isn't IT")
 
 
 def test_captions_are_found_within_their_photo():

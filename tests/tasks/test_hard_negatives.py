@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbnets import runs
-from tbnets.tasks import hard_negatives
+from tbnets.localization import hard_negatives
 from tbnets.tasks.localization import LocalizationTask
 from tbnets.training import loop
 from tests import reference, tiny_phrases
@@ -132,9 +132,7 @@ def test_those_of_other_phrases_are_refused(straight):
     for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
         held = {**session.task.held, "hard_negatives": wrong}
         with pytest.raises(ValueError, match="`--phrases` must be those"):
-            hard_negatives.of_epoch(
-                session.settings, held, 2, examples, score=None
-            )
+            hard_negatives.recorded(held, 2, examples, 3, score=None)
 
 
 @pytest.mark.parametrize("epochs", [1, 2])

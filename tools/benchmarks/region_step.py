@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from benchmarks import loss, timing
 from tbnets.layers.branch import Branch
+from tbnets.localization import candidates
 from tbnets.losses import presets, triplet
-from tbnets.models import own_candidates
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.fused_optimizers import FusedAdam
@@ -130,18 +130,18 @@ def _batch(num_images):
 
 def _num_picked(network, batch):
     """Returns how many candidates the network picks of a batch."""
-    seen, embed = [], own_candidates.embed_picked
+    seen, embed = [], candidates.embed_picked
 
     def counted(*arguments):
         found = embed(*arguments)
         seen.append(len(found[1]))
         return found
 
-    own_candidates.embed_picked = counted
+    candidates.embed_picked = counted
     try:
         network.batch_loss(batch)
     finally:
-        own_candidates.embed_picked = embed
+        candidates.embed_picked = embed
     return seen[0]
 
 

@@ -1,4 +1,4 @@
-"""Which proposals a phrase learns from: its positives and its negatives.
+"""Which regions of its photo are positives of a phrase, negatives, neither.
 
     roles = proposal_roles(phrases.boxes, phrases.phrase_to_image, proposals)
     starts, rows = roles.positives()
@@ -14,12 +14,11 @@ import numpy as np
 
 from tbnets import boxes
 from tbnets.errors import InputError
+from tbnets.identity import SAME_THING
 
 POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
-BEST_IOU = 0.5
 POSITIVES = ("augmented", "single")
-NEGATIVE_REGIONS = ("photo", "batch")
 POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
 
 
@@ -52,14 +51,7 @@ class ProposalRoles(NamedTuple):
             phrase p are `rows[starts[p] : starts[p + 1]]`, ascending rows of
             all proposals.
         """
-        return self._ragged(POSITIVE)
-
-    def negatives(self):
-        """Returns (starts, rows) of the negatives, as `positives` does."""
-        return self._ragged(NEGATIVE)
-
-    def _ragged(self, role):
-        phrases, columns = np.nonzero(self.roles == role)
+        phrases, columns = np.nonzero(self.roles == POSITIVE)
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
         return starts, self.first_rows[phrases] + columns
 
@@ -99,7 +91,7 @@ def proposal_roles(
     positives: str = "augmented",
     positive_iou: float = POSITIVE_IOU,
     negative_iou: float = NEGATIVE_IOU,
-    best_iou: float = BEST_IOU,
+    best_iou: float = SAME_THING,
 ) -> ProposalRoles:
     """Tells which proposals are positives and negatives of each phrase.
 

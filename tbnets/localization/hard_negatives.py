@@ -4,14 +4,19 @@
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
 `similarities` and `roles` have a row for each phrase and a column for each
-region of its photo, as `proposal_roles` does.
+region of its photo, as `proposal_roles` does. A run records them once, before
+the first of its last epochs, and holds them in its checkpoints: a run that
+goes on has the same ones.
 """
 
 import numpy as np
+import tqdm
 
-from tbnets.data.proposal_roles import NEGATIVE, POSITIVE
 from tbnets.errors import InputError
+from tbnets.localization.roles import NEGATIVE, POSITIVE
 
+TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
+"""What a run holds: the table, and the epoch before which it was made."""
 PER_PHRASE = 50
 NONE = -1
 ROWS_AT_ONCE = 4096
@@ -75,36 +80,71 @@ def _hardest(similarities, roles, limit):
     return np.where(kept, order, NONE)
 
 
-def listed(table, width):
-    """Returns which columns stand in some rows of a table.
+def first_epoch(epochs, last_epochs):
+    """Returns the epoch (from 0) that learns from them first, None for none.
 
     Args:
-        table: int `[n, limit]`, rows of what `hard_negatives` returned.
-        width: how many columns there are.
+        epochs: of the run.
+        last_epochs: how many of these learn from hard negatives.
 
-    Returns:
-        bool `[n, width]`.
+    Raises:
+        ValueError: all epochs would, before the network learned anything.
     """
-    found = np.zeros((len(table), width), bool)
-    rows, places = np.nonzero(table != NONE)
-    found[rows, table[rows, places]] = True
-    return found
+    if last_epochs and last_epochs >= epochs:
+        raise InputError(
+            "`--hard_negative_epochs` must be below the number of epochs: "
+            "a network that has learned nothing does not know what is hard. "
+            f"Received: --hard_negative_epochs={last_epochs} with {epochs} "
+            "epochs. Lower it, or raise --epochs."
+        )
+    return epochs - last_epochs if last_epochs else None
 
 
-def listed_rows(table, first_rows):
-    """Finds the rows of a store that some rows of a table list, and whose.
+def recorded(held, first, examples, limit, score):
+    """Returns what a run holds with the hard negatives in it.
 
     Args:
-        table: int `[n, limit]`, rows of what `hard_negatives` returned.
-        first_rows: int `[n]`, row of the first region of each one's photo.
+        held: name -> value, what it held so far.
+        first: the epoch that `first_epoch` told.
+        examples: `PhraseExamples` of the training split.
+        limit: as of `hard_negatives`.
+        score: function (examples, progress) -> dict with `similarities`.
 
     Returns:
-        (rows, is_listed): int `[m]`, each row once, ascending; and bool
-        `[n, m]`, which of them each row of the table lists.
+        `held`, or a new one where it had none of that epoch.
+
+    Raises:
+        ValueError: the run holds those of other phrases.
     """
-    owners, places = np.nonzero(table != NONE)
-    rows = first_rows[owners] + table[owners, places]
-    rows, columns = np.unique(rows, return_inverse=True)
-    is_listed = np.zeros((len(table), len(rows)), bool)
-    is_listed[owners, columns.ravel()] = True
-    return rows, is_listed
+    if held.get(RECORDED) != first:
+        table = _record(examples, limit, score)
+        held = {**held, TABLE: table, RECORDED: first}
+    table, roles = held[TABLE], examples.roles.roles
+    if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
+        raise InputError(
+            "`--phrases` must be those that the run was started with. "
+            f"Received: {len(roles)} training phrases with up to "
+            f"{roles.shape[1]} regions, and the run holds hard negatives of "
+            f"{len(table)}. Restore them, or start a new --run_dir."
+        )
+    return held
+
+
+def _record(examples, limit, score):
+    """Finds the hard negatives of all phrases, with a bar; tells of them."""
+    with tqdm.tqdm(
+        total=len(examples.image_rows),
+        desc="hard negatives",
+        leave=False,
+        disable=None,
+        unit="photo",
+    ) as bar:
+        similarities = score(examples, bar.update)["similarities"]
+    table = hard_negatives(similarities, examples.roles.roles, limit)
+    counts = (table != NONE).sum(axis=1)
+    tqdm.tqdm.write(
+        f"hard negatives: {counts.mean():.1f} regions a phrase; "
+        f"{int((counts == 0).sum())} of {len(counts)} phrases have none and "
+        "keep the negatives that they had"
+    )
+    return table

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import candidates, hinges, miners, positives, triplet
+from tbnets.localization import candidates
+from tbnets.losses import hinges, miners, positives, triplet
 from tests import reference
 
 # Regions, phrases, candidates, chains, share of negatives.

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from tbnets import boxes
-from tbnets.data.hard_negatives import hard_negatives
-from tbnets.data.phrase_batches import (
-    PhraseBatches,
-    PhraseExamples,
-    PhraseSampler,
-    Sampling,
-)
+from tbnets.localization.batches import PhraseBatches
+from tbnets.localization.examples import PhraseExamples
+from tbnets.localization.hard_negatives import hard_negatives
+from tbnets.localization.sampler import PhraseSampler, Sampling
 from tbnets.losses.positives import positive_masks
 from tests import tiny_phrases
 

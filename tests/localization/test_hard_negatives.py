@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tbnets.data.hard_negatives import hard_negatives
-from tbnets.data.phrase_batches import PhraseSampler, Sampling
+from tbnets.localization.hard_negatives import hard_negatives
+from tbnets.localization.sampler import PhraseSampler, Sampling
 from tests import reference, tiny_phrases
 
 

@@ -1,0 +1,69 @@
+"""The rows of a batch of phrase localization -> the arrays of a step."""
+
+import numpy as np
+import tensorflow as tf
+
+
+class PhraseBatches:
+    """The batches of one epoch after the other, as `data.EpochBatches`.
+
+    Args:
+        examples: `PhraseExamples`.
+        sampler: its `PhraseSampler`.
+
+    Attributes:
+        epoch: integer from 0; set it, then go through `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`: `images` are the
+            regions that were drawn, `captions` the phrases, ids those of the
+            things that they name (`phrase_to_chain`); beside them stands what
+            `localization.candidates` describes.
+    """
+
+    def __init__(self, examples, sampler):
+        self.epoch = 0
+        self._examples = examples
+        self._sampler = sampler
+        self.dataset = tf.data.Dataset.from_generator(
+            self._generate, output_signature=_signature(examples)
+        ).prefetch(2)
+
+    def _generate(self):
+        for rows in self._sampler.epoch(self.epoch):
+            yield self._read(rows)
+
+    def _read(self, rows):
+        """Returns what stands in some rows; features are read at once."""
+        examples, drawn = self._examples, len(rows.regions)
+        regions = np.concatenate([rows.regions, rows.candidates])
+        features = examples.features.take_regions(regions)
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        batch = {
+            "images": features[:drawn],
+            "captions": examples.texts.batch(rows.phrases),
+            "image_ids": chains[rows.drawn_for],
+            "caption_image_ids": chains,
+            "drawn_for": rows.drawn_for.astype(np.int32),
+            "candidates": features[drawn:],
+            "is_negative": rows.is_negative,
+        }
+        if examples.text_ids is not None:
+            batch["text_ids"] = examples.text_ids[rows.phrases]
+        return batch
+
+
+def _signature(examples):
+    """Returns the `tf.TensorSpec`s of a batch."""
+    dim = examples.features.dim
+    texts = examples.texts
+    signature = {
+        "images": tf.TensorSpec((None, dim), tf.float32),
+        "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
+        "image_ids": tf.TensorSpec((None,), tf.int64),
+        "caption_image_ids": tf.TensorSpec((None,), tf.int64),
+        "drawn_for": tf.TensorSpec((None,), tf.int32),
+        "candidates": tf.TensorSpec((None, dim), tf.float32),
+        "is_negative": tf.TensorSpec((None, None), tf.bool),
+    }
+    if examples.text_ids is not None:
+        signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
+    return signature
