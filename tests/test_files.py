@@ -106,6 +106,30 @@ def test_one_taken_for_abandoned_too_early_is_written_again(
     assert (tmp_path / "a.txt").read_text() == "whole" and len(calls) == 2
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    called = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def noted(*given, name=name, real=real):
+            called.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(os, name, noted)
+    write(tmp_path / "a.txt", "whole")
+    assert called == ["fsync", "replace"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for its system call")
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    model.mkdir()
+    monkeypatch.setattr(os, "rename", None)  # Between two there is no model.
+    with files.new_folder(model, replace=True) as folder:
+        write(folder / "card", "new")
+    assert os.listdir(model) == ["card"] and os.listdir(tmp_path) == ["model"]
+
+
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_a_folder_is_replaced_when_the_new_one_is_whole(
     tmp_path, monkeypatch, exchanges
@@ -196,6 +220,8 @@ def test_a_group_that_can_not_be_given_gets_no_rights(tmp_path, monkeypatch):
     files.make_folder_of(photos, place)
     monkeypatch.undo()
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    monkeypatch.setattr(os, "chmod", refused)  # Of a folder of another user.
+    files.make_folder_of(photos, place)
 
 
 def test_what_is_computed_from_a_folder_is_kept_beside_it(tmp_path):

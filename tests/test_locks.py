@@ -66,7 +66,8 @@ def test_a_child_that_outlives_its_parent_holds_nothing(tmp_path):
 
 def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
     lock = take(tmp_path)
-    assert take(tmp_path / ".") is lock
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert take(f"{tmp_path}/link") is lock
     other = os.open(tmp_path / "lock", os.O_RDONLY)
     assert locks.try_lock(other) is False
     del lock
@@ -75,8 +76,17 @@ def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
     os.close(other)
 
 
-def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch):
+@pytest.mark.parametrize("known_to", ["no system", "no file system"])
+def test_where_there_are_no_locks_nobody_is_kept_out(
+    tmp_path, monkeypatch, known_to
+):
+    def refuse(*_):
+        raise OSError(37, "No locks available")
+
     process = start_holder(tmp_path)
-    monkeypatch.setattr(locks, "fcntl", None)
+    if known_to == "no system":
+        monkeypatch.setattr(locks, "fcntl", None)
+    else:
+        monkeypatch.setattr(locks.fcntl, "flock", refuse)
     assert take(tmp_path)
     process.communicate(b".")

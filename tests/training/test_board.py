@@ -203,7 +203,9 @@ def test_pictures_are_written(tmp_path):
     assert tiny.events(tmp_path / "tensorboard") == {"2_answers/1": {3}}
 
 
-@pytest.mark.parametrize("lost", ["opening", "writing"])
+@pytest.mark.parametrize(
+    "lost", ["create_file_writer", "text", "scalar", "image"]
+)
 def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
     tmp_path, monkeypatch, capsys, lost
 ):
@@ -214,14 +216,14 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
     def refuse(*_, **__):
         raise full
 
-    if lost == "opening":
-        monkeypatch.setattr(tf.summary, "create_file_writer", refuse)
-    else:
-        monkeypatch.setattr(tf.summary, "scalar", refuse)
+    monkeypatch.setattr(tf.summary, lost, refuse)
+    settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, TASK) as writer:
+        writer.add_settings(settings, READ, 0)
         for epoch in (1, 2):
             writer.add_best("dev", 1.0, epoch)
             writer.add_epoch([{"train/total_loss": 1.0}] * epoch)
+            writer.add_pictures({"1": np.zeros((4, 6, 3), np.uint8)}, epoch)
             writer.flush()
     told = capsys.readouterr().err
     assert told.startswith(f"note: {tmp_path / 'tensorboard'} can not be")
