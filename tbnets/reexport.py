@@ -79,7 +79,7 @@ def _settings(record, signatures, source):
 
 
 def _fitted(model, record):
-    """Returns what the run's `fit_data` returned, as far as it is served."""
+    """Returns what the run's data fitted, as far as it is served."""
 
     def dim_of(name):
         if name not in model.metadata["signatures"]:

@@ -40,7 +40,7 @@ from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version, write_saved_model
-from tbnets.tasks.fitted import check_fitted_kinds
+from tbnets.tasks.fitted import check_fitted_kinds, check_same_words
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import board, checkpoints
@@ -169,24 +169,24 @@ def prepare(settings, folder, queries=()):
         kept = checkpoints.read_checkpoint(last)
         before = settings_files.from_record(kept.state.settings, last)
         settings_files.check_resumable(before, settings)
-        check_fitted_kinds(kept.state.fitted, last, task.fits)
-        task.remember(kept.state.fitted)
-    task.check_plan(queries)
-    fitted = task.fit_data()
-    train = task.load(settings.train_split, fitted)
-    dev = task.load(settings.dev_split, fitted)
-    network = _build(task, fitted, kept)
-    task.compile(network, task.steps_per_epoch(train))
+        check_fitted_kinds(kept.state.fitted, last, task.data.fits)
+        task.data.remember(kept.state.fitted)
+    task.check(queries)
+    fitted = task.data.fit()
+    train = task.data.load(settings.train_split, fitted)
+    dev = task.data.load(settings.dev_split, fitted)
+    network, batches = _build(task, fitted, kept), task.data.batches(train)
+    task.compile(network, batches.num_batches)
     if lock is None:
         lock = lock_run(folder)
         start(settings, resume=False)  # Another may have trained there since.
     state = checkpoints.RunState(settings=vars(settings), fitted=fitted)
     groups = tasks.groups_read(settings)
-    session = Session(folder, task, network, state, dev, groups, lock)
+    session = Session(folder, task, network, state, dev, batches, groups, lock)
     if kept:
         _continue(session, kept)
     else:
-        task.adapt(network, train)
+        _adapt(network, train)
         session.checkpoint("best").unlink(missing_ok=True)
     settings_files.write_settings(settings, folder, groups)
     last.parent.mkdir(exist_ok=True)
@@ -211,19 +211,27 @@ def _build(task, fitted, checkpoint):
     return network
 
 
+def _adapt(network, train):
+    """Gives layers the statistics of the training split that they need."""
+    for name in ("image_encoder", "region_encoder"):
+        layer = getattr(network, name, None)
+        if getattr(layer, "needs_statistics", False):
+            layer.adapt(train.samples(name))
+
+
 def _continue(session, checkpoint):
     """Puts the session where its last checkpoint stands."""
     path, state = session.checkpoint("last"), checkpoint.state
-    session.task.check_fitted(session.state.fitted, state.fitted, path)
+    check_same_words(session.state.fitted, state.fitted, path)
     settings = session.settings
     splits = (settings.train_split, settings.dev_split)
-    session.task.check_data(state.fitted, splits, path)
+    session.task.data.check_same(state.fitted, splits, path)
     optimizer = session.network.optimizer
     create_optimizer_variables(optimizer, session.network)
     checkpoints.put_into(checkpoint, path, session.network, optimizer)
     session.state = state
     session.state.settings = vars(settings)
-    session.task.held = session.state.held
+    session.task.data.held = session.state.held
 
 
 def describe(session, train):
@@ -238,12 +246,12 @@ def describe(session, train):
         session.settings.dev_split: session.dev,
     }
     for split, examples in splits.items():
-        lines.append(f"{split:<9} {counted(task, examples)}")
-    if not task.has_split(session.settings.test_split):
+        lines.append(f"{split:<9} {counted(examples)}")
+    if not task.data.has_split(session.settings.test_split):
         lines.append(
             f"test      none: results are those of {session.settings.dev_split}"
         )
-    notes = task.notes(session.state.fitted).items()
+    notes = task.data.notes(session.state.fitted).items()
     lines += [
         *(f"{name:<9} {text}" for name, text in notes),
         f"network   {task.describe(network)}, {size:,} trainable parameters",
@@ -286,13 +294,13 @@ def finish(session):
         },
     }
     shown_split, examples = settings.dev_split, session.dev
-    if task.has_split(settings.test_split):
+    if task.data.has_split(settings.test_split):
         shown_split = settings.test_split
-        examples = task.load(shown_split, best.fitted)
+        examples = task.data.load(shown_split, best.fitted)
     scores = task.scores(session.network, examples)
     if shown_split == settings.test_split:
         report["test"] = task.measure(scores)
-        report["test_split"] = {"name": shown_split, **task.counts(examples)}
+        report["test_split"] = {"name": shown_split, **examples.counts}
     write_json(folder / "metrics.json", report)
     with board.Board(folder, task) as shown:
         if "test" in report:
@@ -339,14 +347,14 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
         settings.data_root = os.path.abspath(data_root)
     with _said_by(path):
         task = tasks.open_task(settings)
-    check_fitted_kinds(state.fitted, path, task.fits)
-    task.remember(state.fitted)
+    check_fitted_kinds(state.fitted, path, task.data.fits)
+    task.data.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
-    task.check_data(state.fitted, {*splits, *more_splits}, path)
+    task.data.check_same(state.fitted, {*splits, *more_splits}, path)
     with _said_by(path):
         network = _build(task, state.fitted, kept)
     checkpoints.put_into(kept, path, network)
-    task.held = state.held
+    task.data.held = state.held
     return Session(pathlib.Path(run_dir), task, network, state)
 
 

@@ -39,7 +39,7 @@ def test_it_opens_and_evaluates_as_it_did(old_run):
     session = runs.open_run(old_run)
     assert session.settings.task == "matching"
     assert session.state.fitted["image_dim"] == 8
-    test = session.task.load("test", session.state.fitted)
+    test = session.task.data.load("test", session.state.fitted)
     metrics = session.task.measure(session.task.scores(session.network, test))
     expected = json.loads((OLD / "metrics.json").read_text())["test"]
     assert metrics == pytest.approx(expected)

@@ -118,7 +118,7 @@ def saved_run(settings):
 
 def num_test_images(run_dir, **options):
     session = runs.open_run(run_dir, **options)
-    return session.task.load("test", session.state.fitted).images.shape
+    return session.task.data.load("test", session.state.fitted).images.shape
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_scenes_are_found_from_another_folder(home, monkeypatch):
     run_dir = saved_run(settings)
     monkeypatch.chdir(home.parent / "elsewhere")
     session = runs.open_run(run_dir)
-    test = session.task.load("test", session.state.fitted)
+    test = session.task.data.load("test", session.state.fitted)
     scores = session.task.scores(session.network, test)
     assert scores["image_embeddings"].shape == (2, 4)
     assert list((home.parent / "elsewhere").iterdir()) == []
@@ -359,8 +359,8 @@ def test_an_empty_test_split_is_none(tmp_path):
     write_own(tmp_path, *FIRST)
     line = {**OWN, "test_split": ""}
     task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
-    task.check_plan()
-    assert not task.has_split("") and task.has_split("dev")
+    task.check()
+    assert not task.data.has_split("") and task.data.has_split("dev")
 
 
 def test_a_table_without_dev_split_says_which_flag(tmp_path):

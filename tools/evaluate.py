@@ -172,7 +172,7 @@ def run_scores(runs, run_dir):
     )
     task = session.task
     task.settings.evaluate_memory = _MEMORY.value
-    examples = task.load(_SPLIT.value, session.state.fitted)
+    examples = task.data.load(_SPLIT.value, session.state.fitted)
     return session, examples, task.scores(session.network, examples)
 
 

@@ -72,7 +72,7 @@ def checked_settings():
 
 def take_recipe(settings, task):
     """Gives flags that are not given what suits the data; says which."""
-    title, values = task.recipe()
+    title, values = task.data.recipe
     taken = command_line.fill(settings, values)
     if taken:
         line = (as_flagfile_line(*item).strip() for item in taken.items())

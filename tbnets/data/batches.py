@@ -107,6 +107,7 @@ class EpochBatches:
         epoch: integer from 0; set it, then go through `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict
             that `EmbeddingNetwork.train_step` takes.
+        num_batches: how many an epoch has.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class EpochBatches:
     ):
         _check_sizes(examples, images_per_batch, captions_per_image)
         self.epoch = 0
+        self.num_batches = num_batches(examples.records, images_per_batch)
         self._examples = examples
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed

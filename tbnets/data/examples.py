@@ -13,6 +13,14 @@ from tbnets.errors import InputError
 from tbnets.images import faults
 
 MOST_NAMED = 5
+SAMPLED_PHOTOS = 1000
+"""Photos whose regions tell the statistics of features."""
+
+
+def sampled(count):
+    """Returns rows of at most `SAMPLED_PHOTOS` of some photos, ascending."""
+    some = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
+    return np.unique(some.astype(int))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +40,16 @@ class Examples:
     images: object
     texts: object
     text_ids: np.ndarray | None = None
+
+    @property
+    def counts(self):
+        """The numbers of images and captions: name -> int."""
+        records = self.records
+        return {"images": records.num_images, "captions": records.num_captions}
+
+    def samples(self, layer):
+        """Yields arrays of what a layer that measures statistics reads."""
+        return self.images.chunks()
 
     @classmethod
     def from_arrays(cls, images, captions, caption_to_image):

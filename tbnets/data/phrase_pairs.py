@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tbnets import boxes
 from tbnets.data.batches import EpochBatches
-from tbnets.data.examples import Examples
+from tbnets.data.examples import Examples, sampled
 from tbnets.data.noun_phrases import NounPhrases, ranges
 from tbnets.errors import InputError
 from tbnets.identity import SAME_THING
@@ -127,6 +127,24 @@ class PairExamples(Examples):
     def phrase_images(self):
         """Row of the photo of each phrase, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
+
+    @property
+    def counts(self):
+        """The numbers of images, captions, phrases and regions."""
+        return super().counts | {
+            "phrases": len(self.phrases.captions),
+            "regions": int(self.regions.counts.sum()),
+        }
+
+    def samples(self, layer):
+        """Yields features of photos; for `region_encoder`, of regions."""
+        if layer != "region_encoder":
+            return super().samples(layer)
+        return (
+            self.regions.take(np.full(k, row), np.arange(k))
+            for row in sampled(self.records.num_images)
+            if (k := self.regions.counts[row])
+        )
 
 
 class PairOptions(NamedTuple):

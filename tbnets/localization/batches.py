@@ -17,10 +17,12 @@ class PhraseBatches:
             regions that were drawn, `captions` the phrases, ids those of the
             things that they name (`phrase_to_chain`); beside them stands what
             `localization.candidates` describes.
+        num_batches: how many an epoch has.
     """
 
     def __init__(self, examples, sampler):
         self.epoch = 0
+        self.num_batches = sampler.num_batches
         self._examples = examples
         self._sampler = sampler
         self.dataset = tf.data.Dataset.from_generator(

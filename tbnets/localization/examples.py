@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tbnets.data.examples import sampled
 from tbnets.data.phrases import PhraseRegions
 from tbnets.identity import numbered
 from tbnets.localization.roles import ProposalRoles, proposal_roles
@@ -37,6 +38,21 @@ class PhraseExamples:
     def records(self):
         """The phrases as `CaptionedImages`, for what reads captions."""
         return self.phrases.as_captions()
+
+    @property
+    def counts(self):
+        """How many of what there are: name -> int."""
+        return {
+            "photos": self.phrases.images.num_images,
+            "regions": int(self.features.counts[self.image_rows].sum()),
+            "things": len(np.unique(self.phrases.phrase_to_chain)),
+            "phrases": self.phrases.num_phrases,
+        }
+
+    def samples(self, layer):
+        """Yields features of the regions of some photos, evenly spread."""
+        for row in sampled(len(self.image_rows)):
+            yield self.features.regions(self.image_rows[row])[0]
 
     @functools.cached_property
     def proposals(self) -> list:

@@ -53,13 +53,34 @@ _KINDS = {
 }
 
 
+def check_same_words(fitted, before, path):
+    """Refuses training data that give another vocabulary on resume.
+
+    Args:
+        fitted: what `TaskData.fit` returned now.
+        before: what it returned when the run began.
+        path: the checkpoint that remembers this.
+
+    Raises:
+        ValueError: the words differ.
+    """
+    now, then = fitted.get("words"), before.get("words")
+    if now != then:
+        raise InputError(
+            "`--captions` must give the vocabulary the run was started "
+            f"with. Received: {len(now or [])} words, {path} has "
+            f"{len(then or [])}. Restore the training captions, or start "
+            "a new --run_dir."
+        )
+
+
 def check_fitted_kinds(fitted, path, wanted):
     """Refuses what was fitted where it is of another kind than it must be.
 
     Args:
         fitted: name -> value, of a checkpoint.
         path: of the checkpoint.
-        wanted: names that must be there, see `Task.fits`.
+        wanted: names that must be there, see `TaskData.fits`.
 
     Raises:
         ValueError: naming the first that is.

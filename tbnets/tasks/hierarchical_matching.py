@@ -3,16 +3,7 @@
 import dataclasses
 import functools
 
-import numpy as np
-
-from tbnets.data.noun_phrases import noun_phrases
-from tbnets.data.phrase_pairs import (
-    CHOICE,
-    PairBatches,
-    PairExamples,
-    PairOptions,
-    PhotoRegions,
-)
+from tbnets.data.phrase_pairs import CHOICE
 from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import evaluate_correspondences
 from tbnets.evaluation.tables import region_phrase_lines
@@ -20,11 +11,10 @@ from tbnets.rounding import per_cent
 from tbnets.serving.node_endpoints import node_endpoints
 from tbnets.tasks import (
     correspondence_views,
-    phrase_inputs,
     phrase_links,
     views,
 )
-from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.hierarchical_data import HierarchicalData
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.region_scores import TRUE_REGIONS
 from tbnets.tasks.task import FEW_POINTS
@@ -41,8 +31,6 @@ _POINTING = (
     "{correspondence_pointing_chance} by chance, "
     "{correspondence_pointing_whole_photo} by the whole photo"
 )
-ADAPT_PHOTOS = 1000
-"""Photos whose regions tell the statistics of features."""
 
 
 class HierarchicalMatching(MatchingTask):
@@ -64,156 +52,14 @@ class HierarchicalMatching(MatchingTask):
 
     flag_groups = (*MatchingTask.flag_groups, "regions")
     measure_options = (*MatchingTask.measure_options, "region_phrase_ranking")
+    make_data = HierarchicalData
     about_pictures = (
         f"{MatchingTask.about_pictures} {correspondence_views.WHAT_IS_SHOWN}"
     ).strip()
 
     def __init__(self, settings):
         super().__init__(settings)
-        self._matcher = None
         self._links = {}
-
-    def check_plan(self, queries=()):
-        """Refuses a run whose splits, trees or regions are not there."""
-        super().check_plan(queries)
-        settings = self.settings
-        if settings.region_branch == "own" and not settings.region_mean_weight:
-            raise InputError(
-                "`--region_mean_weight` must be above 0 with "
-                "--region_branch=own. Received: --region_mean_weight=0. "
-                "Nothing else trains that branch before phrases are given "
-                "regions by it."
-            )
-        splits = [settings.train_split, settings.dev_split]
-        if self.has_split(settings.test_split):
-            splits.append(settings.test_split)
-        dims = {split: self._regions(split, checked=False) for split in splits}
-        if len({regions.dim for regions in dims.values()}) > 1:
-            found = ", ".join(f"{r.dim} in {s}" for s, r in dims.items())
-            raise InputError(
-                "`--regions` must be as wide in every split. Received: "
-                f"{found} numbers a region. Extract them alike."
-            )
-        if self._knows_links:
-            for split in splits[1:]:  # Those that are measured.
-                self._known(split)
-
-    @property
-    def _knows_links(self):
-        return bool(self.settings.phrases or self.settings.scenes)
-
-    def _known(self, split):
-        """Returns the `PhraseRegions` of a split."""
-        regions = self._regions(split, checked=False)
-        phrases, _ = phrase_inputs.load_phrases(
-            self.settings,
-            self.records(split),
-            regions.store.sizes[regions.rows],
-        )
-        return phrases
-
-    def _regions(self, split, checked=True):
-        """Returns the `PhotoRegions` of a split."""
-        return PhotoRegions(
-            *phrase_inputs.open_regions(
-                self.settings, self.records(split), checked
-            ),
-            self.settings.regions_per_image,
-            self.settings.region_overlap,
-        )
-
-    def fit_data(self):
-        """Returns what `MatchingTask` does, and what the regions are.
-
-        Raises:
-            ValueError: regions and photos are to share a branch and differ in
-                their features.
-        """
-        settings = self.settings
-        fitted = super().fit_data()
-        store = self._regions(settings.train_split).store
-        if settings.region_branch == "shared":
-            if fitted["image_dim"] != store.dim:
-                raise InputError(
-                    "`--region_branch=shared` must come with features of "
-                    "photos and regions of one kind. Received: "
-                    f"{fitted['image_dim']} numbers a photo, {store.dim} a "
-                    "region. Extract them alike, or set --region_branch=own."
-                )
-        return fitted | {
-            "region_dim": store.dim,
-            "region_features_made_by": store.made_by,
-        }
-
-    def check_data(self, fitted, splits, where):
-        """Refuses features that were made otherwise than before."""
-        super().check_data(fitted, splits, where)
-        made_by = fitted.get("region_features_made_by")
-        if made_by:
-            phrase_inputs.check_regions(self.settings, splits, made_by, where)
-
-    def load(self, split, fitted):
-        """Returns the `PairExamples` of a split."""
-        examples = super().load(split, fitted)
-        return PairExamples(
-            **{
-                field.name: getattr(examples, field.name)
-                for field in dataclasses.fields(examples)
-            },
-            phrases=noun_phrases(examples.texts),
-            regions=self._regions(split),
-        )
-
-    def counts(self, examples):
-        """Returns the numbers of images, captions, phrases and regions."""
-        return super().counts(examples) | {
-            "phrases": len(examples.phrases.captions),
-            "regions": int(examples.regions.counts.sum()),
-        }
-
-    def adapt(self, network, train):
-        """Measures features of photos and regions where encoders ask."""
-        super().adapt(network, train)
-        if not getattr(network.region_encoder, "needs_statistics", False):
-            return
-        count = train.records.num_images
-        some = np.linspace(0, count - 1, min(count, ADAPT_PHOTOS)).astype(int)
-        network.region_encoder.adapt(
-            train.regions.take(np.full(k, row), np.arange(k))
-            for row in np.unique(some)
-            if (k := train.regions.counts[row])
-        )
-
-    def matcher(self, network):
-        """Returns the `Matcher` of a network."""
-        if self._matcher is None or self._matcher.network is not network:
-            self._matcher = Matcher(network, self.settings.image_size)
-        return self._matcher
-
-    def start_epoch(self, network, train, epoch):
-        """Gives each training phrase its region, from the second stage on."""
-        if epoch < self.settings.correspondence_epochs:
-            self.held = {}
-            return
-        self.held = self.matcher(network).match(train, "regions of phrases")
-
-    def batches(self, train):
-        """Returns the `PairBatches` of the training split."""
-        settings = self.settings
-        options = PairOptions(
-            settings.contrast,
-            settings.max_pairs,
-            bool(settings.region_mean_weight),
-        )
-        return PairBatches(
-            train,
-            lambda: self.held,
-            options,
-            images_per_batch=settings.images_per_batch,
-            captions_per_image=settings.captions_per_image,
-            seed=settings.seed,
-            image_size=settings.image_size,
-        )
 
     def scores(self, network, examples):
         """Embeds a split, and gives its phrases regions.
@@ -223,11 +69,11 @@ class HierarchicalMatching(MatchingTask):
             function of rows of phrases; and `CORRESPONDENCES`, the arguments
             of `evaluate_correspondences`, where links are known.
         """
-        matcher = self.matcher(network)
+        matcher = self.data.matcher(network)
         scores = super().scores(network, examples) | {
             EMBED_PHRASES: functools.partial(matcher.embed_phrases, examples)
         }
-        if not self._knows_links:
+        if not self.data.knows_links:
             return scores
         links = self._links_of(examples)
         found = matcher.match(examples, "regions of phrases")
@@ -247,7 +93,7 @@ class HierarchicalMatching(MatchingTask):
         split = examples.records.split
         if split not in self._links:
             self._links[split] = phrase_links.find_links(
-                self._known(split), examples.records, examples.phrases
+                self.data.known(split), examples.records, examples.phrases
             )
         return self._links[split]
 

@@ -36,7 +36,7 @@ class Builder(NamedTuple):
 
     Args:
         build: (settings, fitted) -> a built Keras model with initial weights
-            from the seed; `fitted` is what the task's `fit_data` returned.
+            from the seed; `fitted` is what `TaskData.fit` returned.
         compile: (network, settings, steps_per_epoch) -> None.
         flag_groups: names of the groups of `flags.table` that these read.
         fixed: (flag, value) of flags that it leaves to others at one value,

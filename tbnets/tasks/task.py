@@ -6,6 +6,7 @@ add a task, write a subclass and enter it in `tasks.TASKS`.
 
 from tbnets.errors import InputError
 from tbnets.tasks.parts import BUILDERS
+from tbnets.tasks.task_data import TaskData
 
 FEW_POINTS = (250, 3)
 """Images, and captions of each, with which the projector stays fluent."""
@@ -16,20 +17,14 @@ class Task:
 
     ::
 
-        task.remember(fitted)                   # a run that goes on
-        task.check_plan(queries)                # is all of it there?
-        fitted   = task.fit_data()              # words, sizes, ...
+        task.check(queries)                     # is all of it there?
+        fitted   = task.data.fit()              # words, sizes, ...
         network  = task.build(fitted)           # for training and after it
-        train    = task.load("train", fitted)
-        task.adapt(network, train)              # a new run, once
         task.compile(network, steps_per_epoch)  # for training
         for each epoch:
-            task.start_epoch(network, train, epoch)
-            steps on task.batches(train)
+            steps on batches of task.data
             scores  = task.scores(network, dev)
             metrics = task.measure(scores)
-
-    Examples are whatever `load` returns; only their task looks inside.
 
     Args:
         settings: the run's settings (see `flags`).
@@ -40,39 +35,36 @@ class Task:
         loss: the scalar of a training step that the progress shows.
         flag_groups: names of the groups of `flags.table` that it reads.
         fixed: (flag, value) of flags that it leaves to others at one value.
-        fits: names that are always in what `fit_data` returns.
         measure_options: options of `measure` beside the scores, which
             tools/evaluate.py has flags for.
         about_pictures: what `pictures` show, in a sentence.
         answers_queries: whether `answer` can be asked.
-        held: what it holds from epoch to epoch: name -> JSON value or NumPy
-            array. A checkpoint keeps it, a resumed run starts with it.
+        make_data: the class of its `data`.
+        data: the `TaskData` of the run.
     """
 
     best_metric = "recall_sum"
     loss = "total_loss"
     flag_groups = ()
     fixed = ()
-    fits = ()
     measure_options = ()
     about_pictures = ""
     answers_queries = False
+    make_data = TaskData
 
     def __init__(self, settings):
         self.settings = settings
-        self.held = {}
+        self.data = self.make_data(settings)
 
-    def check_plan(self, queries=()):
+    def check(self, queries=()):
         """Refuses a run that would ask for what is not there.
-
-        Called before anything is computed or written.
 
         Args:
             queries: example queries that the exported model will be asked.
 
         Raises:
-            ValueError, FileNotFoundError: a split, photos or features are
-                missing, or flags contradict each other.
+            ValueError, FileNotFoundError: as of `TaskData.check`, or the task
+                answers no queries.
         """
         if queries and not self.answers_queries:
             raise InputError(
@@ -80,82 +72,7 @@ class Task:
                 f"Received: --example_query={queries[0]} with "
                 f"--task={self.settings.task}. Leave it out."
             )
-
-    def recipe(self):
-        """Returns what a run does where its flags say nothing.
-
-        Returns:
-            (title, values): what the recipe is for, in a few words, and a
-            dict, name of a flag -> value; ("", {}) where there is none.
-        """
-        return "", {}
-
-    def has_split(self, split):
-        """Tells whether the data have a split; the test split may be none."""
-        return True
-
-    def fit_data(self):
-        """Returns what the training split tells before any step.
-
-        Returns:
-            dict, name -> JSON value or NumPy array: all that `build`, `load`
-            and `endpoints` need to know of the data. Checkpoints keep it.
-        """
-        raise NotImplementedError
-
-    def remember(self, fitted):
-        """Takes over what `fit_data` returned when the run began.
-
-        Called before any data of a run that goes on are read.
-        """
-
-    def check_data(self, fitted, splits, where):
-        """Refuses data of splits that do not fit what was fitted.
-
-        Args:
-            fitted: what `fit_data` returned when the run began.
-            splits: names of splits, which need not exist.
-            where: who remembers `fitted`, for the message.
-
-        Raises:
-            ValueError: saying what differs.
-        """
-
-    def check_fitted(self, fitted, before, path):
-        """Refuses training data that give another vocabulary on resume.
-
-        Args:
-            fitted: what `fit_data` returned now.
-            before: what it returned when the run began.
-            path: the checkpoint that remembers this.
-
-        Raises:
-            ValueError: the words differ.
-        """
-        now, then = fitted.get("words"), before.get("words")
-        if now != then:
-            raise InputError(
-                "`--captions` must give the vocabulary the run was started "
-                f"with. Received: {len(now or [])} words, {path} has "
-                f"{len(then or [])}. Restore the training captions, or start "
-                "a new --run_dir."
-            )
-
-    def load(self, split, fitted):
-        """Returns the examples of a split."""
-        raise NotImplementedError
-
-    def counts(self, examples):
-        """Returns how many of what a split has, for people: name -> int."""
-        raise NotImplementedError
-
-    def notes(self, fitted):
-        """Returns what people should know of the data: title -> text.
-
-        Args:
-            fitted: what `fit_data` returned when the run began.
-        """
-        return {}
+        self.data.check(queries)
 
     def build(self, fitted):
         """Returns a built Keras model with initial weights from the seed."""
@@ -165,28 +82,11 @@ class Task:
         """Returns in a few words what is trained."""
         return self.settings.model
 
-    def adapt(self, network, train):
-        """Gives layers the statistics of the training split they need."""
-
     def compile(self, network, steps_per_epoch):
         """Gives a model its loss and optimizer."""
         BUILDERS[self.settings.model].compile(
             network, self.settings, steps_per_epoch
         )
-
-    def steps_per_epoch(self, train):
-        """Returns how many batches an epoch has."""
-        raise NotImplementedError
-
-    def start_epoch(self, network, train, epoch):
-        """Prepares an epoch (from 0): what follows may read `held`."""
-
-    def batches(self, train):
-        """Returns an `EpochBatches`: the batches of any one epoch."""
-        raise NotImplementedError
-
-    def explain_failure(self, train):
-        """Raises the error that names the example a batch failed on."""
 
     def scores(self, network, examples):
         """Returns what `measure` reads: name -> array, or function."""

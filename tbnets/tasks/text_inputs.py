@@ -7,6 +7,7 @@ import tqdm
 
 from tbnets.data.examples import Examples, TokenRows
 from tbnets.errors import InputError
+from tbnets.identity import text_ids
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
@@ -144,14 +145,12 @@ def load_examples(settings, records, images, vocabulary):
         texts = inputs.load_text_features(settings, records)
     else:
         texts = load_words(settings, records.captions, vocabulary)
-    text_ids = None
-    if settings.equal_texts_match:
-        text_ids = text_ids(records.captions)
+    same = settings.equal_texts_match
     return Examples(
         records=records,
         images=images,
         texts=texts,
-        text_ids=text_ids,
+        text_ids=text_ids(records.captions) if same else None,
     )
 
 

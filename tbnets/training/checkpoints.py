@@ -35,7 +35,7 @@ class RunState:
         history: one dict of logged scalars for each finished epoch.
         settings: the run's flags, name -> value.
         fitted: what the task learned from the training split before any
-            step: name -> JSON value or NumPy array; see `Task.fit_data`.
+            step: name -> JSON value or NumPy array; see `TaskData.fit`.
         held: what the task holds from epoch to epoch, likewise; see
             `Task.start_epoch`.
     """

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets.data.examples import refuse_broken_images
 from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints
 from tbnets.training.board import Board
@@ -37,6 +38,7 @@ class Session:
         network: the built model; compiled, where it is to be trained.
         state: the `RunState`, brought up to date after each epoch.
         dev: examples that choose the best epoch; None after training.
+        batches: of the training split; None after training.
         flag_groups: names of the groups of flags that the run reads.
         lock: keeps other trainings out of the folder; None after training.
     """
@@ -46,6 +48,7 @@ class Session:
     network: object
     state: checkpoints.RunState
     dev: object = None
+    batches: object = None
     flag_groups: frozenset = frozenset()
     lock: object = None
 
@@ -110,7 +113,6 @@ def fit(session, train):
         OSError: a checkpoint can not be written; the former one survives.
     """
     state, task, advice = session.state, session.task, None
-    batches = task.batches(train)
     with Board(session.run_dir, task) as board:
         board.add_settings(
             session.settings,
@@ -122,7 +124,7 @@ def fit(session, train):
             if out_of_patience(session):
                 break
             start = time.perf_counter()
-            row = _train_epoch(session, train, batches)
+            row = _train_epoch(session, train)
             scores = task.scores(session.network, session.dev)
             row |= _measure_epoch(task, scores)
             row["seconds"] = time.perf_counter() - start
@@ -140,22 +142,22 @@ def about(session, train):
     splits = {settings.train_split: train, settings.dev_split: session.dev}
     lines = [f"- network: {task.describe(session.network)}"]
     for split, examples in splits.items():
-        lines.append(f"- {split}: {counted(task, examples)}")
+        lines.append(f"- {split}: {counted(examples)}")
     return "\n".join(lines)
 
 
-def counted(task, examples):
+def counted(examples):
     """Returns how many of what a split has, in words."""
-    counts = task.counts(examples).items()
+    counts = examples.counts.items()
     return ", ".join(f"{count} {name}" for name, count in counts)
 
 
-def _train_epoch(session, train, batches):
+def _train_epoch(session, train):
     """Takes the steps of an epoch; returns their means as `train/...`."""
-    task, epoch = session.task, session.state.epoch
-    task.start_epoch(session.network, train, epoch)
+    batches, epoch = session.batches, session.state.epoch
+    session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
-    steps = task.steps_per_epoch(train)
+    steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     try:
         history = session.network.fit(
@@ -165,10 +167,10 @@ def _train_epoch(session, train, batches):
             steps_per_epoch=steps,
             shuffle=False,
             verbose=0,
-            callbacks=[ProgressBar(title, steps, task.loss)],
+            callbacks=[ProgressBar(title, steps, session.task.loss)],
         ).history
     except tf.errors.OpError:
-        task.explain_failure(train)
+        refuse_broken_images(getattr(train, "images", ()))
         raise
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
@@ -198,7 +200,7 @@ def _save_epoch(session, row):
     state = session.state
     state.epoch += 1
     state.history.append(row)
-    state.held = session.task.held
+    state.held = session.task.data.held
     metric = row[f"dev/{session.task.best_metric}"]
     names = ["last"]
     if state.best_metric is None or metric > state.best_metric:

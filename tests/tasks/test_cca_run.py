@@ -60,7 +60,7 @@ def test_one_epoch_is_all(session):
 
 def test_it_opens_with_the_same_results(session):
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     wanted = session.task.scores(session.network, test)
     found = opened.task.scores(opened.network, test)
     for name, array in wanted.items():

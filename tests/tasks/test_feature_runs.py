@@ -358,7 +358,7 @@ def test_images_that_splits_share_are_told(folder, tmp_path):
     def notes(**changes):
         session, train = prepare(folder, tmp_path / "run", **changes)
         shutil.rmtree(tmp_path / "run")
-        return session.task.notes(session.state.fitted)
+        return session.task.data.notes(session.state.fitted)
 
     assert "overlap" not in notes(dev_split="test")
     ids = ["train3.jpg", "train5.jpg", *(f"dev{i}.jpg" for i in range(2, 6))]

@@ -5,7 +5,7 @@ import pytest
 
 from tbnets import runs
 from tbnets.localization import hard_negatives
-from tbnets.tasks.localization import LocalizationTask
+from tbnets.tasks.localization_data import LocalizationData
 from tbnets.training import loop
 from tests import reference, tiny_phrases
 
@@ -51,14 +51,14 @@ def train(found, resume=False):
 
 def stop_before(monkeypatch, epoch):
     """Lets a run end like one that is killed."""
-    start = LocalizationTask.start_epoch
+    start = LocalizationData.start_epoch
 
     def stop(task, network, examples, now):
         if now == epoch:
             raise KeyboardInterrupt
         start(task, network, examples, now)
 
-    monkeypatch.setattr(LocalizationTask, "start_epoch", stop)
+    monkeypatch.setattr(LocalizationData, "start_epoch", stop)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_run_stopped_in_both_stages_is_bit_for_bit_the_same(
     again, _ = train(found, resume=True)
     for one, other in zip(straight[0].network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    held = (session.task.held for session in (straight[0], again))
+    held = (session.task.data.held for session in (straight[0], again))
     np.testing.assert_array_equal(*(one["hard_negatives"] for one in held))
 
 
@@ -98,31 +98,31 @@ def test_they_are_those_of_the_network_that_was_there(
     task = session.task
     scores = task.scores(session.network, examples)["similarities"]
     expected = reference.hard_negatives(scores, examples.roles.roles, 3)
-    task.start_epoch(session.network, examples, 2)
-    table = task.held["hard_negatives"]
+    task.data.start_epoch(session.network, examples, 2)
+    table = task.data.held["hard_negatives"]
     assert [row[row >= 0].tolist() for row in table] == expected
     assert table.dtype == np.int16 and (table >= 0).any()
-    assert task.sampler(examples).hard_negatives is table
+    assert task.data.sampler(examples).hard_negatives is table
     told = capsys.readouterr().out
     assert f"{sum(map(len, expected)) / 60:.1f} regions a phrase" in told
     assert f"{expected.count([])} of 60 phrases have none" in told
     # They stay as they are, and an epoch before goes without.
-    task.start_epoch(session.network, examples, 3)
-    assert task.held["hard_negatives"] is table
-    task.start_epoch(session.network, examples, 1)
-    assert task.sampler(examples).hard_negatives is None
+    task.data.start_epoch(session.network, examples, 3)
+    assert task.data.held["hard_negatives"] is table
+    task.data.start_epoch(session.network, examples, 1)
+    assert task.data.sampler(examples).hard_negatives is None
 
 
 def test_a_run_that_gets_more_epochs_looks_again(straight):
     session, examples = straight
-    before = dict(session.task.held)
+    before = dict(session.task.data.held)
     session.settings.epochs += 1
     try:
-        session.task.start_epoch(session.network, examples, 3)
-        now = session.task.held
+        session.task.data.start_epoch(session.network, examples, 3)
+        now = session.task.data.held
     finally:
         session.settings.epochs -= 1
-        session.task.held = before
+        session.task.data.held = before
     assert before["hard_negatives_recorded"] == 2
     assert now["hard_negatives_recorded"] == 3
 
@@ -130,7 +130,7 @@ def test_a_run_that_gets_more_epochs_looks_again(straight):
 def test_those_of_other_phrases_are_refused(straight):
     session, examples = straight
     for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
-        held = {**session.task.held, "hard_negatives": wrong}
+        held = {**session.task.data.held, "hard_negatives": wrong}
         with pytest.raises(ValueError, match="`--phrases` must be those"):
             hard_negatives.recorded(held, 2, examples, 3, score=None)
 

@@ -38,7 +38,7 @@ def run(folder, tmp_path_factory):
     shutil.copytree(run_dir, run_dir.with_name("three_epochs"))
     session.settings.epochs = 4
     loop.fit(session, examples)
-    held = session.task.held
+    held = session.task.data.held
     runs.finish(session)
     return session, examples, held
 
@@ -66,7 +66,7 @@ def test_it_learns_and_reports(run):
 def test_each_phrase_holds_its_most_similar_candidate(run):
     session, examples, _ = run
     network, task = session.network, session.task
-    found = task.matcher(network).match(examples, "")
+    found = task.data.matcher(network).match(examples, "")
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
         caption = examples.phrases.captions[row]
@@ -97,13 +97,13 @@ def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
     session, _, held = run
     at = session.run_dir.with_name("three_epochs")
     no_links = property(lambda task: False)
-    monkeypatch.setattr(type(session.task), "_knows_links", no_links)
+    monkeypatch.setattr(type(session.task.data), "knows_links", no_links)
     again, _ = train(tiny_scenes.settings(folder, at), resume=True)
     assert "dev/correspondence_accuracy" not in again.state.history[-1]
     straight = runs.open_run(session.run_dir, "last")
     for name in held:
-        np.testing.assert_array_equal(held[name], again.task.held[name])
-        np.testing.assert_array_equal(held[name], straight.task.held[name])
+        np.testing.assert_array_equal(held[name], again.task.data.held[name])
+        np.testing.assert_array_equal(held[name], straight.task.data.held[name])
     for one, other in zip(straight.network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
@@ -111,7 +111,7 @@ def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
 def test_opened_run_measures_the_same(run):
     session, _, _ = run
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     report = json.loads((session.run_dir / "metrics.json").read_text())
     assert opened.task.measure(scores) == report["test"]
@@ -132,7 +132,7 @@ def test_opened_run_measures_the_same(run):
 def test_exported_run_embeds_the_same(run):
     session, _, _ = run
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     path = runs.export(opened)
     said = test.records.captions[:9]
@@ -201,7 +201,10 @@ def test_trees_of_other_captions_are_named(folder, tmp_path):
 
 def test_points_are_images_captions_and_noun_phrases(run):
     session, _, _ = run
-    task, test = session.task, session.task.load("test", session.state.fitted)
+    task, test = (
+        session.task,
+        session.task.data.load("test", session.state.fitted),
+    )
     scores = task.scores(session.network, test)
     points = task.points(scores, test, (2, 2))
     texts, kinds, images = map(np.array, points.columns.values())

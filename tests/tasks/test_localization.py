@@ -107,7 +107,7 @@ def test_pictures_are_drawn_where_photos_are(session, model):
 
 def test_opened_run_measures_the_same_and_exports_it(session):
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     report = json.loads((session.run_dir / "metrics.json").read_text())
     assert opened.task.measure(scores) == report["test"]
@@ -153,7 +153,7 @@ def scores_of_true_regions(network, test):
 
 def test_true_regions_rank_all_phrases_and_back(session):
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     metrics = opened.task.measure(scores, region_phrase_ranking=True)
     found, is_said = scores_of_true_regions(opened.network, test)
@@ -178,7 +178,7 @@ def test_true_regions_rank_all_phrases_and_back(session):
 
 
 def test_photos_are_compared_with_sentences_by_their_phrases(session):
-    test = session.task.load("test", session.state.fitted)
+    test = session.task.data.load("test", session.state.fitted)
     scores = session.task.scores(session.network, test)
     nearest = scores["nearest"](scores["phrase_embeddings"])
     owners = scores["phrase_to_image"]
@@ -186,7 +186,7 @@ def test_photos_are_compared_with_sentences_by_their_phrases(session):
     # Each photo has as many regions, so no row of the table is padded.
     wanted = scores["similarities"].max(axis=1)
     np.testing.assert_allclose(own, wanted, 1e-5, 1e-5)
-    records = session.task.records("test")
+    records = session.task.data.records("test")
     if session.network.learned_similarity:
         with pytest.raises(ValueError, match="similarity network of phrases"):
             session.task.pair_scores(scores, records, "test")
@@ -196,7 +196,7 @@ def test_photos_are_compared_with_sentences_by_their_phrases(session):
     rows = np.arange(records.num_images), np.arange(records.num_captions)
     distances = np.sqrt(np.maximum(2 - 2 * nearest, 0))
     place = sentence_scores.captions_of_phrases(
-        session.task.phrases("test"), records
+        session.task.data.phrases("test"), records
     )
     np.testing.assert_allclose(
         found.tile(*rows)[:, place], -distances, 1e-5, 1e-5

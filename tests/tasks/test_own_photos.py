@@ -65,7 +65,7 @@ def settings_for(*more):
         "--min_count=1",
         *more,
     )
-    command_line.fill(settings, tasks.open_task(settings).recipe()[1])
+    command_line.fill(settings, tasks.open_task(settings).data.recipe[1])
     return settings
 
 
@@ -85,7 +85,7 @@ def ids_of(session, *splits):
     return {
         image_id
         for split in splits
-        for image_id in session.task.records(split).image_ids
+        for image_id in session.task.data.records(split).image_ids
     }
 
 
@@ -141,7 +141,7 @@ def test_a_run_remembers_what_was_left_out_and_its_splits(
         assert ids_of(again, split) - {"new.jpg"} == before[split]
     split = next(s for s in EVERY if "new.jpg" in ids_of(again, s))
     scores = again.task.scores(
-        again.network, again.task.load(split, again.state.fitted)
+        again.network, again.task.data.load(split, again.state.fitted)
     )
     assert len(scores["image_embeddings"]) == len(ids_of(again, split))
 
@@ -157,7 +157,7 @@ def test_a_photo_that_broke_since_is_named(folder, how):
         path.unlink()
     again = runs.open_run("runs/photos")
     with pytest.raises(FileNotFoundError, match=f"first '{name}', which .*Put"):
-        again.task.load("train", again.state.fitted)
+        again.task.data.load("train", again.state.fitted)
 
 
 def test_a_resumed_run_goes_by_its_own_flags(folder):
@@ -182,7 +182,7 @@ def test_the_exported_model_starts_at_the_photo(folder):
     session, train = begun(settings_for())
     queries = session.task.example_queries()
     assert len(queries) == 2
-    assert set(queries) <= set(session.task.records("test").captions)
+    assert set(queries) <= set(session.task.data.records("test").captions)
     path = runs.export(session)
     model = served_model.load_saved_model(path)
     name = train.records.image_ids[0]

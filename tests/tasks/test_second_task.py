@@ -5,6 +5,7 @@ to epoch shifts its examples, so that a resume without it would be noticed.
 """
 
 import types
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -16,26 +17,28 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.task import Task
+from tbnets.tasks.task_data import TaskData
 from tbnets.training import loop
 from tests import tiny
 
 
-class FactorTask(Task):
-    best_metric = "score"
-    loss = "loss"
+class Pairs(NamedTuple):
+    inputs: np.ndarray
+    outputs: np.ndarray
 
-    def fit_data(self):
+    @property
+    def counts(self):
+        return {"numbers": len(self.inputs)}
+
+
+class FactorData(TaskData):
+    def fit(self):
         return {"factor": 3.0, "offsets": np.arange(2.0)}
 
     def load(self, split, fitted):
         inputs = np.arange(1.0, 5.0)[:, None] + (split == "dev")
-        return inputs, inputs * fitted["factor"] + fitted["offsets"][:1]
-
-    def counts(self, examples):
-        return {"numbers": len(examples[0])}
-
-    def steps_per_epoch(self, train):
-        return 2
+        outputs = inputs * fitted["factor"] + fitted["offsets"][:1]
+        return Pairs(inputs, outputs)
 
     def start_epoch(self, network, train, epoch):
         shift = self.held.get("shift", np.zeros(1))
@@ -51,10 +54,17 @@ class FactorTask(Task):
 
         spec = (tf.TensorSpec((2, 1)),) * 2
         dataset = tf.data.Dataset.from_generator(epoch, output_signature=spec)
-        return types.SimpleNamespace(dataset=dataset, epoch=0)
+        return types.SimpleNamespace(dataset=dataset, epoch=0, num_batches=2)
+
+
+class FactorTask(Task):
+    best_metric = "score"
+    loss = "loss"
+    make_data = FactorData
 
     def scores(self, network, examples):
-        return {"errors": network.predict(examples[0], verbose=0) - examples[1]}
+        found = network.predict(examples.inputs, verbose=0)
+        return {"errors": found - examples.outputs}
 
     def measure(self, scores):
         return {"score": -float(np.abs(scores["errors"]).mean())}
@@ -68,7 +78,7 @@ class FactorTask(Task):
         return Endpoints({"multiply": multiply}, "multiply")
 
     def served_scores(self, model, split):
-        inputs, outputs = self.load(split, self.fit_data())
+        inputs, outputs = self.data.load(split, self.data.fit())
         found = model.call("multiply", numbers=inputs)["products"]
         return {"errors": found - outputs}
 
@@ -112,7 +122,7 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     train(settings(tmp_path / "two", "--epochs=2"))
     again = train(settings(tmp_path / "two", "--epochs=4"), resume=True)
     np.testing.assert_array_equal(
-        straight.task.held["shift"], again.task.held["shift"]
+        straight.task.data.held["shift"], again.task.data.held["shift"]
     )
     for one, other in zip(straight.network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
@@ -125,7 +135,7 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     np.testing.assert_array_equal(
         opened.state.fitted["offsets"], np.arange(2.0)
     )
-    numbers = opened.task.load("test", opened.state.fitted)
+    numbers = opened.task.data.load("test", opened.state.fitted)
     metrics = opened.task.measure(opened.task.scores(opened.network, numbers))
     assert metrics == report["test"]
     assert "score" in opened.task.table(metrics, "test")
@@ -153,8 +163,8 @@ def test_flags_that_it_does_not_read_are_refused(tmp_path, monkeypatch):
 def test_queries_that_it_does_not_answer_say_so(tmp_path):
     task = tasks.open_task(settings(tmp_path))
     with pytest.raises(ValueError, match="--task=factor. Leave it out"):
-        task.check_plan(["two"])
-    task.check_plan()
+        task.check(["two"])
+    task.check()
 
 
 def test_runs_that_it_can_not_add_up_say_so(tmp_path):

@@ -50,7 +50,7 @@ def session(folder, tmp_path_factory):
 def opened(session):
     """The run's best epoch, opened again, and its scores of the test split."""
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     return opened, opened.task.scores(opened.network, test)
 
 
@@ -127,14 +127,14 @@ def test_little_memory_makes_small_tiles(opened):
 
 def test_what_it_can_not_show_is_left_out(opened):
     session, scores = opened
-    test = session.task.load("test", session.state.fitted)
+    test = session.task.data.load("test", session.state.fitted)
     assert session.task.points(scores, test) is None
 
 
 def test_exported_model_compares_as_the_run(opened, model, folder):
     session, scores = opened
     whole = whole_matrix(session.network, scores)
-    captions = session.task.records("test").captions
+    captions = session.task.data.records("test").captions
     features = np.load(folder / "test_ims.npy")
     found = model.similarity(features, captions)
     np.testing.assert_allclose(found, whole, 1e-4, 1e-5)
@@ -214,7 +214,7 @@ def embedding(folder, tmp_path_factory):
 
 
 def scores_of(session):
-    test = session.task.load("test", session.state.fitted)
+    test = session.task.data.load("test", session.state.fitted)
     return session.task.scores(session.network, test)
 
 

@@ -207,5 +207,7 @@ def test_a_served_model_reads_what_was_learned_of(max_tokens, fitted, most):
 
 def test_a_run_knows_its_longest_caption(folder, tmp_path):
     task = tasks.open_task(tiny.settings(folder, tmp_path / "run"))
-    lengths = [len(text.split()) for text in task.records("train").captions]
-    assert task.fit_data()["longest_text"] == max(lengths) == 3
+    lengths = [
+        len(text.split()) for text in task.data.records("train").captions
+    ]
+    assert task.data.fit()["longest_text"] == max(lengths) == 3

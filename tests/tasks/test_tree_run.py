@@ -57,7 +57,7 @@ def test_it_learns_and_opens_again(session, folder):
     losses = [row["train/total_loss"] for row in session.state.history]
     assert losses[-1] < losses[0]
     opened = runs.open_run(session.run_dir)
-    test = opened.task.load("test", opened.state.fitted)
+    test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     found = scores["text_embeddings"]
     assert found.shape == (12, 4) and np.isfinite(found).all()

@@ -103,12 +103,12 @@ def test_weights_become_their_average_when_an_epoch_ends(
 ):
     changes = {"fused_optimizer": fused, "weight_average": 0.5, "epochs": 1}
     settings = tiny.settings(folder, tmp_path / "run", **changes)
-    session, examples = runs.prepare(settings, runs.start(settings, False))
+    session, _ = runs.prepare(settings, runs.start(settings, False))
     network, weights = session.network, _Weights()
     start = [w.numpy() for w in network.trainable_variables]
     network.fit(
-        session.task.batches(examples).dataset,
-        steps_per_epoch=session.task.steps_per_epoch(examples),
+        session.batches.dataset,
+        steps_per_epoch=session.batches.num_batches,
         verbose=0,
         shuffle=False,
         callbacks=[weights],

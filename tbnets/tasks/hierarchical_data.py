@@ -1,0 +1,146 @@
+"""Matching by HM-LSTM: noun phrases and regions beside photos and sentences."""
+
+import dataclasses
+
+from tbnets.data.noun_phrases import noun_phrases
+from tbnets.data.phrase_pairs import (
+    PairBatches,
+    PairExamples,
+    PairOptions,
+    PhotoRegions,
+)
+from tbnets.errors import InputError
+from tbnets.tasks import phrase_inputs
+from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.matching_data import MatchingData
+
+
+class HierarchicalData(MatchingData):
+    """Photos with sentences, regions and noun phrases: `PairExamples`."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self._matcher = None
+
+    def check(self, queries=()):
+        """Refuses a run whose splits, trees or regions are not there."""
+        super().check(queries)
+        settings = self.settings
+        if settings.region_branch == "own" and not settings.region_mean_weight:
+            raise InputError(
+                "`--region_mean_weight` must be above 0 with "
+                "--region_branch=own. Received: --region_mean_weight=0. "
+                "Nothing else trains that branch before phrases are given "
+                "regions by it."
+            )
+        splits = [settings.train_split, settings.dev_split]
+        if self.has_split(settings.test_split):
+            splits.append(settings.test_split)
+        dims = {split: self.regions(split, checked=False) for split in splits}
+        if len({regions.dim for regions in dims.values()}) > 1:
+            found = ", ".join(f"{r.dim} in {s}" for s, r in dims.items())
+            raise InputError(
+                "`--regions` must be as wide in every split. Received: "
+                f"{found} numbers a region. Extract them alike."
+            )
+        if self.knows_links:
+            for split in splits[1:]:  # Those that are measured.
+                self.known(split)
+
+    @property
+    def knows_links(self):
+        """Whether links of phrases to boxes are known, to measure by."""
+        return bool(self.settings.phrases or self.settings.scenes)
+
+    def known(self, split):
+        """Returns the `PhraseRegions` of a split."""
+        regions = self.regions(split, checked=False)
+        phrases, _ = phrase_inputs.load_phrases(
+            self.settings,
+            self.records(split),
+            regions.store.sizes[regions.rows],
+        )
+        return phrases
+
+    def regions(self, split, checked=True):
+        """Returns the `PhotoRegions` of a split."""
+        return PhotoRegions(
+            *phrase_inputs.open_regions(
+                self.settings, self.records(split), checked
+            ),
+            self.settings.regions_per_image,
+            self.settings.region_overlap,
+        )
+
+    def fit(self):
+        """Returns what `MatchingData` does, and what the regions are.
+
+        Raises:
+            ValueError: regions and photos are to share a branch and differ in
+                their features.
+        """
+        settings = self.settings
+        fitted = super().fit()
+        store = self.regions(settings.train_split).store
+        if settings.region_branch == "shared":
+            if fitted["image_dim"] != store.dim:
+                raise InputError(
+                    "`--region_branch=shared` must come with features of "
+                    "photos and regions of one kind. Received: "
+                    f"{fitted['image_dim']} numbers a photo, {store.dim} a "
+                    "region. Extract them alike, or set --region_branch=own."
+                )
+        return fitted | {
+            "region_dim": store.dim,
+            "region_features_made_by": store.made_by,
+        }
+
+    def check_same(self, fitted, splits, where):
+        """Refuses features that were made otherwise than before."""
+        super().check_same(fitted, splits, where)
+        made_by = fitted.get("region_features_made_by")
+        if made_by:
+            phrase_inputs.check_regions(self.settings, splits, made_by, where)
+
+    def load(self, split, fitted):
+        """Returns the `PairExamples` of a split."""
+        examples = super().load(split, fitted)
+        return PairExamples(
+            **{
+                field.name: getattr(examples, field.name)
+                for field in dataclasses.fields(examples)
+            },
+            phrases=noun_phrases(examples.texts),
+            regions=self.regions(split),
+        )
+
+    def matcher(self, network):
+        """Returns the `Matcher` of a network."""
+        if self._matcher is None or self._matcher.network is not network:
+            self._matcher = Matcher(network, self.settings.image_size)
+        return self._matcher
+
+    def start_epoch(self, network, train, epoch):
+        """Gives each training phrase its region, from the second stage on."""
+        if epoch < self.settings.correspondence_epochs:
+            self.held = {}
+            return
+        self.held = self.matcher(network).match(train, "regions of phrases")
+
+    def batches(self, train):
+        """Returns the `PairBatches` of the training split."""
+        settings = self.settings
+        options = PairOptions(
+            settings.contrast,
+            settings.max_pairs,
+            bool(settings.region_mean_weight),
+        )
+        return PairBatches(
+            train,
+            lambda: self.held,
+            options,
+            images_per_batch=settings.images_per_batch,
+            captions_per_image=settings.captions_per_image,
+            seed=settings.seed,
+            image_size=settings.image_size,
+        )
