@@ -83,12 +83,10 @@ def read_metadata(path):
         return {}
     metadata = file.json()
     for keys, kinds in _KINDS.items():
-        value = metadata
+        value, known = metadata, True
         for key in keys:
-            value = value.get(key)
-            if value is None:
-                break
-        if value is not None and not isinstance(value, kinds):
+            value, known = (value or {}).get(key), key in (value or {})
+        if known and not isinstance(value, kinds):
             file.report(
                 None,
                 f"expected {'.'.join(keys) or 'the file'} to be "
@@ -101,11 +99,11 @@ def read_metadata(path):
 _KINDS = {
     (): (dict,),
     (SHA256,): (dict,),
-    ("max_tokens",): (int,),
+    ("max_tokens",): (int, type(None)),
     ("metadata",): (dict,),
     ("metadata", "settings"): (dict,),
     ("metadata", "image_features_made_by"): (dict,),
-    ("metadata", "image_features_made_by", "proposals"): (dict,),
+    ("metadata", "image_features_made_by", "proposals"): (dict, type(None)),
 }
 """Places in the metadata that are read -> what may stand there."""
 

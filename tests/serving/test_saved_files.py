@@ -108,6 +108,8 @@ def test_whatever_tensorflow_raises_is_damage(path, monkeypatch, error):
     [
         (b"{", "expected JSON"),
         (b"[]", "expected the file to be dict; found list"),
+        (b"null", "expected the file to be dict; found NoneType"),
+        (b'{"sha256": null}', "expected sha256 to be dict; found NoneType"),
         (b"\xff", "expected UTF-8"),
         (b"[" * 100_000, "expected JSON"),
         (b'{"max_tokens": "2"}', "expected max_tokens to be int; found str"),
