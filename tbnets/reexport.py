@@ -53,7 +53,8 @@ def export_again(source, path):
     values = {value.name: value for value in loaded.used_variables}
     fitted = _fitted(before, record) | _word_vectors(values, settings)
     task = tasks.open_task(settings)
-    endpoints = task.endpoints(task.build(fitted), fitted)
+    network = task.model.build(settings, fitted)
+    endpoints = task.exporter.endpoints(network, fitted)
     halved = any(value.dtype == tf.float16 for value in values.values())
     _assign(endpoints, values, source)
     path = write_saved_model(

@@ -43,8 +43,13 @@ from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_fitted_kinds, check_same_words
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
-from tbnets.training import board, checkpoints
-from tbnets.training.loop import Session, counted, out_of_patience
+from tbnets.training import checkpoints
+from tbnets.training.loop import (
+    Session,
+    counted,
+    dev_metrics,
+    out_of_patience,
+)
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import (
     check_run_folder,
@@ -122,7 +127,7 @@ def finished(settings, folder):
     if settings.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
     more = f"Set --epochs above {state.epoch} to train longer"
-    if "epochs" in dict(tasks.BUILDERS[settings.model].fixed):
+    if "epochs" in tasks.fixed_flags(settings):
         more = f"--model={settings.model} has nothing to train longer"
     elif left > 0:
         more = "Raise --patience, or set it to 0, to train longer"
@@ -176,7 +181,7 @@ def prepare(settings, folder, queries=()):
     train = task.data.load(settings.train_split, fitted)
     dev = task.data.load(settings.dev_split, fitted)
     network, batches = _build(task, fitted, kept), task.data.batches(train)
-    task.compile(network, batches.num_batches)
+    task.model.compile(network, settings, batches.num_batches)
     if lock is None:
         lock = lock_run(folder)
         start(settings, resume=False)  # Another may have trained there since.
@@ -206,7 +211,7 @@ def _build(task, fitted, checkpoint):
     weights = settings.image_weights
     if checkpoint:
         settings.image_weights = ""
-    network = task.build(fitted)
+    network = task.model.build(settings, fitted)
     settings.image_weights = weights
     return network
 
@@ -275,16 +280,11 @@ def finish(session):
     session.state = best = checkpoints.restore_checkpoint(
         session.checkpoint("best"), session.network
     )
-    prefix = "dev/"
     report = {
         "best_epoch": best.epoch,
         "epochs": last.epoch,
         "train_seconds": round(sum(row["seconds"] for row in last.history), 1),
-        "dev": {
-            key[len(prefix) :]: value
-            for key, value in best.history[-1].items()
-            if key.startswith(prefix)
-        },
+        "dev": dev_metrics(best),
         "command": shlex.join(sys.argv),
         "versions": {
             "tbnets": tbnets.__version__,
@@ -299,14 +299,14 @@ def finish(session):
         examples = task.data.load(shown_split, best.fitted)
     scores = task.scores(session.network, examples)
     if shown_split == settings.test_split:
-        report["test"] = task.measure(scores)
+        report["test"] = scores.metrics()
         report["test_split"] = {"name": shown_split, **examples.counts}
     write_json(folder / "metrics.json", report)
-    with board.Board(folder, task) as shown:
+    with session.board() as shown:
         if "test" in report:
             metric = report["test"][task.best_metric]
             shown.add_best("test", metric, best.epoch)
-        shown.add_points(shown_split, task.points(scores, examples))
+        shown.add_points(shown_split, scores.points())
     return report
 
 
@@ -395,7 +395,7 @@ def export(session, path=None, half_precision=False, max_pixels=None):
     fitted = session.state.fitted
     versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
-        session.task.endpoints(session.network, fitted),
+        session.task.exporter.endpoints(session.network, fitted),
         path or versions / str(next_version(versions)),
         metadata={
             "epoch": session.state.epoch,

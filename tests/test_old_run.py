@@ -40,7 +40,7 @@ def test_it_opens_and_evaluates_as_it_did(old_run):
     assert session.settings.task == "matching"
     assert session.state.fitted["image_dim"] == 8
     test = session.task.data.load("test", session.state.fitted)
-    metrics = session.task.measure(session.task.scores(session.network, test))
+    metrics = session.task.scores(session.network, test).metrics()
     expected = json.loads((OLD / "metrics.json").read_text())["test"]
     assert metrics == pytest.approx(expected)
 

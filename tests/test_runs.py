@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tbnets import runs, tasks
 from tbnets.data.captions import read_captions
+from tbnets.tasks.scores import Scores
 from tbnets.training import checkpoints, loop
 from tests import tiny
 
@@ -189,7 +190,7 @@ def test_scenes_are_found_from_another_folder(home, monkeypatch):
     session = runs.open_run(run_dir)
     test = session.task.data.load("test", session.state.fitted)
     scores = session.task.scores(session.network, test)
-    assert scores["image_embeddings"].shape == (2, 4)
+    assert scores.image_embeddings.shape == (2, 4)
     assert list((home.parent / "elsewhere").iterdir()) == []
 
 
@@ -208,6 +209,14 @@ def test_resume_of_a_run_killed_in_its_first_epoch_starts_it(folder, tmp_path):
     assert runs.start(settings, resume=False) == tmp_path / "run"
 
 
+class Falling(Scores):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def metrics(self):
+        return {"recall_sum": -float(self.epoch)}
+
+
 @pytest.fixture(scope="module")
 def trained(folder, tmp_path_factory):
     """A run whose best epoch is not its last."""
@@ -215,10 +224,8 @@ def trained(folder, tmp_path_factory):
     settings = tiny.settings(folder, run_dir, epochs=3)
     session, train = runs.prepare(settings, runs.start(settings, False))
     # Such a metric falls from the first epoch on.
-    session.task.measure = lambda scores: {
-        "recall_sum": -float(session.state.epoch)
-    }
-    session.task.headline = lambda row: ""
+    [evaluator] = session.task.evaluators
+    evaluator.scores = lambda *of: Falling(session.state.epoch)
     loop.fit(session, train)
     return run_dir
 
@@ -303,7 +310,7 @@ def test_photos_in_subfolders_are_answered(tmp_path):
     session, train = runs.prepare(settings, runs.start(settings, False))
     loop.fit(session, train)
     runs.finish(session)
-    text = session.task.answer(
+    text = session.task.exporter.answer(
         runs.export(session), ["a dog"], tmp_path / "run", top=3
     )
     for name, caption, _ in table[-3:]:
@@ -351,7 +358,9 @@ def test_own_data_without_a_test_split_train_and_answer(tmp_path, capsys):
     report = runs.finish(session)
     assert "recall_sum" in report["dev"]
     assert not {"test", "test_split"} & report.keys()
-    text = session.task.answer(runs.export(session), ["a"], tmp_path / "run")
+    text = session.task.exporter.answer(
+        runs.export(session), ["a"], tmp_path / "run"
+    )
     assert "cat.jpg  A cat sleeps." in text
 
 

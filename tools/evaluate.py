@@ -143,27 +143,24 @@ def evaluate_run():
     """
     with startup.quiet_tensorflow():
         from tbnets import runs
-    session, examples, scores = run_scores(runs, _RUN.value)
-    points = map_points(session.task, scores, examples)
+    settings, scores = run_scores(runs, _RUN.value)
+    points = map_points(settings, scores)
     title = _RUN.value
     if _OTHER.value:
-        other, _, others = run_scores(runs, _OTHER.value)
-        combine = session.task.combine
-        scores = combine(
-            scores, other.task, others, _SPLIT.value, _WEIGHT.value
-        )
+        _, others = run_scores(runs, _OTHER.value)
+        scores = scores.combine(others, _WEIGHT.value)
         title += f" and {_WEIGHT.value:g} of {_OTHER.value}"
     if _SAVE.value:
-        save_arrays(session.task.embeddings(scores), pathlib.Path(_SAVE.value))
-    metrics = session.task.measure(scores, **measure_options(session.task))
+        save_arrays(scores.arrays, pathlib.Path(_SAVE.value))
+    metrics = scores.metrics(**measure_options(scores))
     title += f", {_SPLIT.value}"
-    if _PROTOCOL.name in session.task.measure_options:
+    if _PROTOCOL.name in scores.options:
         title += f", protocol: {_PROTOCOL.value}"
-    return metrics, session.task.table(metrics, title), points
+    return metrics, tables.format_table(metrics, title), points
 
 
 def run_scores(runs, run_dir):
-    """Returns the session of a run, the split's examples and their scores."""
+    """Returns the settings of a run, and its scores of the split."""
     session = runs.open_run(
         run_dir,
         _CHECKPOINT.value,
@@ -173,21 +170,20 @@ def run_scores(runs, run_dir):
     task = session.task
     task.settings.evaluate_memory = _MEMORY.value
     examples = task.data.load(_SPLIT.value, session.state.fitted)
-    return session, examples, task.scores(session.network, examples)
+    return task.settings, task.scores(session.network, examples)
 
 
-def map_points(task, scores, examples):
+def map_points(settings, scores):
     """Returns the points of --map; None without it."""
     if not _MAP.value:
         return None
     most = (_MAP_IMAGES.value, MAP_CAPTIONS)
-    points = task.points(scores, examples, most)
+    points = scores.points(most)
     if points is None:
         raise InputError(
             "`--map` must come with a run that embeds images and captions in "
             f"one space. Received: --map={_MAP.value} for a run of --task="
-            f"{task.settings.task}, --model={task.settings.model}. Leave it "
-            "out."
+            f"{settings.task}, --model={settings.model}. Leave it out."
         )
     return points
 
@@ -200,17 +196,17 @@ def write_map(points):
     print(f"map  {_MAP.value}")
 
 
-def measure_options(task):
-    """Returns the flags given that a task measures by."""
+def measure_options(scores):
+    """Returns the flags given that scores are measured by."""
     options = {}
     for flag in (_PROTOCOL, _TEXT_TO_TEXT, _REGIONS):
-        if flag.name in task.measure_options:
+        if flag.name in scores.options:
             options[flag.name] = flag.value
         elif flag.present:
             raise InputError(
-                f"`--{flag.name}` must be a flag that the task measures by. "
-                f"Received: --{flag.name}={flag.value} for a run of "
-                f"--task={task.settings.task}. Leave it out."
+                f"`--{flag.name}` must be a flag that the run is measured by. "
+                f"Received: --{flag.name}={flag.value} for scores of "
+                f"{scores.what}. Leave it out."
             )
     return options
 

@@ -24,6 +24,7 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import runs, tasks
+from tbnets.evaluation.tables import format_table
 from tbnets.flags import command_line
 from tbnets.flags import help as flags_help
 from tbnets.flags.settings import as_flagfile_line
@@ -108,7 +109,7 @@ def main(argv):
     queries = FLAGS.example_query if settings.export else []
     session, train = runs.prepare(settings, folder, queries)
     if settings.export and not queries:
-        queries = session.task.example_queries()
+        queries = session.task.exporter.queries
     print(runs.describe(session, train))
     if unread:
         print(f"not read  {unread}")
@@ -116,13 +117,14 @@ def main(argv):
     report = runs.finish(session)
     split = "test" if "test" in report else "dev"
     title = f"{split}, epoch {report['best_epoch']}"
-    print(session.task.table(report[split], title))
+    print(format_table(report[split], title))
     print(f"learning curves  {folder / 'curves.png'}")
     if settings.export:
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
         if queries:
-            print(session.task.answer(saved_model, queries, folder))
+            answer = session.task.exporter.answer
+            print(answer(saved_model, queries, folder))
 
 
 if __name__ == "__main__":

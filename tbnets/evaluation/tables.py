@@ -1,10 +1,34 @@
-"""Metrics as text: a table for the screen, a row for a README."""
+"""Metrics as text: a table, a line of an epoch, a row for a README.
+
+What metrics are of is told by their names: retrieval, localization, or
+neither, and then they are shown as they are.
+"""
 
 import re
 
 from tbnets.rounding import per_cent, rounded
 
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
+REGIONS = "phrase_to_region"
+_CORRESPONDENCES = (
+    "regions of phrases: {correspondence_accuracy} right, "
+    "{correspondence_chance} by chance, {correspondence_whole_photo} by the "
+    "whole photo, at most {correspondence_upper_bound}",
+    "their centre in the box: {correspondence_pointing_accuracy}, "
+    "{correspondence_pointing_chance} by chance, "
+    "{correspondence_pointing_whole_photo} by the whole photo",
+)
+
+
+def are_of_regions(metrics: dict) -> bool:
+    """Tells whether metrics are of phrases and the regions they name."""
+    return any(name.startswith(f"{REGIONS}/") for name in metrics)
+
+
+def are_of_retrieval(metrics: dict) -> bool:
+    """Tells whether metrics are of images and texts that find each other."""
+    names = ("recall_sum", *(f"{one}/" for one in DIRECTIONS))
+    return any(name.startswith(names) for name in metrics)
 
 
 def recall_cutoffs(metrics: dict) -> tuple:
@@ -13,30 +37,45 @@ def recall_cutoffs(metrics: dict) -> tuple:
     return tuple(sorted({int(match[1]) for match in found if match}))
 
 
-def retrieval_keys(metrics: dict) -> tuple:
-    """Returns the names of the metrics that `markdown_row` shows."""
-    shown = [f"recall_at_{k}" for k in recall_cutoffs(metrics)]
-    return tuple(
-        f"{direction}/{name}"
-        for direction in DIRECTIONS[:2]
-        for name in (*shown, "median_rank")
-    )
-
-
 def format_table(metrics: dict, title: str = "") -> str:
     """Formats metrics as an aligned table, recalls in per cent.
 
     Args:
-      metrics: what `retrieval.evaluate_retrieval` returns.
+      metrics: flat dict of floats, for example what
+        `retrieval.evaluate_retrieval` or `localization.evaluate_localization`
+        returns. Of localization come all phrases, then each type, most
+        phrases first; R@k is over the proposals as they are, nms R@k after
+        suppression.
       title: the first line; left out when empty.
 
     Returns:
       Lines joined by newlines, without one at the end.
     """
+    lines = [title] if title else []
+    if are_of_retrieval(metrics):
+        lines += _retrieval_lines(metrics)
+    elif are_of_regions(metrics):
+        lines += _localization_lines(metrics)
+    else:
+        lines += [f"{name:40} {value:10.4f}" for name, value in metrics.items()]
+    if "correspondence_accuracy" in metrics:
+        percent = {
+            name: f"{per_cent(value)} %"
+            for name, value in metrics.items()
+            if name.startswith("correspondence_")
+        }
+        lines += [line.format_map(percent) for line in _CORRESPONDENCES]
+    return "\n".join(lines + _region_phrase_lines(metrics))
+
+
+def _aligned(label, cells):
+    return f"{label:15}" + "".join(f"{cell:>9}" for cell in cells)
+
+
+def _retrieval_lines(metrics):
     cutoffs = recall_cutoffs(metrics)
     header = [f"R@{k}" for k in cutoffs] + ["MedR", "MeanR", "queries"]
-    lines = [title] if title else []
-    lines.append(f"{'':15}" + "".join(f"{cell:>9}" for cell in header))
+    lines = [_aligned("", header)]
     for direction in DIRECTIONS:
         if not metrics.get(f"{direction}/num_queries"):
             continue
@@ -48,58 +87,40 @@ def format_table(metrics: dict, title: str = "") -> str:
             rounded(metrics[f"{direction}/mean_rank"]),
             f"{metrics[f'{direction}/num_queries']:.0f}",
         ]
-        name = direction.replace("_to_", " to ")
-        lines.append(f"{name:15}" + "".join(f"{cell:>9}" for cell in cells))
+        lines.append(_aligned(direction.replace("_to_", " to "), cells))
         lines += _tie_note(metrics[f"{direction}/tie_rate"])
-    lines.append(
-        f"mean recall {per_cent(metrics['mean_recall'])}, "
-        f"recall sum {rounded(metrics['recall_sum'])}"
-    )
-    return "\n".join(lines)
+    total = rounded(metrics["recall_sum"])
+    mean = per_cent(metrics["mean_recall"])
+    return [*lines, f"mean recall {mean}, recall sum {total}"]
 
 
-def format_localization(metrics: dict, title: str = "") -> str:
-    """Formats the metrics of phrase localization, in per cent.
-
-    Args:
-      metrics: what `localization.evaluate_localization` returns.
-      title: the first line; left out when empty.
-
-    Returns:
-      Lines joined by newlines: all phrases, then each type, most phrases
-      first. R@k is over the proposals as they are, nms R@k after suppression.
-    """
-    start, end = "phrase_to_region", "/num_queries"
+def _localization_lines(metrics):
+    end = "/num_queries"
     names = [n.removesuffix(end) for n in metrics if n.endswith(end)]
-    names = [n for n in names if n.split("/")[0] == start]
-    names.sort(key=lambda n: (n != start, -metrics[n + end]))
+    names = [n for n in names if n.split("/")[0] == REGIONS]
+    names.sort(key=lambda n: (n != REGIONS, -metrics[n + end]))
     cutoffs = recall_cutoffs(metrics)
     columns = [f"recall_at_{k}" for k in cutoffs] + ["upper_bound"]
     columns += [f"suppressed_recall_at_{k}" for k in cutoffs]
     header = [f"R@{k}" for k in cutoffs] + ["bound"]
     header += [f"nms R@{k}" for k in cutoffs] + ["phrases"]
-    lines = [title] if title else []
-    lines.append(f"{'':15}" + "".join(f"{cell:>9}" for cell in header))
+    lines = [_aligned("", header)]
     for name in names:
         if not metrics[name + end]:
             continue
         cells = [per_cent(metrics[f"{name}/{key}"]) for key in columns]
         cells.append(f"{metrics[name + end]:.0f}")
-        label = "all" if name == start else name.removeprefix(start + "/")
-        lines.append(f"{label:15}" + "".join(f"{cell:>9}" for cell in cells))
-    lines += _tie_note(metrics.get(f"{start}/tie_rate"))
-    if f"{start}/mean_average_precision" in metrics:
-        value = per_cent(metrics[f"{start}/mean_average_precision"])
+        label = "all" if name == REGIONS else name.removeprefix(f"{REGIONS}/")
+        lines.append(_aligned(label, cells))
+    lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
+    if f"{REGIONS}/mean_average_precision" in metrics:
+        value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])
         lines.append(f"mean average precision of unique phrases {value}")
-    return "\n".join(lines + region_phrase_lines(metrics))
+    return lines
 
 
-def region_phrase_lines(metrics: dict) -> list[str]:
-    """Formats what `pair_ranks.evaluate_region_phrase_ranking` returns.
-
-    Args:
-      metrics: which may have it; without, there are no lines.
-    """
+def _region_phrase_lines(metrics):
+    """Formats what `pair_ranks.evaluate_region_phrase_ranking` returns."""
     lines, cutoffs = [], recall_cutoffs(metrics)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
         if f"{direction}/median_rank" in metrics:
@@ -120,75 +141,85 @@ def _tie_note(tie_rate):
     return [f"{'':15}{share} of these tie with a wrong one (a miss)"]
 
 
-def markdown_header(recall_at: tuple = (1, 5, 10)) -> str:
+def headline(metrics: dict, best: str) -> str:
+    """Returns metrics in a few words, for the line of an epoch.
+
+    Args:
+      metrics: as for `format_table`.
+      best: name of the one that chooses the best epoch.
+    """
+    if f"{REGIONS}/upper_bound" in metrics:
+        names = [f"recall_at_{k}" for k in (1, 5, 10)] + ["upper_bound"]
+        cells = [per_cent(metrics[f"{REGIONS}/{name}"]) for name in names]
+        recalls = " ".join(f"{cell:>5}" for cell in cells[:3])
+        return f"R@1 R@5 R@10 {recalls} of {cells[3]}"
+    if f"{DIRECTIONS[0]}/recall_at_1" not in metrics:
+        return f"{best} {metrics[best]:.4f}"
+    recalls = [
+        per_cent(metrics[f"{direction}/recall_at_1"])
+        for direction in DIRECTIONS[:2]
+    ]
+    line = f"R@1 {recalls[0]:>5} {recalls[1]:>5}"
+    line += f"  recall sum {rounded(metrics['recall_sum']):>6}"
+    if "correspondence_accuracy" not in metrics:
+        return line
+    right, chance = (
+        per_cent(metrics[f"correspondence_{name}"])
+        for name in ("accuracy", "chance")
+    )
+    return f"{line}  regions {right:>4} (chance {chance})"
+
+
+def markdown_columns(metrics: dict) -> list[tuple]:
+    """Returns the cells that a row of Markdown shows of metrics.
+
+    Args:
+      metrics: as for `format_table`.
+
+    Returns:
+      (title, name of the metric, function that writes its value) for each:
+      of retrieval recalls and median rank, image to text first, then the
+      recall sum; of localization recalls, what they could be at most and the
+      mean average precision, then the number of phrases; of others each.
+    """
+    if are_of_retrieval(metrics):
+        shown = [(f"R@{k}", f"recall_at_{k}") for k in recall_cutoffs(metrics)]
+        shown = [(*one, per_cent) for one in shown]
+        shown.append(("MedR", "median_rank", "{:g}".format))
+        columns = []
+        for direction in DIRECTIONS[:2]:
+            (title, *first), *rest = shown
+            named = f"{direction.replace('_', ' ')} {title}"
+            columns += [
+                (title, f"{direction}/{name}", write)
+                for title, name, write in ((named, *first), *rest)
+            ]
+        return [*columns, ("recall sum", "recall_sum", rounded)]
+    if are_of_regions(metrics):
+        shares = [(f"R@{k}", f"recall_at_{k}") for k in (1, 5, 10)]
+        shares += [("bound", "upper_bound"), ("mAP", "mean_average_precision")]
+        shown = [(*one, per_cent) for one in shares]
+        shown.append(("phrases", "num_queries", "{:.0f}".format))
+        return [(one, f"{REGIONS}/{name}", write) for one, name, write in shown]
+    return [(name, name, "{:.4g}".format) for name in metrics]
+
+
+def markdown_header(metrics: dict) -> str:
     """Returns the two header lines for rows of `markdown_row`."""
-    cells = [f"R@{k}" for k in recall_at] + ["MedR"]
-    titles = ["model"]
-    titles += [f"image to text {cell}" for cell in cells[:1]] + cells[1:]
-    titles += [f"text to image {cell}" for cell in cells[:1]] + cells[1:]
-    titles.append("recall sum")
+    titles = ["model", *(title for title, _, _ in markdown_columns(metrics))]
     rule = ["---"] + ["---:"] * (len(titles) - 1)
     return f"| {' | '.join(titles)} |\n|{'|'.join(rule)}|"
 
 
 def markdown_row(metrics: dict, name: str) -> str:
-    """Formats both directions as one row of a Markdown table.
+    """Formats metrics as one row of a Markdown table.
 
     Args:
-      metrics: what `retrieval.evaluate_retrieval` returns.
+      metrics: as for `format_table`.
       name: the first cell.
-
-    Returns:
-      One line: recalls in per cent and median rank, image to text first,
-      then the recall sum.
     """
     cells = [name.replace("|", "\\|")]
-    for direction in DIRECTIONS[:2]:
-        cells += [
-            per_cent(metrics[f"{direction}/recall_at_{k}"])
-            for k in recall_cutoffs(metrics)
-        ]
-        cells.append(f"{metrics[f'{direction}/median_rank']:g}")
-    cells.append(rounded(metrics["recall_sum"]))
-    return f"| {' | '.join(cells)} |"
-
-
-_LOCALIZATION = (
-    # Title, key below `phrase_to_region/` and whether it is a share.
-    ("R@1", "recall_at_1", True),
-    ("R@5", "recall_at_5", True),
-    ("R@10", "recall_at_10", True),
-    ("bound", "upper_bound", True),
-    ("mAP", "mean_average_precision", True),
-    ("phrases", "num_queries", False),
-)
-
-LOCALIZATION_KEYS = tuple(
-    f"phrase_to_region/{key}" for _, key, _ in _LOCALIZATION
-)
-"""The names of the metrics that `localization_markdown_row` shows."""
-
-
-def localization_markdown_header() -> str:
-    """Returns the two header lines for `localization_markdown_row`."""
-    titles = ["model", *(title for title, _, _ in _LOCALIZATION)]
-    rule = ["---"] + ["---:"] * len(_LOCALIZATION)
-    return f"| {' | '.join(titles)} |\n|{'|'.join(rule)}|"
-
-
-def localization_markdown_row(metrics: dict, name: str) -> str:
-    """Formats the metrics of phrase localization as a row of Markdown.
-
-    Args:
-      metrics: what `localization.evaluate_localization` returns, with texts.
-      name: the first cell.
-
-    Returns:
-      One line: recalls, what they could be at most and the mean average
-      precision in per cent, then the number of phrases.
-    """
-    cells = [name.replace("|", "\\|")]
-    for _, key, is_share in _LOCALIZATION:
-        value = metrics[f"phrase_to_region/{key}"]
-        cells.append(per_cent(value) if is_share else f"{value:.0f}")
+    cells += [
+        write(metrics[key]) for _, key, write in markdown_columns(metrics)
+    ]
     return f"| {' | '.join(cells)} |"

@@ -108,7 +108,8 @@ def recorded(held, first, examples, limit, score):
         first: the epoch that `first_epoch` told.
         examples: `PhraseExamples` of the training split.
         limit: as of `hard_negatives`.
-        score: function (examples, progress) -> dict with `similarities`.
+        score: function (examples, progress) -> object with
+            `similarities`.
 
     Returns:
         `held`, or a new one where it had none of that epoch.
@@ -139,7 +140,7 @@ def _record(examples, limit, score):
         disable=None,
         unit="photo",
     ) as bar:
-        similarities = score(examples, bar.update)["similarities"]
+        similarities = score(examples, bar.update).similarities
     table = hard_negatives(similarities, examples.roles.roles, limit)
     counts = (table != NONE).sum(axis=1)
     tqdm.tqdm.write(

@@ -22,3 +22,26 @@ class Points(NamedTuple):
     vectors: np.ndarray
     columns: dict
     thumbnails: np.ndarray | None = None
+
+
+def joined(parts):
+    """Returns the points of one space together; None where there are none.
+
+    Args:
+        parts: list of `Points`, all with the columns of the first; None among
+            them is left out. Without thumbnails of the first there are none.
+    """
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        return None
+    first, thumbnails = parts[0], None
+    if first.thumbnails is not None:
+        thumbnails = np.concatenate([part.thumbnails for part in parts])
+    return Points(
+        np.concatenate([part.vectors for part in parts]),
+        {
+            name: sum((x.columns[name] for x in parts), [])
+            for name in first.columns
+        },
+        thumbnails,
+    )

@@ -114,15 +114,11 @@ SavedModel: docs/serving.md.
 
 def _header(metrics):
     """Returns the two header lines of a table of models of this kind."""
-    if finds_regions(metrics):
-        return tables.localization_markdown_header()
-    return tables.markdown_header()
+    return tables.markdown_header(metrics["test"])
 
 
 def _row(metrics, name):
     """Returns the row of a model in such a table."""
-    if finds_regions(metrics):
-        return tables.localization_markdown_row(metrics["test"], name)
     return tables.markdown_row(metrics["test"], name)
 
 

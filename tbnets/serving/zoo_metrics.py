@@ -28,7 +28,7 @@ _OF_MODEL = {
 
 def finds_regions(metrics):
     """Tells whether a model's `metrics.json` is of phrase localization."""
-    return "phrase_to_region/recall_at_1" in metrics["test"]
+    return tables.are_of_regions(metrics["test"])
 
 
 def read_report(path):
@@ -68,16 +68,12 @@ def _read(path, kinds, cure):
     check(report, dict, "results")
     for name, kind in kinds.items():
         check(report.get(name), kind, f"`{name}`")
-    for name in _measures_shown(report):
+    shown_names = [
+        name for _, name, _ in tables.markdown_columns(report["test"])
+    ]
+    for name in shown_names or ["recall_sum"]:
         check(report["test"].get(name), float, f"`{name}` in `test`")
     for name in ("tensorflow", "keras"):
         check(report["versions"].get(name), str, f"`{name}` in `versions`")
     check(report["test_split"].get("name"), str, "`name` in `test_split`")
     return report
-
-
-def _measures_shown(report):
-    """Returns the names of the metrics of the test split that are shown."""
-    if finds_regions(report):
-        return tables.LOCALIZATION_KEYS
-    return ("recall_sum", *tables.retrieval_keys(report["test"]))

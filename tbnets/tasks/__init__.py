@@ -5,16 +5,10 @@ what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
 from tbnets.errors import InputError
-from tbnets.tasks.hierarchical_matching import HierarchicalMatching
-from tbnets.tasks.localization import LocalizationTask
-from tbnets.tasks.matching import MatchingTask
+from tbnets.tasks import localization, matching
 from tbnets.tasks.parts import BUILDERS
 
-TASKS = {"matching": MatchingTask, "localization": LocalizationTask}
-OF_BOTH = {("matching", "hm_lstm"): HierarchicalMatching}
-"""(task, model) -> the task where a model needs more of it than others do."""
-ONE_TASK = {"hm_lstm": "matching"}
-"""Model -> the task, where it fits one alone."""
+TASKS = {"matching": matching.TENANT, "localization": localization.TENANT}
 ALWAYS_READ = ("run",)
 
 
@@ -25,6 +19,7 @@ def open_task(settings):
 
     Raises:
         ValueError: --task or --model is unknown; the known ones are listed.
+            Or the task has not what the model needs.
     """
     for name, value, known in (
         ("task", settings.task, TASKS),
@@ -35,35 +30,36 @@ def open_task(settings):
                 f"`--{name}` must be one of {', '.join(known)}. Received: "
                 f"--{name}={value}. Choose one of these."
             )
-    fitting = ONE_TASK.get(settings.model, settings.task)
-    if settings.task != fitting:
+    tenant, model = _entries(settings)
+    if not set(model.needs) <= set(tenant.gives):
+        fitting = [
+            name
+            for name, other in TASKS.items()
+            if set(model.needs) <= set(other.gives)
+        ]
         raise InputError(
-            f"`--task` must be {fitting} with --model={settings.model}. "
-            f"Received: --task={settings.task}. Change one of them."
+            f"`--task` must be {' or '.join(fitting)} with "
+            f"--model={settings.model}. Received: --task={settings.task}. "
+            "Change one of them."
         )
     vars(settings).update(fixed_flags(settings))
-    return _task_of(settings)(settings)
+    return tenant.compose(settings, model)
 
 
-def _task_of(settings):
-    """Returns the class of a run's task."""
-    task = TASKS[settings.task]
-    return OF_BOTH.get((settings.task, settings.model), task)
+def _entries(settings):
+    """Returns the `Tenant` and the `Builder` of a run."""
+    return TASKS[settings.task], BUILDERS[settings.model]
 
 
 def fixed_flags(settings):
     """Returns flag -> value, of those that a run leaves at one value."""
-    builder = BUILDERS[settings.model]
-    return dict((*_task_of(settings).fixed, *builder.fixed))
+    return dict(item for one in _entries(settings) for item in one.fixed)
 
 
 def groups_read(settings):
     """Returns the names of the groups of flags that a run reads."""
-    return {
-        *ALWAYS_READ,
-        *_task_of(settings).flag_groups,
-        *BUILDERS[settings.model].flag_groups,
-    }
+    own = (group for one in _entries(settings) for group in one.flag_groups)
+    return {*ALWAYS_READ, *own}
 
 
 def readers_of_groups():
@@ -73,7 +69,4 @@ def readers_of_groups():
         for name, entry in known.items():
             for group in entry.flag_groups:
                 readers.setdefault(group, []).append(f"--{flag}={name}")
-    for (task, model), entry in OF_BOTH.items():
-        for group in set(entry.flag_groups) - set(TASKS[task].flag_groups):
-            readers.setdefault(group, []).append(f"--model={model}")
     return {group: " or ".join(names) for group, names in readers.items()}

@@ -84,29 +84,29 @@ def shown_phrases(examples, captions):
     return rows[np.sort(first)][spread(len(first), len(captions))]
 
 
-def with_phrases(points, examples, rows, vectors):
-    """Returns points with noun phrases beside images and captions.
+def phrase_points(examples, rows, vectors, has_thumbnails):
+    """Returns noun phrases as points, beside those of images and captions.
 
     Args:
-        points: `Points` of images and captions.
         examples: `PairExamples`.
         rows: int `[p]`, which of its phrases.
         vectors: float32 `[p, dim]`, their embeddings.
+        has_thumbnails: whether their words are drawn too.
+
+    Returns:
+        `Points`; None without any phrase.
     """
+    if not len(rows):
+        return None
     texts = [said(examples, row) for row in rows]
     images = examples.phrase_images[rows]
     names = [examples.records.file_name(image) for image in images]
-    more = {"text": texts, "kind": [PHRASE] * len(rows), "image": names}
-    thumbnails = points.thumbnails
-    if thumbnails is not None and len(rows):
+    columns = {"text": texts, "kind": [PHRASE] * len(rows), "image": names}
+    thumbnails = None
+    if has_thumbnails:
         drawn = [montage.draw_words(text, THUMBNAIL) for text in texts]
-        drawn = np.stack([np.asarray(one) for one in drawn])
-        thumbnails = np.concatenate([thumbnails, drawn])
-    return Points(
-        np.concatenate([points.vectors, vectors]),
-        {name: points.columns[name] + more[name] for name in points.columns},
-        thumbnails,
-    )
+        thumbnails = np.stack([np.asarray(one) for one in drawn])
+    return Points(vectors, columns, thumbnails)
 
 
 def said(examples, phrase):

@@ -11,16 +11,33 @@ from tbnets.data.phrase_pairs import (
 )
 from tbnets.errors import InputError
 from tbnets.tasks import phrase_inputs
-from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.matching_data import MatchingData
 
 
 class HierarchicalData(MatchingData):
-    """Photos with sentences, regions and noun phrases: `PairExamples`."""
+    """Photos with sentences, regions and noun phrases: `PairExamples`.
 
-    def __init__(self, settings):
+    For the first `correspondence_epochs` the network learns from photos and
+    sentences alone. Then, before each epoch, every noun phrase of the
+    training split is given the most similar candidate of its photo: a region,
+    or the photo. The epoch learns from these pairs too, each weighed by its
+    similarity. What was found is `held`.
+
+    Where links of phrases to boxes are known (`--phrases`, or scenes), they
+    tell how many phrases were given a right region. Nothing is learned of
+    them.
+
+    Args:
+        settings: the run's settings.
+        matcher: function of a network that returns its `Matcher`.
+
+    Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
+    "fine-grained embedding learning", whose length the paper does not tell.
+    """
+
+    def __init__(self, settings, matcher):
         super().__init__(settings)
-        self._matcher = None
+        self._matcher = matcher
 
     def check(self, queries=()):
         """Refuses a run whose splits, trees or regions are not there."""
@@ -114,18 +131,12 @@ class HierarchicalData(MatchingData):
             regions=self.regions(split),
         )
 
-    def matcher(self, network):
-        """Returns the `Matcher` of a network."""
-        if self._matcher is None or self._matcher.network is not network:
-            self._matcher = Matcher(network, self.settings.image_size)
-        return self._matcher
-
     def start_epoch(self, network, train, epoch):
         """Gives each training phrase its region, from the second stage on."""
         if epoch < self.settings.correspondence_epochs:
             self.held = {}
             return
-        self.held = self.matcher(network).match(train, "regions of phrases")
+        self.held = self._matcher(network).match(train, "regions of phrases")
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""

@@ -16,18 +16,23 @@ from tbnets.tasks import (
     views,
 )
 from tbnets.tasks.fitted import SIDES
-from tbnets.tasks.region_scores import RegionScorer
 from tbnets.tasks.task_data import TaskData
 from tbnets.text.vocabulary import Vocabulary
 
 
 class LocalizationData(TaskData):
-    """Phrases with regions; its examples are `PhraseExamples`."""
+    """Phrases with regions; its examples are `PhraseExamples`.
+
+    Args:
+        settings: the run's settings.
+        scorer: function of a network that returns its `RegionScorer`.
+    """
 
     fits = SIDES
 
-    def __init__(self, settings):
+    def __init__(self, settings, scorer):
         super().__init__(settings)
+        self._scorer = scorer
         self._records = {}
         self._phrases = {}
         self._told = set()
@@ -63,6 +68,13 @@ class LocalizationData(TaskData):
         """Returns the store of regions, and the rows of a split's photos."""
         records = self.records(split)
         return phrase_inputs.open_regions(self.settings, records, checked)
+
+    @property
+    def reads(self):
+        """What reads regions and phrases."""
+        settings = self.settings
+        store, _ = self.regions(settings.train_split, checked=False)
+        return f"regions of {store.dim} + {settings.text_encoder}"
 
     def has_split(self, split):
         """Tells whether the captions have a split with images."""
@@ -212,7 +224,7 @@ class LocalizationData(TaskData):
                 first,
                 train,
                 self.settings.hard_negatives_per_phrase,
-                RegionScorer(network).scores,
+                self._scorer(network).scores,
             )
             table = self.held[hard_negatives.TABLE]
         self.sampler(train).hard_negatives = table

@@ -1,5 +1,7 @@
 """Image-sentence matching: its photos, sentences and batches of both."""
 
+import numpy as np
+
 from tbnets.data import drawn_splits
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import FeatureRows
@@ -62,6 +64,13 @@ class MatchingData(TaskData):
         if self.own_photos:
             return self.own_photos.load(records)
         return inputs.load_images(self.settings, records)
+
+    @property
+    def reads(self):
+        """What reads images and texts."""
+        settings = self.settings
+        images = settings.cnn if self.own_photos else settings.image_encoder
+        return f"{images} + {settings.text_encoder}"
 
     @property
     def recipe(self):
@@ -173,6 +182,12 @@ class MatchingData(TaskData):
             )
         if self.own_photos:
             notes |= self.own_photos.notes()
+        train = self.records(self.settings.train_split)
+        if np.count_nonzero(train.captions_per_image) < 2:
+            notes["warning"] = (
+                "the training split has one image with captions: without "
+                "others there is nothing to tell it from. Add images"
+            )
         return notes | text_inputs.notes(fitted)
 
     def load(self, split, fitted):

@@ -1,181 +1,246 @@
-"""What images and captions are ranked by: embeddings, or scores of pairs.
+"""What images and captions are ranked by: embeddings, or scores of pairs."""
 
-The scores of a split are a dict of `image_embeddings` float32 `[num_images,
-dim]`, `text_embeddings` float32 `[num_captions, dim]` and `caption_to_image`
-int64 `[num_captions]`. Inner products rank, unless there are `pair_scores`
-too, an `evaluation.score_tiles.PairScores`.
-"""
+import dataclasses
+import functools
+import pathlib
 
 import numpy as np
 
+from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving import search
+from tbnets.tasks import inputs, views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
-from tbnets.training import health
+from tbnets.tasks.scores import FEW_POINTS, Scores
+from tbnets.tasks.task import Evaluator
 
 SERVED_BATCH = 64
 """Photos that an exported model embeds at once."""
-PAIR_SCORES = "pair_scores"
-EMBEDDINGS = ("image_embeddings", "text_embeddings", "caption_to_image")
 
 
-class Scorer:
-    """Scores splits by a network; traces its graphs once.
+@dataclasses.dataclass(frozen=True, eq=False)
+class RetrievalScores(Scores):
+    """Embeddings of the images and captions of a split.
 
-    Args:
-        network: a built two-branch model.
-        settings: the run's settings.
-    """
-
-    def __init__(self, network, settings):
-        self.network = network
-        self._embedder = Embedder(network, settings.image_size)
-        self._pairs = None
-        if network.learned_similarity:
-            self._pairs = PairScorer(network, settings.evaluate_memory)
-
-    def scores(self, examples):
-        """Returns the scores of the `Examples` of a split, as above."""
-        images = self._embedder.images(examples)
-        texts = self._embedder.texts(examples)
-        scores = {
-            "image_embeddings": images,
-            "text_embeddings": texts,
-            "caption_to_image": examples.records.caption_to_image,
-        }
-        if self._pairs:
-            scores[PAIR_SCORES] = self._pairs.scores(images, texts)
-        return scores
-
-
-def measure(scores, protocol, memory_limit_mb, text_to_text=True):
-    """Returns the metrics of retrieval, whatever ranks.
+    Inner products rank, unless there are scores of pairs.
 
     Args:
-        scores: of a split, as above.
-        protocol: a key of `protocols.PROTOCOLS`.
-        memory_limit_mb: MiB for tiles of inner products.
-        text_to_text: rank captions against captions too, where inner
-            products rank.
-    """
-    if PAIR_SCORES in scores:
-        return protocols.evaluate_scores_protocol(
-            protocol, scores[PAIR_SCORES], scores["caption_to_image"]
-        )
-    return protocols.evaluate_protocol(
-        protocol,
-        **scores,
-        memory_limit_mb=memory_limit_mb,
-        text_to_text=text_to_text,
-    )
-
-
-def health_of_sides(scores):
-    """Returns `embedding_health` of images and of texts."""
-    sides = {"images": "image_embeddings", "texts": "text_embeddings"}
-    return {
-        f"{side}/{key}": value
-        for side, name in sides.items()
-        for key, value in health.embedding_health(scores[name]).items()
-    }
-
-
-def similarities_of_caption(scores, row):
-    """Returns how similar each image is to one caption: `[num_images]`."""
-    if PAIR_SCORES in scores:
-        pairs = scores[PAIR_SCORES]
-        return pairs.tile(np.arange(pairs.num_images), np.array([row]))[:, 0]
-    return scores["image_embeddings"] @ scores["text_embeddings"][row]
-
-
-def as_pair_scores(scores):
-    """Returns the `PairScores` of a split, of embeddings minus the distance."""
-    return scores.get(PAIR_SCORES) or score_tiles.embedding_scores(
-        scores["image_embeddings"], scores["text_embeddings"]
-    )
-
-
-def served_scores(model, images, records):
-    """Returns the scores of a split by an exported model.
-
-    Args:
-        model: a `served_model.ServedModel` that takes captions.
-        images: what it takes of the images of the split, in order.
+        image_embeddings: float32 `[num_images, dim]`.
+        text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
+        pairs: `PairScores`, where a network learns to compare or two are
+            taken together.
+        memory_limit_mb: MiB for tiles of inner products.
+        photos: folder of the photos; None where they are not at hand.
     """
-    scores = {
-        "image_embeddings": search.embed(
-            model.embed_images, images, "image", SERVED_BATCH
-        ),
-        "text_embeddings": search.embed(
-            model.embed_text, records.captions, "caption"
-        ),
-        "caption_to_image": records.caption_to_image,
-    }
-    if model.learned_similarity:
-        images, texts = scores["image_embeddings"], scores["text_embeddings"]
-        scores[PAIR_SCORES] = score_tiles.PairScores(
-            len(images),
-            len(texts),
-            lambda i, j: model.compare(images[i], texts[j]),
-            lambda i, j: np.concatenate(
-                [
-                    model.compare(images[a : a + 1], texts[b : b + 1])[0]
-                    for a, b in zip(i, j)
-                ]
-            ),
+
+    what = "images and captions"
+    options = ("protocol", "text_to_text")
+    about_pictures = views.WHAT_IS_SHOWN
+
+    image_embeddings: np.ndarray
+    text_embeddings: np.ndarray
+    records: CaptionedImages
+    pairs: score_tiles.PairScores | None = None
+    memory_limit_mb: float = 512
+    photos: pathlib.Path | None = None
+
+    @property
+    def sides(self):
+        """The embeddings of both sides."""
+        return {"images": self.image_embeddings, "texts": self.text_embeddings}
+
+    @property
+    def arrays(self):
+        """The embeddings of both sides, and `caption_to_image`."""
+        if self.pairs:
+            return {}
+        return {
+            "image_embeddings": self.image_embeddings,
+            "text_embeddings": self.text_embeddings,
+            "caption_to_image": self.records.caption_to_image,
+        }
+
+    def metrics(self, protocol="full", text_to_text=True):
+        """Returns the metrics of retrieval, whatever ranks.
+
+        Args:
+            protocol: a key of `protocols.PROTOCOLS`.
+            text_to_text: rank captions against captions too, where inner
+                products rank.
+        """
+        if self.pairs:
+            return protocols.evaluate_scores_protocol(
+                protocol, self.pairs, self.records.caption_to_image
+            )
+        return protocols.evaluate_protocol(
+            protocol,
+            **self.arrays,
+            memory_limit_mb=self.memory_limit_mb,
+            text_to_text=text_to_text,
         )
-    return scores
+
+    @property
+    def _as_pairs(self):
+        """The `PairScores` of the split, of embeddings minus the distance."""
+        return self.pairs or score_tiles.embedding_scores(
+            self.image_embeddings, self.text_embeddings
+        )
+
+    def pair_scores(self, records):
+        """Returns the `PairScores` of the split; whether they are logits."""
+        check_same_examples(records, self.records)
+        return self._as_pairs, self.pairs is not None
+
+    def combine(self, other, weight):
+        """Returns the scores of two models taken together.
+
+        ::
+
+            D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
+
+        Wang et al. 2018 add two Euclidean distances between unit vectors, that
+        of whole image and sentence and the mean of those of phrases and their
+        best regions, as they are. So are two networks added here whose
+        embeddings are compared, each with its distance in [0, 2].
+
+        A similarity network has no distance: its logit p says how likely a
+        match is, and the loss gives it whatever size it likes. Minus p shrinks
+        with a better match, so it takes the place of a distance, and then both
+        sides are divided by their standard deviation over 65536 random pairs
+        of the split, always the same ones: `weight` is then a share of what
+        tells pairs apart. The paper combines no logits.
+
+        Args:
+            other: scores of the same images and captions by another model.
+            weight: of the other, in [0, 1]; Wang et al. 2018: 0.3.
+
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
+        """
+        second, learned = other.pair_scores(self.records)
+        both, units = (self._as_pairs, second), (1.0, 1.0)
+        if self.pairs or learned:
+            units = tuple(score_tiles.spread(one) for one in both)
+        pairs = score_tiles.weighted_sum(*both, weight, units)
+        return dataclasses.replace(self, pairs=pairs)
+
+    def of_caption(self, row):
+        """Returns how similar each image is to one caption: `[num_images]`."""
+        if self.pairs:
+            images = np.arange(self.pairs.num_images)
+            return self.pairs.tile(images, np.array([row]))[:, 0]
+        return self.image_embeddings @ self.text_embeddings[row]
+
+    def pictures(self):
+        """Returns a few captions with their best images, drawn.
+
+        Without photos, as with features alone, there are none.
+        """
+        return views.draw_answered_captions(self) if self.photos else {}
+
+    def points(self, most=FEW_POINTS):
+        """Returns images and captions of the split as points of one space.
+
+        Where a network learns to compare, both sides share no space.
+        """
+        return (
+            None if self.pairs else views.image_and_caption_points(self, most)
+        )
 
 
-def combine(first, second, weight, learned=False):
-    """Returns the scores of two models taken together.
-
-    ::
-
-        D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
-
-    Wang et al. 2018 add two Euclidean distances between unit vectors, that of
-    whole image and sentence and the mean of those of phrases and their best
-    regions, as they are. So are two networks added here whose embeddings are
-    compared, each with its distance in [0, 2].
-
-    A similarity network has no distance: its logit p says how likely a match
-    is, and the loss gives it whatever size it likes. Minus p shrinks with a
-    better match, so it takes the place of a distance, and then both sides are
-    divided by their standard deviation over 65536 random pairs of the split,
-    always the same ones: `weight` is then a share of what tells pairs apart.
-    The paper combines no logits.
+class Retrieval(Evaluator):
+    """Embeds the images and captions of a split; traces its graphs once.
 
     Args:
-        first: scores of a split, as above.
-        second: `PairScores` of the same images and captions by another model.
-        weight: of the second, in [0, 1]; Wang et al. 2018: 0.3.
-        learned: whether the second are logits.
+        settings: the run's settings.
+        data: the run's `MatchingData`.
+    """
+
+    best_metric = "recall_sum"
+
+    def __init__(self, settings, data):
+        self._settings = settings
+        self._data = data
+        self._graphs = functools.lru_cache(maxsize=1)(self._trace)
+
+    def _trace(self, network):
+        """Returns the `Embedder` and the `PairScorer` of a network."""
+        judge = None
+        if network.learned_similarity:
+            judge = PairScorer(network, self._settings.evaluate_memory)
+        return Embedder(network, self._settings.image_size), judge
+
+    def scores(self, network, examples):
+        """Returns the `RetrievalScores` of some `Examples`."""
+        embedder, judge = self._graphs(network)
+        images, texts = embedder.images(examples), embedder.texts(examples)
+        pairs = judge and judge.scores(images, texts)
+        return self._scores(images, texts, examples.records, pairs)
+
+    def _scores(self, images, texts, records, pairs):
+        """Returns the `RetrievalScores` of embeddings."""
+        return RetrievalScores(
+            images,
+            texts,
+            records,
+            pairs,
+            self._settings.evaluate_memory,
+            views.shown_photos(self._settings, records),
+        )
+
+    def served_scores(self, model, split):
+        """Embeds a split by an exported model, from what a user has.
+
+        Args:
+            model: a `served_model.ServedModel` that takes captions.
+            split: name of the split.
+        """
+        records = self._data.records(split)
+        if model.takes_image_bytes:
+            images = inputs.load_photos(self._settings, records).paths
+        else:
+            rows = inputs.load_images(self._settings, records)
+            images = np.concatenate(list(rows.chunks()))
+        images = search.embed(model.embed_images, images, "image", SERVED_BATCH)
+        texts = search.embed(model.embed_text, records.captions, "caption")
+        pairs = served_pairs(model, images, texts)
+        return self._scores(images, texts, records, pairs)
+
+
+def served_pairs(model, images, texts):
+    """Returns the `PairScores` of an exported model that learned to compare.
+
+    Args:
+        model: a `served_model.ServedModel`.
+        images: float32 `[num_images, dim]`, embeddings.
+        texts: float32 `[num_texts, dim]`, likewise.
 
     Returns:
-        Such scores, with `pair_scores` and `caption_to_image` alone.
-
-    Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
+        None where inner products rank.
     """
-    both, units = (as_pair_scores(first), second), (1.0, 1.0)
-    if PAIR_SCORES in first or learned:
-        units = tuple(score_tiles.spread(one) for one in both)
-    return {
-        PAIR_SCORES: score_tiles.weighted_sum(*both, weight, units),
-        "caption_to_image": first["caption_to_image"],
-    }
+    if not model.learned_similarity:
+        return None
+    return score_tiles.PairScores(
+        len(images),
+        len(texts),
+        lambda i, j: model.compare(images[i], texts[j]),
+        lambda i, j: np.concatenate(
+            [
+                model.compare(images[a : a + 1], texts[b : b + 1])[0]
+                for a, b in zip(i, j)
+            ]
+        ),
+    )
 
 
-def check_same_examples(records, others, split):
+def check_same_examples(records, others):
     """Refuses to combine the scores of different images or captions.
 
     Args:
-        records: `CaptionedImages` of the split by the one run.
+        records: `CaptionedImages` of a split by the one run.
         others: by the other run.
-        split: its name.
 
     Raises:
         ValueError: naming the first image or caption that differs.
@@ -198,6 +263,6 @@ def check_same_examples(records, others, split):
             found = f"{one[row]!r} and {other[row]!r} in row {row}"
         raise InputError(
             "`--combine_with` must be a run on the same images and captions. "
-            f"Received: in split {split} the {what} differs: {found}. Evaluate "
-            "both on one captions file and split."
+            f"Received: in split {records.split} the {what} differs: {found}. "
+            "Evaluate both on one captions file and split."
         )

@@ -41,12 +41,18 @@ class Builder(NamedTuple):
         flag_groups: names of the groups of `flags.table` that these read.
         fixed: (flag, value) of flags that it leaves to others at one value,
             such as one epoch.
+        needs: what it reads beside features and texts: "regions" of photos,
+            with the noun phrases that may name them. A task may give it, see
+            `task.Tenant`.
+        loss: the scalar of a training step that the progress shows.
     """
 
     build: Callable
     compile: Callable
     flag_groups: tuple
     fixed: tuple = ()
+    needs: tuple = ()
+    loss: str = "total_loss"
 
 
 def _build_image_encoder(settings):
@@ -326,9 +332,10 @@ BUILDERS = {
         compile_hm_lstm,
         (
             *("branches", "triplet_loss", "training", "optimizer"),
-            "correspondences",
+            *("regions", "correspondences"),
         ),
         fixed=(("text_encoder", "h_lstm"),),
+        needs=("regions",),
     ),
     "cca": Builder(
         build_cca,

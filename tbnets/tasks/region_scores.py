@@ -1,20 +1,213 @@
-"""Scores the regions of each photo for its phrases, with a network."""
+"""Phrase localization: how well the regions of a photo fit its phrases."""
 
+import dataclasses
 import functools
+import pathlib
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
+from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
+from tbnets.tasks import inputs, region_views, views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
+from tbnets.tasks.scores import Scores
+from tbnets.tasks.sentence_scores import sentence_scores
+from tbnets.tasks.task import Evaluator
 
 REGIONS_AT_ONCE = 8192
-TRUE_REGIONS = "rank_true_regions"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LocalizationScores(Scores):
+    """How similar phrases are to the regions of their photo.
+
+    Args:
+        similarities: float32 `[num_phrases, width]`, whose rows begin with the
+            regions of the phrase's photo; the rest is 0.
+        phrases: `PhraseRegions` of the split, in pixels of its photos.
+        proposals: the boxes of each photo's regions, `[k, 4]`.
+        learned_similarity: whether a network learned to compare.
+        sides: embeddings of the phrases and, of some photos, of the regions;
+            {} where an exported model answered.
+        nearest: function of embeddings float32 `[n, dim]` -> float32
+            `[num_images, n]`, how similar the best region of every photo is,
+            -infinity for a photo without; None likewise.
+        rank_true_regions: function that returns the metrics of
+            `evaluation.pair_ranks`, which compare everything with everything;
+            None likewise, and of two networks taken together.
+        photos: folder of the photos; None where they are not at hand.
+    """
+
+    what = "phrases and regions"
+    options = ("region_phrase_ranking",)
+    about_pictures = region_views.WHAT_IS_SHOWN
+
+    similarities: np.ndarray
+    phrases: PhraseRegions
+    proposals: list
+    learned_similarity: bool = False
+    sides: Mapping = dataclasses.field(default_factory=dict)
+    nearest: Callable | None = None
+    rank_true_regions: Callable | None = None
+    photos: pathlib.Path | None = None
+
+    def metrics(self, region_phrase_ranking=False):
+        """Returns the metrics of `evaluation.localization`.
+
+        Args:
+            region_phrase_ranking: whether those of `rank_true_regions` come
+                too.
+
+        Raises:
+            ValueError: these are asked for of two runs taken together.
+        """
+        if region_phrase_ranking and self.rank_true_regions is None:
+            raise InputError(
+                "`--region_phrase_ranking` must come with one run. Received: "
+                "two that are combined, which compare a phrase with regions "
+                "of its own photo alone. Leave it out, or --combine_with."
+            )
+        phrases = self.phrases
+        metrics = evaluate_localization(
+            self.similarities,
+            self.proposals,
+            phrases.boxes,
+            phrases.phrase_to_image,
+            types=phrases.type_masks(),
+            texts=phrases.phrase_to_text,
+        )
+        if region_phrase_ranking:
+            metrics |= self.rank_true_regions()
+        return metrics
+
+    def pair_scores(self, records):
+        """Returns the `PairScores` by phrases and regions, minus d_rp."""
+        return sentence_scores(self, records), False
+
+    def combine(self, other, weight):
+        """Returns the scores of two networks taken together.
+
+        Similarities are then minus the weighted sum of distances, as
+        `matching_scores.RetrievalScores.combine` describes it.
+
+        Args:
+            other: those of another network, of the same phrases and proposals.
+            weight: of the other, in [0, 1].
+
+        Raises:
+            ValueError: phrases or proposals differ.
+
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of
+            whole images and sentences.
+        """
+        if type(other) is not type(self):
+            return super().combine(other, weight)
+        one, two = self.phrases.boxes, other.phrases.boxes
+        if not np.array_equal(one, two) or not all(
+            map(np.array_equal, self.proposals, other.proposals)
+        ):
+            raise InputError(
+                "`--combine_with` must be a run on the same phrases and "
+                f"proposals. Received: {len(one)} and {len(two)} phrases, with "
+                "other boxes. Evaluate both on one --phrases, --captions and "
+                "proposals."
+            )
+        both = [self._distances, other._distances]
+        if self.learned_similarity or other.learned_similarity:
+            counts = np.array([len(one) for one in self.proposals], np.int64)
+            counts = counts[self.phrases.phrase_to_image][:, None]
+            is_region = np.arange(self.similarities.shape[1]) < counts
+            spreads = [float(one[is_region].std()) or 1.0 for one in both]
+            both = [one / spread for one, spread in zip(both, spreads)]
+        return dataclasses.replace(
+            self,
+            similarities=-((1 - weight) * both[0] + weight * both[1]),
+            learned_similarity=True,
+            rank_true_regions=None,
+        )
+
+    @property
+    def _distances(self):
+        """A table that shrinks with a better match."""
+        if self.learned_similarity:
+            return -self.similarities
+        return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
+
+    def pictures(self):
+        """Returns a few photos with the true boxes and those found.
+
+        Without photos, as with features alone, there are none.
+        """
+        return region_views.draw_found_regions(self) if self.photos else {}
+
+
+class Localization(Evaluator):
+    """Lets each phrase rank the regions of its photo.
+
+    Args:
+        settings: the run's settings.
+        data: the run's `LocalizationData`.
+        scorer: function of a network that returns its `RegionScorer`.
+    """
+
+    best_metric = f"{DIRECTION}/recall_at_1"
+
+    def __init__(self, settings, data, scorer):
+        self._settings = settings
+        self._data = data
+        self._scorer = scorer
+
+    def scores(self, network, examples):
+        """Returns the `LocalizationScores` of some `PhraseExamples`."""
+        records = examples.phrases.images
+        photos = views.shown_photos(self._settings, records)
+        scores = self._scorer(network).scores(examples)
+        return dataclasses.replace(scores, photos=photos)
+
+    def served_scores(self, model, split):
+        """Scores a split by an exported model, from what a user has.
+
+        Args:
+            model: a `served_localizer.ServedLocalizer` that takes captions.
+            split: name of the split.
+        """
+        photos, phrases = None, self._data.phrases(split)
+        if model.takes_photos:
+            records = self._data.records(split)
+            photos = inputs.load_photos(self._settings, records).paths
+        store, rows = self._data.regions(split)
+        counts = store.counts[rows]
+        table = _empty_table(phrases, counts)
+        owned = rows_by(phrases.phrase_to_image, len(counts))
+        proposals = []
+        for image, row in enumerate(
+            tqdm.tqdm(rows, "localizing", disable=None)
+        ):
+            boxes = store.boxes(row)[0]
+            proposals.append(boxes)
+            said = [phrases.phrases[phrase] for phrase in owned[image]]
+            if not said or not len(boxes):
+                continue
+            if photos is None:
+                found = model.similarity(said, store.regions(row)[0])
+            else:
+                found = model.localize(said, photos[image], boxes)
+            table[owned[image], : len(boxes)] = found
+        return LocalizationScores(table, phrases, proposals)
+
+
+def _empty_table(phrases, counts):
+    """Returns zeros for each phrase and region of its photo."""
+    width = int(counts.max(initial=0))
+    return np.zeros((phrases.num_phrases, width), np.float32)
 
 
 class RegionScorer:
@@ -46,20 +239,12 @@ class RegionScorer:
                 call.
 
         Returns:
-            dict of `similarities` float32 `[num_phrases, width]`, whose rows
-            begin with the regions of the phrase's photo (the rest is 0),
-            whether these are learned, `learned_similarity`;
-            `phrase_embeddings` and, of some photos, `region_embeddings`;
-            `nearest`, a function of embeddings as `nearest` below; what
-            `measure` compares with: `proposals`, `truth`, `phrase_to_image`,
-            `types`, `texts`; and `rank_true_regions`, a function without
-            arguments that does what it says.
+            `LocalizationScores`.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
         counts = examples.features.counts[examples.image_rows]
-        width = int(counts.max(initial=0))
-        table = np.zeros((phrases.num_phrases, width), np.float32)
+        table = _empty_table(phrases, counts)
         owned = rows_by(phrases.phrase_to_image, len(counts))
         some = None
         for images in _chunks(counts, REGIONS_AT_ONCE):
@@ -76,17 +261,15 @@ class RegionScorer:
                 progress(len(images))
         if some is None:
             some = np.zeros((0, self.network.embedding_dim), np.float32)
-        return {
-            "similarities": table,
-            "learned_similarity": self.network.learned_similarity,
-            "phrase_embeddings": embeddings,
-            "region_embeddings": some,
-            "nearest": functools.partial(self.nearest, examples),
-            TRUE_REGIONS: functools.partial(
-                self.rank_true_regions, examples, embeddings
-            ),
-            **_compared_with(phrases, examples.proposals),
-        }
+        return LocalizationScores(
+            table,
+            phrases,
+            examples.proposals,
+            self.network.learned_similarity,
+            {"regions": some, "phrases": embeddings},
+            functools.partial(self.nearest, examples),
+            functools.partial(self.rank_true_regions, examples, embeddings),
+        )
 
     def nearest(self, examples, text_embeddings):
         """Finds how similar the best region of every photo is to phrases.
@@ -156,99 +339,6 @@ class RegionScorer:
         features = examples.features.take_regions(np.concatenate(rows))
         ends = np.cumsum(counts[images])
         return self._embed(features).numpy(), ends - counts[images]
-
-
-def served_scores(model, phrases, store, rows, photos=None):
-    """Scores a split by an exported model.
-
-    Args:
-        model: a `served_localizer.ServedLocalizer` that takes captions.
-        phrases: `PhraseRegions` of the split, in pixels of its photos.
-        store: `FeatureStore` of the regions, with
-        rows: int `[num_images]`, the row of each photo.
-        photos: paths of the photos, for a model that begins with them; None
-            for one that takes features.
-
-    Returns:
-        dict, as that of `RegionScorer.scores` without embeddings.
-    """
-    counts = store.counts[rows]
-    width = int(counts.max(initial=0))
-    table = np.zeros((phrases.num_phrases, width), np.float32)
-    owned = rows_by(phrases.phrase_to_image, len(counts))
-    proposals = []
-    for image, row in enumerate(tqdm.tqdm(rows, "localizing", disable=None)):
-        boxes = store.boxes(row)[0]
-        proposals.append(boxes)
-        said = [phrases.phrases[phrase] for phrase in owned[image]]
-        if not said or not len(boxes):
-            continue
-        if photos is None:
-            found = model.similarity(said, store.regions(row)[0])
-        else:
-            found = model.localize(said, photos[image], boxes)
-        table[owned[image], : len(boxes)] = found
-    return {"similarities": table, **_compared_with(phrases, proposals)}
-
-
-def _compared_with(phrases, proposals):
-    """Returns what scores are measured by."""
-    return {
-        "proposals": proposals,
-        "truth": phrases.boxes,
-        "phrase_to_image": phrases.phrase_to_image,
-        "types": phrases.type_masks(),
-        "texts": phrases.phrase_to_text,
-    }
-
-
-def combine(first, second, weight):
-    """Returns the scores of two networks taken together.
-
-    Args:
-        first: scores of a split, as above.
-        second: those of another network, of the same phrases and proposals.
-        weight: of the second, in [0, 1].
-
-    Returns:
-        Such scores; similarities are minus the weighted sum of distances,
-        which `matching_scores.combine` describes.
-
-    Raises:
-        ValueError: phrases or proposals differ.
-
-    Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of whole
-        images and sentences.
-    """
-    same = np.array_equal(first["truth"], second["truth"]) and all(
-        map(np.array_equal, first["proposals"], second["proposals"])
-    )
-    if not same:
-        raise InputError(
-            "`--combine_with` must be a run on the same phrases and proposals. "
-            f"Received: {len(first['truth'])} and {len(second['truth'])} "
-            "phrases, with other boxes. Evaluate both on one --phrases, "
-            "--captions and proposals."
-        )
-    counts = np.array([len(one) for one in first["proposals"]], np.int64)
-    width = first["similarities"].shape[1]
-    is_region = np.arange(width) < counts[first["phrase_to_image"]][:, None]
-    both = [_as_distances(one) for one in (first, second)]
-    if first["learned_similarity"] or second["learned_similarity"]:
-        spreads = [float(one[is_region].std()) or 1.0 for one in both]
-        both = [one / spread for one, spread in zip(both, spreads)]
-    total = (1 - weight) * both[0] + weight * both[1]
-    combined = {**first, "similarities": -total, "learned_similarity": True}
-    combined.pop(TRUE_REGIONS, None)
-    return combined
-
-
-def _as_distances(scores):
-    """Returns a table that shrinks with a better match."""
-    table = scores["similarities"]
-    if scores["learned_similarity"]:
-        return -table
-    return np.sqrt(np.maximum(2 - 2 * table, 0))
 
 
 def _chunks(counts, most):

@@ -38,36 +38,33 @@ def shown_phrases(phrases):
     return shown
 
 
-def draw_found_regions(scores, examples, folder):
+def draw_found_regions(scores):
     """Draws what is said of a few photos: the true boxes, and those found.
 
     Args:
-        scores: what `LocalizationTask.scores` returns for the examples.
-        examples: `PhraseExamples`.
-        folder: folder of the photos.
+        scores: `LocalizationScores` of a split whose photos are at hand.
 
     Returns:
         dict, number of the picture -> uint8 `[height, width, 3]`. A photo
         that can not be read is left out.
     """
-    phrases = examples.phrases
-    pictures = {}
+    phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(shown_phrases(phrases).items(), 1):
         name = phrases.images.file_name(image)
-        photo = montage.open_photo(folder, name)
+        photo = montage.open_photo(scores.photos, name)
         if photo is None:
             continue
         truth, found = [], []
         # Photos may lie there in another size than that of the regions.
         scale = np.divide(photo.size, phrases.image_sizes[image])
         scale = np.tile(scale, 2)
-        proposals = np.asarray(scores["proposals"][image], np.float64)
+        proposals = np.asarray(scores.proposals[image], np.float64)
         for colour, row in enumerate(rows):
             text, box = phrases.phrases[row], phrases.boxes[row]
             truth.append(box_pictures.PhraseBox(box * scale, text, colour))
             if not len(proposals):
                 continue
-            best = np.argmax(scores["similarities"][row, : len(proposals)])
+            best = np.argmax(scores.similarities[row, : len(proposals)])
             chosen = proposals[best]
             is_right = box_math.iou([box], [chosen])[0, 0] >= SAME_THING
             found.append(

@@ -13,12 +13,11 @@ from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
 
 
-def sentence_scores(scores, phrases, records):
+def sentence_scores(scores, records):
     """Scores photos and sentences by regions and phrases.
 
     Args:
-        scores: of a split, as `region_scores.RegionScorer` has them.
-        phrases: `PhraseRegions` of the split, those that have a box.
+        scores: `LocalizationScores` of a split, by a network.
         records: `CaptionedImages` of the same photos in the same order, whose
             captions are to be scored.
 
@@ -33,15 +32,16 @@ def sentence_scores(scores, phrases, records):
     Source: Wang et al. 2018, Eq. 8. Departure: phrases are those of the
         annotation that have a box.
     """
-    if scores["learned_similarity"]:
+    if scores.learned_similarity:
         raise InputError(
             "`--combine_with` must be a run whose distances can be added. "
             "Received: a similarity network of phrases, which would judge "
             "each phrase with each region of all photos. Name a run of "
             "--model=embedding."
         )
+    phrases = scores.phrases
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
-    similarities = scores["nearest"](scores["phrase_embeddings"][first])
+    similarities = scores.nearest(scores.sides["phrases"][first])
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
     if not np.isfinite(distances).all():
         row = int(np.flatnonzero(~np.isfinite(distances).all(axis=1))[0])

@@ -28,11 +28,14 @@ class TaskData:
         fits: names that are always in what `fit` returns.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
+        reads: what reads images and texts, in a few words; "" where that is
+            not told.
         recipe: what a run does where its flags say nothing: (title, values),
             what that is for, in a few words, and flag -> value.
     """
 
     fits = ()
+    reads = ""
     recipe = "", {}
 
     def __init__(self, settings):

@@ -6,7 +6,6 @@ from tbnets.pictures import montage
 from tbnets.pictures.points import CAPTION, IMAGE, Points
 from tbnets.serving import search
 from tbnets.tasks import inputs
-from tbnets.tasks.matching_scores import similarities_of_caption
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
@@ -50,24 +49,23 @@ def shown_photos(settings, records):
     return None if first is None else folder
 
 
-def draw_answered_captions(scores, records, folder):
+def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for each.
 
     Args:
-        scores: what `MatchingTask.scores` returns for the records.
-        records: `CaptionedImages` of the split; the same captions each time.
-        folder: folder of the photos.
+        scores: `RetrievalScores` of a split whose photos are at hand; the
+            same captions each time.
 
     Returns:
         dict, number of the picture -> uint8 `[height, width, 3]`. The
         caption's own image has a green frame, others a red one; where it is
         not among the first it stands apart, with its rank.
     """
-    pictures = {}
+    records, pictures = scores.records, {}
     rows = spread(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
         own = records.caption_to_image[row]
-        similarities = similarities_of_caption(scores, row)
+        similarities = scores.of_caption(row)
         order = np.argsort(-similarities, kind="stable")
         best = order[:NUM_ANSWERS]
         tiles = [
@@ -79,7 +77,7 @@ def draw_answered_captions(scores, records, folder):
             label = f"{place} of {records.num_images}"
             name = records.file_name(own)
             tiles.append(montage.Tile(name, label, True, apart=True))
-        card = montage.draw_card(records.captions[row], tiles, folder)
+        card = montage.draw_card(records.captions[row], tiles, scores.photos)
         pictures[str(number)] = np.asarray(card)
     return pictures
 
@@ -101,19 +99,18 @@ def shown_captions(records, most):
     return images, np.array(captions, np.int64)
 
 
-def image_and_caption_points(scores, records, folder, most):
+def image_and_caption_points(scores, most):
     """Returns images and captions as points of one space.
 
     Args:
-        scores: what `MatchingTask.scores` returns for the records.
-        records: `CaptionedImages` of the split.
-        folder: folder of the photos; None where there are none.
+        scores: `RetrievalScores` of a split.
         most: (images, captions of each), as of `shown_captions`.
 
     Returns:
         `Points`. A caption's thumbnail shows its words, an image's text is
         its first caption.
     """
+    records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
     groups = records.caption_rows()
     texts = [records.captions[row] for row in captions]
@@ -128,8 +125,8 @@ def image_and_caption_points(scores, records, folder, most):
     return Points(
         vectors=np.concatenate(
             [
-                scores["image_embeddings"][images],
-                scores["text_embeddings"][captions],
+                scores.image_embeddings[images],
+                scores.text_embeddings[captions],
             ]
         ),
         columns={

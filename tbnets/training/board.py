@@ -178,20 +178,19 @@ class Board:
 
     Args:
         run_dir: folder of the run.
-        task: its `tasks.task.Task`, for the names of its metric and loss and
-            what its pictures show.
+        metric: name of the dev metric that chooses the best epoch.
+        loss: name of the training step's scalar that is made small.
     """
 
-    def __init__(self, run_dir, task):
+    def __init__(self, run_dir, metric, loss):
         self._run_dir = pathlib.Path(run_dir)
         self.folder = self._run_dir / FOLDER
         self.is_lost = False
-        self._metric = task.best_metric
-        self._about_pictures = task.about_pictures
+        self._metric = metric
         self._open()
         self._overview = {
-            f"dev/{task.best_metric}": f"1_dev_{task.best_metric}",
-            f"train/{task.loss}": f"2_train_{task.loss}",
+            f"dev/{metric}": f"1_dev_{metric}",
+            f"train/{loss}": f"2_train_{loss}",
         }
 
     @_unless_lost
@@ -274,15 +273,21 @@ class Board:
             self._scalar(name, value, epoch, describe(self._metric))
 
     @_unless_lost
-    def add_pictures(self, pictures, epoch):
-        """Writes pictures: name -> uint8 `[height, width, 3]`."""
+    def add_pictures(self, pictures, epoch, about):
+        """Writes pictures: name -> uint8 `[height, width, 3]`.
+
+        Args:
+            pictures: the dict.
+            epoch: at which they were drawn.
+            about: what they show, in a sentence.
+        """
         with self._run.as_default():
             for name, pixels in pictures.items():
                 tf.summary.image(
                     f"{ANSWERS}/{name}",
                     np.asarray(pixels)[None],
                     step=epoch,
-                    description=self._about_pictures,
+                    description=about,
                 )
 
     @_unless_lost

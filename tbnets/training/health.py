@@ -37,6 +37,19 @@ def embedding_health(embeddings):
     }
 
 
+def health_of_sides(sides):
+    """Returns `embedding_health` of each side: `side/name` -> value.
+
+    Args:
+        sides: name -> float `[n, dim]`, unit vectors.
+    """
+    return {
+        f"{side}/{name}": value
+        for side, embeddings in sides.items()
+        for name, value in embedding_health(embeddings).items()
+    }
+
+
 def diagnose(logs, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 

@@ -10,8 +10,9 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.data.examples import refuse_broken_images
+from tbnets.evaluation.tables import headline
 from tbnets.startup import raise_if_interrupted
-from tbnets.training import checkpoints
+from tbnets.training import checkpoints, health
 from tbnets.training.board import Board
 from tbnets.training.run_folder import checkpoint_path
 
@@ -56,6 +57,11 @@ class Session:
     def settings(self):
         """The run's settings."""
         return self.task.settings
+
+    def board(self):
+        """Returns the `Board` that shows the run; a context manager."""
+        task = self.task
+        return Board(self.run_dir, task.best_metric, task.model.loss)
 
     def checkpoint(self, name):
         """Returns the path of the checkpoint `best` or `last`."""
@@ -112,26 +118,27 @@ def fit(session, train):
             message names it.
         OSError: a checkpoint can not be written; the former one survives.
     """
-    state, task, advice = session.state, session.task, None
-    with Board(session.run_dir, task) as board:
+    state, settings, advice = session.state, session.settings, None
+    with session.board() as board:
         board.add_settings(
-            session.settings,
+            settings,
             session.flag_groups,
             state.epoch,
             about(session, train),
         )
-        while state.epoch < session.settings.epochs:
+        while state.epoch < settings.epochs:
             if out_of_patience(session):
                 break
             start = time.perf_counter()
             row = _train_epoch(session, train)
-            scores = task.scores(session.network, session.dev)
-            row |= _measure_epoch(task, scores)
+            scores = session.task.scores(session.network, session.dev)
+            row |= _measure_epoch(scores)
             row["seconds"] = time.perf_counter() - start
             _save_epoch(session, row)
             _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
-            advice, before = task.diagnose(row), advice
+            before = advice
+            advice = health.diagnose(row, settings.margin, settings.reduction)
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 
@@ -167,7 +174,7 @@ def _train_epoch(session, train):
             steps_per_epoch=steps,
             shuffle=False,
             verbose=0,
-            callbacks=[ProgressBar(title, steps, session.task.loss)],
+            callbacks=[ProgressBar(title, steps, session.task.model.loss)],
         ).history
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
@@ -175,9 +182,10 @@ def _train_epoch(session, train):
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
 
-def _measure_epoch(task, scores):
+def _measure_epoch(scores):
     """Measures the dev split; returns `dev/...` and `health/...`."""
-    found = {"dev": task.measure(scores), "health": task.health(scores)}
+    sides = health.health_of_sides(scores.sides)
+    found = {"dev": scores.metrics(), "health": sides}
     return {
         f"{group}/{key}": value
         for group, values in found.items()
@@ -185,13 +193,25 @@ def _measure_epoch(task, scores):
     }
 
 
+def dev_metrics(state):
+    """Returns the metrics of the dev split after the last epoch of a state."""
+    prefix = "dev/"
+    return {
+        key[len(prefix) :]: value
+        for key, value in state.history[-1].items()
+        if key.startswith(prefix)
+    }
+
+
 def _show_epoch(session, board, scores):
     """Brings the charts up to date, and pictures where it is the best."""
-    state, task = session.state, session.task
+    state = session.state
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
         board.add_best("dev", state.best_metric, state.epoch)
-        board.add_pictures(task.pictures(scores, session.dev), state.epoch)
+        board.add_pictures(
+            scores.pictures(), state.epoch, scores.about_pictures
+        )
     board.flush()
 
 
@@ -217,7 +237,7 @@ def _save_epoch(session, row):
 
 def _epoch_line(session):
     """Returns what an epoch brought, and how long the rest may take."""
-    settings, state = session.settings, session.state
+    settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
     left = (settings.epochs - state.epoch) * np.mean(
         [past["seconds"] for past in state.history[-5:]]
@@ -225,8 +245,8 @@ def _epoch_line(session):
     mark = "*" if state.best_epoch == state.epoch else " "
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
-        f"  loss {row[f'train/{session.task.loss}']:.4f}"
-        f"  {session.task.headline(row)}{mark}"
+        f"  loss {row[f'train/{task.model.loss}']:.4f}"
+        f"  dev {headline(dev_metrics(state), task.best_metric)}{mark}"
         f"  {row['seconds']:5.1f} s"
         f"  left {format_seconds(left)}"
     )

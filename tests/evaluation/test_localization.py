@@ -122,7 +122,7 @@ def test_literal_metrics():
             "phrase_to_region/mean_average_precision": 1 / 4,
         }
     )
-    assert tables.format_localization(metrics, "tiny").splitlines() == [
+    assert tables.format_table(metrics, "tiny").splitlines() == [
         "tiny",
         "                     R@1      R@2      R@3    bound  nms R@1"
         "  nms R@2  nms R@3  phrases",

@@ -37,7 +37,7 @@ def test_markdown_row_fits_its_header():
         "| a\\|b | 100.0 | 100.0 | 100.0 | 1 | 100.0 | 100.0 | 100.0 | 1 "
         "| 600.0 |"
     )
-    header, rule = tables.markdown_header().splitlines()
+    header, rule = tables.markdown_header(metrics).splitlines()
     assert header.count("|") == rule.count("|") == row.count("|") - 1
     assert header == (
         "| model | image to text R@1 | R@5 | R@10 | MedR "
@@ -54,9 +54,9 @@ def test_a_row_of_localization_has_the_cells_of_its_header():
         "phrase_to_region/mean_average_precision": 0.25,
         "phrase_to_region/num_queries": 12.0,
     }
-    row = tables.localization_markdown_row(metrics, "a|b")
+    row = tables.markdown_row(metrics, "a|b")
     assert row == "| a\\|b | 50.0 | 62.5 | 75.0 | 100.0 | 25.0 | 12 |"
-    head, rule = tables.localization_markdown_header().split("\n")
+    head, rule = tables.markdown_header(metrics).split("\n")
     assert head == "| model | R@1 | R@5 | R@10 | bound | mAP | phrases |"
     assert rule.count("|") == head.count("|") == row.count("|") - 1
 
@@ -64,3 +64,32 @@ def test_a_row_of_localization_has_the_cells_of_its_header():
 def test_a_cutoff_of_endless_digits_is_none():
     metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
     assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)
+
+
+def test_metrics_that_nobody_knows_are_shown_as_they_are():
+    metrics = {"score": -0.25, "count": 12.0}
+    assert tables.format_table(metrics, "tiny").splitlines() == [
+        "tiny",
+        f"score{'':35}    -0.2500",
+        f"count{'':35}    12.0000",
+    ]
+    assert tables.headline(metrics, "score") == "score -0.2500"
+    assert tables.markdown_header(metrics).splitlines() == [
+        "| model | score | count |",
+        "|---|---:|---:|",
+    ]
+    assert tables.markdown_row(metrics, "a") == "| a | -0.25 | 12 |"
+
+
+def test_a_headline_has_what_an_epoch_is_judged_by():
+    metrics = {"recall_sum": 250.25, "text_to_image/recall_at_1": 0.5}
+    metrics["image_to_text/recall_at_1"] = 0.0625
+    line = "R@1   6.3  50.0  recall sum  250.3"
+    assert tables.headline(metrics, "recall_sum") == line
+    metrics |= {"correspondence_accuracy": 0.25, "correspondence_chance": 0.1}
+    line += "  regions 25.0 (chance 10.0)"
+    assert tables.headline(metrics, "recall_sum") == line
+    names = ("recall_at_1", "recall_at_5", "recall_at_10", "upper_bound")
+    metrics = {f"phrase_to_region/{name}": 0.5 for name in names}
+    line = "R@1 R@5 R@10  50.0  50.0  50.0 of 50.0"
+    assert tables.headline(metrics, "") == line

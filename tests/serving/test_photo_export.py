@@ -99,7 +99,7 @@ def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
 def test_example_queries_are_answered_by_photos(folder, tmp_path):
     settings = settings_for(folder, tmp_path / "run", images="photos")
     session = trained(settings)
-    text = session.task.answer(
+    text = session.task.exporter.answer(
         runs.export(session), ["dog runs"], tmp_path / "run"
     )
     assert "test0.jpg  dog runs" in text

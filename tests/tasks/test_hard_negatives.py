@@ -96,7 +96,7 @@ def test_they_are_those_of_the_network_that_was_there(
     assert "hard negatives" not in capsys.readouterr().out
     session, examples = runs.prepare(found, runs.start(found, resume=True))
     task = session.task
-    scores = task.scores(session.network, examples)["similarities"]
+    scores = task.scores(session.network, examples).similarities
     expected = reference.hard_negatives(scores, examples.roles.roles, 3)
     task.data.start_epoch(session.network, examples, 2)
     table = task.data.held["hard_negatives"]

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from tbnets import runs, tasks
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
+from tbnets.evaluation import tables
 from tbnets.rounding import per_cent
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs, text_inputs
+from tbnets.tasks.correspondences import Matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop
 from tests import tiny_scenes
@@ -59,14 +61,14 @@ def test_it_learns_and_reports(run):
     assert report["correspondence_exact_spans"] == 1
     assert "image_to_text/recall_at_1" in report
     whole = report["correspondence_pointing_whole_photo"]
-    table = session.task.table(report)
+    table = tables.format_table(report)
     assert f"{per_cent(whole)} % by the whole photo" in table.split("box: ")[1]
 
 
 def test_each_phrase_holds_its_most_similar_candidate(run):
     session, examples, _ = run
-    network, task = session.network, session.task
-    found = task.data.matcher(network).match(examples, "")
+    network = session.network
+    found = Matcher(network).match(examples, "")
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
         caption = examples.phrases.captions[row]
@@ -114,17 +116,17 @@ def test_opened_run_measures_the_same(run):
     test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     report = json.loads((session.run_dir / "metrics.json").read_text())
-    assert opened.task.measure(scores) == report["test"]
+    assert scores.metrics() == report["test"]
 
-    ranked = opened.task.measure(scores, region_phrase_ranking=True)
+    ranked = scores.metrics(region_phrase_ranking=True)
     assert ranked["phrase_to_true_region/num_queries"] > 9
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
-    table = opened.task.table(ranked, "test")
+    table = tables.format_table(ranked, "test")
     assert "% by chance" in table and "phrase to true region: R@1" in table
-    pictures = opened.task.pictures(scores, test)
+    pictures = scores.pictures()
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
 
-    assert list(opened.task.embeddings(scores)) == [
+    assert list(scores.arrays) == [
         *("image_embeddings", "text_embeddings", "caption_to_image")
     ]
 
@@ -133,13 +135,13 @@ def test_exported_run_embeds_the_same(run):
     session, _, _ = run
     opened = runs.open_run(session.run_dir)
     test = opened.task.data.load("test", opened.state.fitted)
-    scores = opened.task.scores(opened.network, test)
+    scores = opened.task.scores(opened.network, test).parts[0]
     path = runs.export(opened)
     said = test.records.captions[:9]
     gold = tree_files.trees_of(text_inputs.tree_path(opened.settings), said)
     model = load_saved_model(path)
     np.testing.assert_allclose(
-        model.embed_text(gold), scores["text_embeddings"][:9], 1e-4, 1e-5
+        model.embed_text(gold), scores.text_embeddings[:9], 1e-4, 1e-5
     )
     with pytest.raises(ValueError, match="`texts` must be a list"):
         model.embed_text("a dog")
@@ -149,13 +151,11 @@ def test_exported_run_embeds_the_same(run):
     trees = tf.constant(test.texts.batch(captions))
     found = served.embed_text(trees)["embeddings"]
     np.testing.assert_allclose(
-        found, scores["text_embeddings"][captions], 1e-4, 1e-5
+        found, scores.text_embeddings[captions], 1e-4, 1e-5
     )
     photos = tf.constant(test.images.batch(np.arange(3)))
     found = served.embed_image(photos)["embeddings"]
-    np.testing.assert_allclose(
-        found, scores["image_embeddings"][:3], 1e-4, 1e-5
-    )
+    np.testing.assert_allclose(found, scores.image_embeddings[:3], 1e-4, 1e-5)
     phrases = served.embed_noun_phrases(trees)
     assert (np.diff(phrases["captions"]) >= 0).all()
     rows, _, nodes = test.phrases.in_batch(
@@ -206,7 +206,7 @@ def test_points_are_images_captions_and_noun_phrases(run):
         session.task.data.load("test", session.state.fitted),
     )
     scores = task.scores(session.network, test)
-    points = task.points(scores, test, (2, 2))
+    points = scores.points((2, 2))
     texts, kinds, images = map(np.array, points.columns.values())
     assert kinds[:6].tolist() == 2 * ["image"] + 4 * ["caption"]
     assert set(kinds[6:]) == {"noun phrase"}

@@ -2,15 +2,19 @@
 
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tbnets import boxes, runs, tasks
+from tbnets.evaluation import tables
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import region_scores, sentence_scores
+from tbnets.tasks import sentence_scores
+from tbnets.tasks.matching_scores import RetrievalScores
+from tbnets.tasks.region_scores import LocalizationScores
 from tbnets.training import loop
 from tests import tiny, tiny_phrases
 
@@ -81,7 +85,7 @@ def test_it_learns_and_reports(session):
     assert report["test"]["phrase_to_region/upper_bound"] == 1
     assert report["test"]["phrase_to_region/animals/num_queries"] > 0
     assert report["test_split"]["phrases"] == 24
-    assert "R@1" in session.task.table(report["test"], "test")
+    assert "R@1" in tables.format_table(report["test"], "test")
 
 
 def test_resumed_run_is_bit_for_bit_the_same(session, model, folder):
@@ -110,24 +114,24 @@ def test_opened_run_measures_the_same_and_exports_it(session):
     test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
     report = json.loads((session.run_dir / "metrics.json").read_text())
-    assert opened.task.measure(scores) == report["test"]
+    assert scores.metrics() == report["test"]
 
     served = load_saved_model(runs.export(opened))
     [rows] = np.nonzero(test.phrases.phrase_to_image == 2)
     phrases = [test.phrases.phrases[row] for row in rows]
     features, _ = test.features.regions(test.image_rows[2])
     found = served.similarity(phrases, features)
-    expected = scores["similarities"][rows, : len(features)]
+    expected = scores.similarities[rows, : len(features)]
     np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
     by_embeddings = served.compare(
         served.embed_phrases(phrases), served.embed_regions(features)
     )
     np.testing.assert_allclose(by_embeddings, expected, 1e-5, 1e-5)
-    again = opened.task.served_scores(served, "test")
+    again = opened.task.evaluators[0].served_scores(served, "test")
     np.testing.assert_allclose(
-        again["similarities"], scores["similarities"], 1e-5, 1e-5
+        again.similarities, scores.similarities, 1e-5, 1e-5
     )
-    assert opened.task.measure(again).keys() == report["test"].keys()
+    assert again.metrics().keys() == report["test"].keys()
 
 
 def scores_of_true_regions(network, test):
@@ -155,7 +159,7 @@ def test_true_regions_rank_all_phrases_and_back(session):
     opened = runs.open_run(session.run_dir)
     test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
-    metrics = opened.task.measure(scores, region_phrase_ranking=True)
+    metrics = scores.metrics(region_phrase_ranking=True)
     found, is_said = scores_of_true_regions(opened.network, test)
     for direction, values, right in (
         ("true_region_to_phrase", found, is_said),
@@ -171,27 +175,27 @@ def test_true_regions_rank_all_phrases_and_back(session):
         assert metrics[f"{direction}/recall_at_1"] == pytest.approx(first)
         assert metrics[f"{direction}/num_queries"] == len(ranks)
         title = direction.replace("_", " ")
-        assert f"{title}: R@1/R@5/R@10" in opened.task.table(metrics)
-    both = region_scores.combine(scores, scores, 0.5)
+        assert f"{title}: R@1/R@5/R@10" in tables.format_table(metrics)
+    both = scores.combine(scores, 0.5)
     with pytest.raises(ValueError, match="`--region_phrase_ranking` must"):
-        opened.task.measure(both, region_phrase_ranking=True)
+        both.metrics(region_phrase_ranking=True)
 
 
 def test_photos_are_compared_with_sentences_by_their_phrases(session):
     test = session.task.data.load("test", session.state.fitted)
     scores = session.task.scores(session.network, test)
-    nearest = scores["nearest"](scores["phrase_embeddings"])
-    owners = scores["phrase_to_image"]
+    nearest = scores.nearest(scores.sides["phrases"])
+    owners = scores.phrases.phrase_to_image
     own = nearest[owners, np.arange(len(owners))]
     # Each photo has as many regions, so no row of the table is padded.
-    wanted = scores["similarities"].max(axis=1)
+    wanted = scores.similarities.max(axis=1)
     np.testing.assert_allclose(own, wanted, 1e-5, 1e-5)
     records = session.task.data.records("test")
     if session.network.learned_similarity:
         with pytest.raises(ValueError, match="similarity network of phrases"):
-            session.task.pair_scores(scores, records, "test")
+            scores.pair_scores(records)
         return
-    found, learned = session.task.pair_scores(scores, records, "test")
+    found, learned = scores.pair_scores(records)
     # Here a caption is its one phrase.
     rows = np.arange(records.num_images), np.arange(records.num_captions)
     distances = np.sqrt(np.maximum(2 - 2 * nearest, 0))
@@ -204,22 +208,23 @@ def test_photos_are_compared_with_sentences_by_their_phrases(session):
     assert not learned
 
 
-def made_up_scores(similarities, learned=False):
-    # One photo with two proposals and one with three, a phrase each.
+def made_up_scores(similarities, learned=False, shift=0):
+    """One photo with two proposals and one with three, a phrase each."""
     boxes = [[0, 0, 1, 1], [0, 0, 2, 2], [0, 0, 3, 3]]
-    return {
-        "similarities": np.array(similarities, "float32"),
-        "learned_similarity": learned,
-        "proposals": [np.array(boxes[:2]), np.array(boxes)],
-        "truth": np.array(boxes[:2]),
-        "phrase_to_image": np.array([0, 1]),
-    }
+    return LocalizationScores(
+        np.array(similarities, "float32"),
+        types.SimpleNamespace(
+            boxes=np.array(boxes[:2]) + shift, phrase_to_image=np.array([0, 1])
+        ),
+        [np.array(boxes[:2]), np.array(boxes)],
+        learned,
+    )
 
 
 def test_two_networks_are_combined_by_distances():
     first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
     second = made_up_scores([[-1.0, 1.0, 0], [1.0, 1.0, 1.0]])
-    found = region_scores.combine(first, second, 0.25)["similarities"]
+    found = first.combine(second, 0.25).similarities
     # Distances sqrt(2 - 2 s): 0, 1, 2 for 1, 0.5, -1.
     np.testing.assert_allclose(found[0, :2], [-0.5, -0.75], atol=1e-6)
     np.testing.assert_allclose(found[1], [-0.75, 0, -1.5], atol=1e-6)
@@ -229,7 +234,7 @@ def test_learned_scores_are_combined_by_their_spread():
     first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
     logits = [[4.0, -4.0, 99], [4.0, -4.0, 0.0]]
     second = made_up_scores(logits, learned=True)
-    found = region_scores.combine(first, second, 1.0)["similarities"]
+    found = first.combine(second, 1.0).similarities
     # Of 4, -4, 4, -4, 0: the variance is 64 / 5.
     expected = np.array(logits) / np.sqrt(64 / 5)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-6)
@@ -238,9 +243,11 @@ def test_learned_scores_are_combined_by_their_spread():
 
 def test_other_phrases_are_not_combined():
     first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
-    second = {**first, "truth": first["truth"] + 1}
+    second = made_up_scores(first.similarities, shift=1)
     with pytest.raises(ValueError, match="`--combine_with` must be a run on"):
-        region_scores.combine(first, second, 0.5)
+        first.combine(second, 0.5)
+    with pytest.raises(ValueError, match="scores of phrases and regions"):
+        first.combine(RetrievalScores(None, None, None), 0.5)
 
 
 @pytest.mark.parametrize("background", [0, 2])

@@ -143,7 +143,7 @@ def test_a_run_remembers_what_was_left_out_and_its_splits(
     scores = again.task.scores(
         again.network, again.task.data.load(split, again.state.fitted)
     )
-    assert len(scores["image_embeddings"]) == len(ids_of(again, split))
+    assert len(scores.image_embeddings) == len(ids_of(again, split))
 
 
 @pytest.mark.parametrize("how", ["gone", "cut"])
@@ -180,7 +180,7 @@ def test_splits_are_drawn_of_the_photos_that_are_kept(folder):
 
 def test_the_exported_model_starts_at_the_photo(folder):
     session, train = begun(settings_for())
-    queries = session.task.example_queries()
+    queries = session.task.exporter.queries
     assert len(queries) == 2
     assert set(queries) <= set(session.task.data.records("test").captions)
     path = runs.export(session)

@@ -8,6 +8,7 @@ import pytest
 
 from tbnets.pictures import boxes as pictures
 from tbnets.tasks import region_views
+from tbnets.tasks.region_scores import LocalizationScores
 
 NUM_PHOTOS = 7
 PROPOSALS = np.array([[0, 0, 10, 10], [20, 0, 40, 20]], "float32")
@@ -43,6 +44,13 @@ def test_photos_are_spread_and_phrases_name_different_things(examples):
     assert shown[0].tolist() == [0, 2, 3]
 
 
+def scores_of(examples, folder, similarities):
+    proposals = [PROPOSALS] * NUM_PHOTOS
+    return LocalizationScores(
+        similarities, examples.phrases, proposals, photos=folder
+    )
+
+
 def draw(monkeypatch, examples, folder, similarities):
     drawn = []
     monkeypatch.setattr(
@@ -50,12 +58,8 @@ def draw(monkeypatch, examples, folder, similarities):
         "draw_side_by_side",
         lambda photo, truth, found: drawn.append((photo.size, truth, found)),
     )
-    scores = {
-        "similarities": np.tile(similarities, (24, 1)),
-        "proposals": [PROPOSALS] * NUM_PHOTOS,
-    }
-    found = region_views.draw_found_regions(scores, examples, folder)
-    return found, drawn
+    similarities = np.tile(similarities, (24, 1))
+    return scores_of(examples, folder, similarities).pictures(), drawn
 
 
 @pytest.mark.parametrize("best, is_right", [(0, True), (1, False)])
@@ -95,11 +99,9 @@ def test_a_photo_without_regions_has_none_found(
 
 
 def test_pictures_are_pixels(examples, tmp_path):
-    scores = {
-        "similarities": np.zeros((24, 2)),
-        "proposals": [PROPOSALS] * NUM_PHOTOS,
-    }
-    found = region_views.draw_found_regions(scores, examples, tmp_path)
+    scores = scores_of(examples, tmp_path, np.zeros((24, 2)))
+    found = scores.pictures()
+    assert found and scores_of(examples, None, None).pictures() == {}
     assert all(
         one.dtype == np.uint8 and one.ndim == 3 for one in found.values()
     )

@@ -4,6 +4,7 @@ The task is to learn a factor from pairs of numbers; what it holds from epoch
 to epoch shifts its examples, so that a resume without it would be noticed.
 """
 
+import dataclasses
 import types
 from typing import NamedTuple
 
@@ -13,10 +14,12 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs, tasks
+from tbnets.evaluation import tables
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks.parts import Builder
-from tbnets.tasks.task import Task
+from tbnets.tasks.scores import Scores
+from tbnets.tasks.task import Evaluator, Exporter, Task, Tenant
 from tbnets.tasks.task_data import TaskData
 from tbnets.training import loop
 from tests import tiny
@@ -57,18 +60,29 @@ class FactorData(TaskData):
         return types.SimpleNamespace(dataset=dataset, epoch=0, num_batches=2)
 
 
-class FactorTask(Task):
+@dataclasses.dataclass
+class Errors(Scores):
+    errors: np.ndarray
+
+    def metrics(self):
+        return {"score": -float(np.abs(self.errors).mean())}
+
+
+class FactorEvaluator(Evaluator):
     best_metric = "score"
-    loss = "loss"
-    make_data = FactorData
 
     def scores(self, network, examples):
         found = network.predict(examples.inputs, verbose=0)
-        return {"errors": found - examples.outputs}
+        return Errors(found - examples.outputs)
 
-    def measure(self, scores):
-        return {"score": -float(np.abs(scores["errors"]).mean())}
+    def served_scores(self, model, split):
+        data = FactorData(None)
+        inputs, outputs = data.load(split, data.fit())
+        found = model.call("multiply", numbers=inputs)["products"]
+        return Errors(found - outputs)
 
+
+class FactorExporter(Exporter):
     def endpoints(self, network, fitted):
         spec = tf.TensorSpec((None, 1), name="numbers")
         multiply = tf.function(
@@ -77,10 +91,10 @@ class FactorTask(Task):
         )
         return Endpoints({"multiply": multiply}, "multiply")
 
-    def served_scores(self, model, split):
-        inputs, outputs = self.data.load(split, self.data.fit())
-        found = model.call("multiply", numbers=inputs)["products"]
-        return {"errors": found - outputs}
+
+def compose(settings, model):
+    parts = FactorData(settings), (FactorEvaluator(),), FactorExporter()
+    return Task(settings, model, *parts)
 
 
 def build(settings, fitted):
@@ -97,8 +111,9 @@ def compile_with(network, settings, steps):
 
 @pytest.fixture(autouse=True)
 def entries(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "factor", FactorTask)
-    builder = Builder(build, compile_with, ("training", "optimizer"))
+    monkeypatch.setitem(tasks.TASKS, "factor", Tenant(compose))
+    groups = ("training", "optimizer")
+    builder = Builder(build, compile_with, groups, loss="loss")
     monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
 
 
@@ -136,16 +151,17 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
         opened.state.fitted["offsets"], np.arange(2.0)
     )
     numbers = opened.task.data.load("test", opened.state.fitted)
-    metrics = opened.task.measure(opened.task.scores(opened.network, numbers))
+    metrics = opened.task.scores(opened.network, numbers).metrics()
     assert metrics == report["test"]
-    assert "score" in opened.task.table(metrics, "test")
+    assert "score" in tables.format_table(metrics, "test")
 
     model = load_saved_model(runs.export(opened))
     found = model.call("multiply", numbers=[[2.0]])["products"]
     np.testing.assert_allclose(
         found, opened.network(np.array([[2.0]])), rtol=1e-6
     )
-    served = opened.task.measure(opened.task.served_scores(model, "test"))
+    [evaluator] = opened.task.evaluators
+    served = evaluator.served_scores(model, "test").metrics()
     assert served == pytest.approx(report["test"], rel=1e-5)
 
 
@@ -167,14 +183,13 @@ def test_queries_that_it_does_not_answer_say_so(tmp_path):
     task.check()
 
 
-def test_runs_that_it_can_not_add_up_say_so(tmp_path):
-    task = tasks.open_task(settings(tmp_path))
-    with pytest.raises(ValueError, match="`--combine_with` .*--task=factor"):
-        task.combine({}, task, {}, "test", 0.3)
+def test_runs_that_it_can_not_add_up_say_so():
+    errors = Errors(np.zeros(2))
+    with pytest.raises(ValueError, match="`--combine_with` .*Leave it out"):
+        errors.combine(errors, 0.3)
 
 
-def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):
-    monkeypatch.delattr(FactorTask, "served_scores")
-    task = tasks.open_task(settings(tmp_path))
-    with pytest.raises(ValueError, match="--task=factor.*`served_scores`"):
-        task.served_scores(None, "test")
+def test_an_export_that_it_can_not_measure_is_told(monkeypatch):
+    monkeypatch.delattr(FactorEvaluator, "served_scores")
+    with pytest.raises(ValueError, match="FactorEvaluator.*`served_scores`"):
+        FactorEvaluator().served_scores(None, "test")

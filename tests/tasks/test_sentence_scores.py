@@ -6,6 +6,7 @@ import pytest
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrases import PhraseRegions
 from tbnets.tasks import sentence_scores
+from tbnets.tasks.region_scores import LocalizationScores
 
 MARKED = ("A grey dog .", "a ball", "a cat", "it")
 OWN = ("a ball", "A gray dog", "It !", "a cat")
@@ -31,13 +32,16 @@ def marked_phrases(captions=MARKED):
     )
 
 
-def made_up_scores(nearest):
+def made_up_scores(nearest, learned=False):
     """Phrase p is embedded as the number p; `nearest` is looked up."""
-    return {
-        "learned_similarity": False,
-        "phrase_embeddings": np.arange(4)[:, None],
-        "nearest": lambda rows: np.asarray(nearest, "f4")[:, rows[:, 0]],
-    }
+    return LocalizationScores(
+        None,
+        marked_phrases(),
+        None,
+        learned,
+        {"phrases": np.arange(4)[:, None]},
+        lambda rows: np.asarray(nearest, "f4")[:, rows[:, 0]],
+    )
 
 
 def test_captions_are_found_by_their_words():
@@ -50,7 +54,7 @@ def test_sentence_has_the_mean_distance_of_its_phrases():
     # Similarities 1, 1/2, -1 are distances 0, 1, 2.
     nearest = [[1, 0.5, -1, 1], [0.5, -1, 1, 1]]
     scores = sentence_scores.sentence_scores(
-        made_up_scores(nearest), marked_phrases(), captioned(OWN)
+        made_up_scores(nearest), captioned(OWN)
     )
     rows = np.arange(2), np.arange(4)
     # Captions: ball; dog and grey dog; none, the mean of the rest; cat.
@@ -62,14 +66,12 @@ def test_sentence_has_the_mean_distance_of_its_phrases():
 
 def test_what_can_not_be_compared_is_refused():
     phrases, records = marked_phrases(), captioned(OWN)
-    scores = made_up_scores(np.zeros((2, 4)))
+    scores = made_up_scores(np.zeros((2, 4)), learned=True)
     with pytest.raises(ValueError, match="similarity network of phrases"):
-        sentence_scores.sentence_scores(
-            scores | {"learned_similarity": True}, phrases, records
-        )
+        sentence_scores.sentence_scores(scores, records)
     without = made_up_scores([[1, 1, 1, 1], [-np.inf] * 4])
     with pytest.raises(ValueError, match="`--regions` .*none of 'y'"):
-        sentence_scores.sentence_scores(without, phrases, records)
+        sentence_scores.sentence_scores(without, records)
     fewer = captioned(OWN[:3], (0, 0, 1))
     with pytest.raises(ValueError, match="photo 'y' without 'a cat'"):
         sentence_scores.captions_of_phrases(

@@ -10,7 +10,8 @@ from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import matching_scores
+from tbnets.tasks.matching_scores import RetrievalScores
+from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.training import loop
 from tests import fresh, tiny
 
@@ -79,8 +80,8 @@ def test_resumed_run_is_bit_for_bit_the_same(session, folder, tmp_path):
 
 def whole_matrix(network, scores):
     return network.similarities(
-        tf.constant(scores["image_embeddings"]),
-        tf.constant(scores["text_embeddings"]),
+        tf.constant(scores.image_embeddings),
+        tf.constant(scores.text_embeddings),
     ).numpy()
 
 
@@ -90,9 +91,9 @@ def test_tiles_are_those_of_the_whole_matrix(
 ):
     session, scores = opened
     whole = whole_matrix(session.network, scores)
-    scorer = session.task._scorer._pairs
+    scorer = PairScorer(session.network)
     monkeypatch.setattr(scorer, "pairs_at_once", pairs_at_once)
-    pairs = scores["pair_scores"]
+    pairs = scorer.scores(scores.image_embeddings, scores.text_embeddings)
     rows, columns = np.array([5, 0, 2]), np.array([11, 3, 4, 0])
     tile = pairs.tile(rows, columns)
     np.testing.assert_allclose(tile, whole[np.ix_(rows, columns)], 1e-5, 1e-6)
@@ -110,9 +111,9 @@ def test_metrics_are_those_of_the_whole_matrix(session, opened):
             lambda images, texts: whole[np.ix_(images, texts)],
             lambda images, texts: whole[images, texts],
         ),
-        scores["caption_to_image"],
+        scores.records.caption_to_image,
     )
-    assert again.task.measure(scores) == wanted
+    assert scores.metrics() == wanted
     report = json.loads((session.run_dir / "metrics.json").read_text())
     assert report["test"] == pytest.approx(wanted)
 
@@ -120,15 +121,14 @@ def test_metrics_are_those_of_the_whole_matrix(session, opened):
 def test_little_memory_makes_small_tiles(opened):
     network = opened[0].network
     # A pair: 2 * 4 + 6 + 3 numbers of 4 bytes; 68 KiB hold 1024 of them.
-    scorer = matching_scores.PairScorer(network, 68 / 1024)
+    scorer = PairScorer(network, 68 / 1024)
     assert scorer.pairs_at_once == 1024
-    assert matching_scores.PairScorer(network, 1e-9).pairs_at_once == 1
+    assert PairScorer(network, 1e-9).pairs_at_once == 1
 
 
 def test_what_it_can_not_show_is_left_out(opened):
-    session, scores = opened
-    test = session.task.data.load("test", session.state.fitted)
-    assert session.task.points(scores, test) is None
+    _, scores = opened
+    assert scores.points() is None and scores.arrays == {}
 
 
 def test_exported_model_compares_as_the_run(opened, model, folder):
@@ -139,7 +139,7 @@ def test_exported_model_compares_as_the_run(opened, model, folder):
     found = model.similarity(features, captions)
     np.testing.assert_allclose(found, whole, 1e-4, 1e-5)
     images, texts = model.embed_images(features), model.embed_text(captions)
-    np.testing.assert_allclose(images, scores["image_embeddings"], 1e-4, 1e-5)
+    np.testing.assert_allclose(images, scores.image_embeddings, 1e-4, 1e-5)
     np.testing.assert_allclose(model.compare(images, texts), whole, 1e-4, 1e-5)
     assert model.compare(images, texts[:0]).shape == (6, 0)
     assert model.learned_similarity
@@ -151,8 +151,9 @@ def test_exported_model_compares_as_the_run(opened, model, folder):
 
 def test_served_scores_give_the_same_metrics(opened, model):
     session, scores = opened
-    served = session.task.served_scores(model, "test")
-    assert session.task.measure(served) == session.task.measure(scores)
+    [evaluator] = session.task.evaluators
+    served = evaluator.served_scores(model, "test")
+    assert served.metrics() == scores.metrics()
 
 
 CLIENT = """
@@ -221,43 +222,40 @@ def scores_of(session):
 def test_two_models_are_taken_together(opened, embedding):
     session, scores = opened
     others = scores_of(embedding)
-    task, both = session.task, {}
-    for weight in (0.0, 0.3, 1.0):
-        both[weight] = task.combine(
-            scores, embedding.task, others, "test", weight
-        )
+    both = {one: scores.combine(others, one) for one in (0.0, 0.3, 1.0)}
     # Dividing by a spread changes no rank.
-    assert task.measure(both[0.0]) == task.measure(scores)
-    alone = task.measure(others, text_to_text=False)
-    assert task.measure(both[1.0]) == pytest.approx(alone)
+    assert both[0.0].metrics() == scores.metrics()
+    alone = others.metrics(text_to_text=False)
+    assert both[1.0].metrics() == pytest.approx(alone)
     images, texts = np.arange(6), np.arange(12)
     logits = whole_matrix(session.network, scores)
-    inner = others["image_embeddings"] @ others["text_embeddings"].T
+    inner = others.image_embeddings @ others.text_embeddings.T
     distances = np.sqrt(np.maximum(2 - 2 * inner, 0))
     wanted = 0.7 * logits / logits.std() - 0.3 * distances / distances.std()
-    found = both[0.3]["pair_scores"].tile(images, texts)
+    found = both[0.3].pairs.tile(images, texts)
     # 65536 random pairs of the 72 give the spread.
     np.testing.assert_allclose(found, wanted, rtol=0.03, atol=0.03)
 
 
 def test_two_distances_are_added_as_they_are(embedding):
     scores = scores_of(embedding)
-    same = matching_scores.as_pair_scores(scores)
-    both = matching_scores.combine(scores, same, 0.3)
+    same, _ = scores.pair_scores(scores.records)
+    both = scores.combine(scores, 0.3)
     rows = np.arange(6)
     one = same.tile(rows, rows)
-    found = both["pair_scores"].tile(rows, rows)
+    found = both.pairs.tile(rows, rows)
     np.testing.assert_allclose(found, one, 1e-5, 1e-6)
 
 
-def test_other_captions_are_not_combined(opened, embedding, tmp_path):
-    session, scores = opened
+def test_other_captions_are_not_combined(opened, tmp_path):
+    _, scores = opened
     data = tiny.write_precomputed(tmp_path / "data", seed=1)
     other = tasks.open_task(tiny.settings(data, tmp_path / "run"))
+    others = RetrievalScores(None, None, other.data.records("test"))
     with pytest.raises(
         ValueError, match="`--combine_with` .*the caption differs: '.* in row"
     ):
-        session.task.combine(scores, other, scores, "test", 0.3)
+        scores.combine(others, 0.3)
 
 
 def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):

@@ -64,7 +64,7 @@ def test_raw_captions_of_a_saved_model_give_what_features_gave(
     )
     loop.fit(session, train)
     runs.finish(session)
-    expected = session.task.scores(session.network, train)["text_embeddings"]
+    expected = session.task.scores(session.network, train).text_embeddings
     loaded = tf.saved_model.load(str(runs.export(session)))
     captions = tf.constant(train.records.captions)
     found = loaded.signatures["embed_text"](captions=captions)["embeddings"]

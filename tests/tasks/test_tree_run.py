@@ -59,7 +59,7 @@ def test_it_learns_and_opens_again(session, folder):
     opened = runs.open_run(session.run_dir)
     test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test)
-    found = scores["text_embeddings"]
+    found = scores.text_embeddings
     assert found.shape == (12, 4) and np.isfinite(found).all()
     rows = test.texts.batch(np.arange(12))
     wanted = opened.network.embed_text(rows)

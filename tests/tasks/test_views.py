@@ -9,6 +9,7 @@ import pytest
 from tbnets.data.captions import CaptionedImages
 from tbnets.pictures import montage
 from tbnets.tasks import views
+from tbnets.tasks.matching_scores import RetrievalScores
 
 NUM_IMAGES = 8
 
@@ -27,16 +28,12 @@ def records(tmp_path):
     )
 
 
-def scores_of(records, shift):
+def scores_of(records, shift, folder=None):
     """Returns scores by which each caption finds the image `shift` on."""
     images = np.eye(NUM_IMAGES, dtype="float32")
     # Of equal scores the first image comes first.
     texts = images[(records.caption_to_image + shift) % NUM_IMAGES]
-    return {
-        "image_embeddings": images,
-        "text_embeddings": texts,
-        "caption_to_image": records.caption_to_image,
-    }
+    return RetrievalScores(images, texts, records, photos=folder)
 
 
 def cards(monkeypatch, records, shift, folder):
@@ -46,9 +43,7 @@ def cards(monkeypatch, records, shift, folder):
         "draw_card",
         lambda title, tiles, folder: drawn.append((title, tiles)) or [[0]],
     )
-    found = views.draw_answered_captions(
-        scores_of(records, shift), records, folder
-    )
+    found = scores_of(records, shift, folder).pictures()
     assert list(found) == ["1", "2", "3", "4", "5"]
     return drawn
 
@@ -78,9 +73,7 @@ def test_the_right_image_stands_apart_with_its_rank(
 
 
 def test_the_pictures_are_pixels(records, tmp_path):
-    found = views.draw_answered_captions(
-        scores_of(records, 0), records, tmp_path
-    )
+    found = scores_of(records, 0, tmp_path).pictures()
     shapes = {picture.shape for picture in found.values()}
     assert shapes == {(shapes.copy().pop()[0], montage.CARD_WIDTH, 3)}
     assert all(picture.dtype == np.uint8 for picture in found.values())
@@ -119,12 +112,12 @@ def test_photos_are_shown_where_there_are_any(
 
 @pytest.mark.parametrize("with_photos", [True, False])
 def test_points_are_images_then_captions(records, tmp_path, with_photos):
-    scores = scores_of(records, 0)
     folder = tmp_path if with_photos else None
-    points = views.image_and_caption_points(scores, records, folder, (8, 2))
+    scores = scores_of(records, 0, folder)
+    points = scores.points((8, 2))
     np.testing.assert_array_equal(
         points.vectors,
-        np.concatenate([scores["image_embeddings"], scores["text_embeddings"]]),
+        np.concatenate(list(scores.sides.values())),
     )
     rows = list(zip(*points.columns.values()))
     assert len(rows) == 8 + 16
@@ -137,9 +130,7 @@ def test_points_are_images_then_captions(records, tmp_path, with_photos):
 
 
 def test_points_are_few(records):
-    points = views.image_and_caption_points(
-        scores_of(records, 0), records, None, (3, 1)
-    )
+    points = scores_of(records, 0).points((3, 1))
     # Images 0 * 8 // 3, 1 * 8 // 3 and 2 * 8 // 3, with a caption each.
     names = ["0.png", "2.png", "5.png"]
     assert points.columns["image"] == 2 * names
@@ -148,10 +139,7 @@ def test_points_are_few(records):
 
 def test_images_without_captions_are_points_too():
     records = CaptionedImages(("a", "b"), ("one",), np.array([1]), "dev", "")
-    scores = {
-        "image_embeddings": np.eye(2, dtype="float32"),
-        "text_embeddings": np.eye(2, dtype="float32")[1:],
-    }
-    points = views.image_and_caption_points(scores, records, None, (9, 9))
+    rows = np.eye(2, dtype="float32")
+    points = RetrievalScores(rows, rows[1:], records).points((9, 9))
     assert points.columns["text"] == ["", "one", "one"]
     assert points.columns["image"] == ["a", "b", "b"]

@@ -18,9 +18,7 @@ READ = {"run", "captions", "images", "texts", "branches", "triplet_loss"} | {
     "training",
     "optimizer",
 }
-TASK = types.SimpleNamespace(
-    best_metric="recall_sum", loss="total_loss", about_pictures=""
-)
+CHOSEN = "recall_sum", "total_loss"
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def shown(tmp_path):
         return found
 
     def write(*histories):
-        with board.Board(tmp_path, TASK) as writer:
+        with board.Board(tmp_path, *CHOSEN) as writer:
             for history in histories:
                 writer.add_epoch(history)
         return read(tmp_path / "tensorboard")
@@ -139,7 +137,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
 
 def test_settings_are_written_for_people_and_for_the_table(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    with board.Board(tmp_path, TASK) as writer:
+    with board.Board(tmp_path, *CHOSEN) as writer:
         writer.add_settings(settings, READ, 0, "- network: small")
         writer.add_best("dev", 300.0, 2)
     (text,) = (
@@ -161,7 +159,7 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
 
 
 def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
-    with board.Board(tmp_path, TASK) as writer:
+    with board.Board(tmp_path, *CHOSEN) as writer:
         settings = tiny.settings(tmp_path, tmp_path / "run")
         writer.add_settings(settings, READ, 0)
         tags = [
@@ -198,8 +196,8 @@ def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
 
 def test_pictures_are_written(tmp_path):
     pixels = np.zeros((4, 6, 3), np.uint8)
-    with board.Board(tmp_path, TASK) as writer:
-        writer.add_pictures({"1": pixels}, 3)
+    with board.Board(tmp_path, *CHOSEN) as writer:
+        writer.add_pictures({"1": pixels}, 3, "what is shown")
     assert tiny.events(tmp_path / "tensorboard") == {"2_answers/1": {3}}
 
 
@@ -218,7 +216,7 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
 
     monkeypatch.setattr(tf.summary, lost, refuse)
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    with board.Board(tmp_path, TASK) as writer:
+    with board.Board(tmp_path, *CHOSEN) as writer:
         writer.add_settings(settings, READ, 0)
         for epoch in (1, 2):
             writer.add_best("dev", 1.0, epoch)
@@ -241,6 +239,6 @@ def test_points_that_can_not_be_written_are_told(tmp_path, capsys):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(board, "write_points", full)
-        with board.Board(tmp_path, TASK) as writer:
+        with board.Board(tmp_path, *CHOSEN) as writer:
             writer.add_points("test", points)
     assert "No space left on device. Every" in capsys.readouterr().err

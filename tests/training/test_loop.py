@@ -129,7 +129,9 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     session = train(settings)
     report = runs.finish(session)
     saved_model = runs.export(session)
-    text = session.task.answer(saved_model, ["dog cat"], tmp_path, top=2)
+    text = session.task.exporter.answer(
+        saved_model, ["dog cat"], tmp_path, top=2
+    )
     title, _, *answers, _, legend = text.splitlines()
     # One image of the split has a caption with "dog" and, after it, "cat".
     assert title == '"dog cat" among 6 images, hits: 1'
@@ -215,7 +217,7 @@ def test_tensorboard_shows_every_scalar(folder, tmp_path):
     found = tiny.events(tmp_path / "run" / "tensorboard")
     charts = {key: steps for key, steps in found.items() if "/" in key}
     moving = {key for key in history[0] if history[0][key] != history[1][key]}
-    with board.Board(tmp_path / "names", session.task) as names:
+    with board.Board(tmp_path / "names", "recall_sum", "total_loss") as names:
         tags = {names.tag(key) for key in moving}
     overview = {tag for tag in charts if tag.startswith("1_overview/")}
     assert set(charts) == tags | overview

@@ -1,0 +1,119 @@
+"""How well the regions are chosen that noun phrases are found to name."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from tbnets.data.phrase_pairs import CHOICE, PairExamples
+from tbnets.errors import InputError
+from tbnets.evaluation.correspondences import Links, evaluate_correspondences
+from tbnets.tasks import correspondence_views, phrase_links, views
+from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.scores import FEW_POINTS, Scores
+from tbnets.tasks.task import Evaluator
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CorrespondenceScores(Scores):
+    """Which candidate of its photo each noun phrase of a split was given.
+
+    Args:
+        examples: `PairExamples` of the split.
+        matcher: the `Matcher` of the network.
+        choices: int16 `[num_phrases]`; None where no links are known.
+        links: `Links` that are known; None likewise.
+        photos: folder of the photos; None where they are not at hand.
+    """
+
+    what = "noun phrases and regions"
+    options = ("region_phrase_ranking",)
+    about_pictures = correspondence_views.WHAT_IS_SHOWN
+
+    examples: PairExamples
+    matcher: Matcher
+    choices: np.ndarray | None = None
+    links: Links | None = None
+    photos: pathlib.Path | None = None
+
+    def metrics(self, region_phrase_ranking=False):
+        """Returns those of `evaluate_correspondences`; {} without links.
+
+        Args:
+            region_phrase_ranking: whether those of `evaluation.pair_ranks`
+                come too.
+
+        Raises:
+            ValueError: these are asked for where no link is known.
+        """
+        if self.links is None:
+            if not region_phrase_ranking:
+                return {}
+            raise InputError(
+                "`--region_phrase_ranking` must come with a run that knows "
+                "links of phrases to boxes. Received: none that are known. "
+                "Train with --phrases, which tells them for measuring."
+            )
+        metrics = evaluate_correspondences(
+            self.choices, self.examples.regions.candidates, self.links
+        )
+        if region_phrase_ranking:
+            metrics |= self.matcher.rank_true_regions(self.examples, self.links)
+        return metrics
+
+    def pictures(self):
+        """Returns photos with the regions of phrases, where links are known.
+
+        Without photos, as with features alone, there are none.
+        """
+        if self.photos is None or self.links is None:
+            return {}
+        return correspondence_views.draw_correspondences(
+            self.choices, self.examples, self.photos
+        )
+
+    def points(self, most=FEW_POINTS):
+        """Returns noun phrases of some captions as points."""
+        _, captions = views.shown_captions(self.examples.records, most)
+        rows = correspondence_views.shown_phrases(self.examples, captions)
+        vectors = self.matcher.embed_phrases(self.examples, rows)
+        return correspondence_views.phrase_points(
+            self.examples, rows, vectors, self.photos is not None
+        )
+
+
+class Correspondences(Evaluator):
+    """Gives the noun phrases of a split regions, and judges by known links.
+
+    Args:
+        settings: the run's settings.
+        data: the run's `HierarchicalData`.
+        matcher: function of a network that returns its `Matcher`.
+    """
+
+    best_metric = "correspondence_accuracy"
+
+    def __init__(self, settings, data, matcher):
+        self._settings = settings
+        self._data = data
+        self._matcher = matcher
+        self._links = {}
+
+    def scores(self, network, examples):
+        """Returns the `CorrespondenceScores` of some `PairExamples`."""
+        matcher, known = self._matcher(network), (None, None)
+        if self._data.knows_links:
+            links = self._links_of(examples)
+            found = matcher.match(examples, "regions of phrases")
+            known = found[CHOICE], links
+        photos = views.shown_photos(self._settings, examples.records)
+        return CorrespondenceScores(examples, matcher, *known, photos)
+
+    def _links_of(self, examples):
+        """Returns the `Links` of a split; finds them once."""
+        split = examples.records.split
+        if split not in self._links:
+            self._links[split] = phrase_links.find_links(
+                self._data.known(split), examples.records, examples.phrases
+            )
+        return self._links[split]

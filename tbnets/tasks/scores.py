@@ -1,0 +1,130 @@
+"""What a network says of a split: measured, shown, added to another's."""
+
+from tbnets.errors import InputError
+from tbnets.pictures.points import joined
+
+FEW_POINTS = (250, 3)
+"""Images, and captions of each, with which the projector stays fluent."""
+
+
+class Scores:
+    """What a network says of a split; a dataclass for each kind.
+
+    Attributes:
+        what: what is scored, in a few words.
+        options: names of the options of `metrics`, which tools/evaluate.py has
+            flags for.
+        about_pictures: what `pictures` show, in a sentence.
+        sides: name -> embeddings float `[n, dim]` whose health is watched.
+        arrays: name -> array, all that the split is measured by; {} where
+            more than inner products of embeddings ranks.
+    """
+
+    what = "something else"
+    options = ()
+    about_pictures = ""
+    sides = {}
+    arrays = {}
+
+    def metrics(self, **options):
+        """Returns a flat dict of metrics, by NumPy alone."""
+        raise NotImplementedError
+
+    def combine(self, other, weight):
+        """Returns the scores of two networks taken together.
+
+        Args:
+            other: scores of the same split by another network.
+            weight: of the other, in [0, 1].
+
+        Raises:
+            ValueError: these can not be taken together.
+        """
+        raise self._do_not_add_up()
+
+    def pair_scores(self, records):
+        """Returns what these say of whole images and captions.
+
+        Args:
+            records: `CaptionedImages` that are to be scored.
+
+        Returns:
+            (scores, learned): an `evaluation.score_tiles.PairScores`, minus
+            distances unless they are learned.
+
+        Raises:
+            ValueError: they say nothing of that, or are of others.
+        """
+        raise self._do_not_add_up()
+
+    def _do_not_add_up(self):
+        return InputError(
+            "`--combine_with` must come with runs whose scores add up. "
+            f"Received: scores of {self.what}. Leave it out."
+        )
+
+    def pictures(self):
+        """Returns pictures of what the scores mean, for TensorBoard.
+
+        They are drawn whenever the best epoch improves: they must be few and
+        show the same examples each time.
+
+        Returns:
+            dict, name -> uint8 `[height, width, 3]`.
+        """
+        return {}
+
+    def points(self, most=FEW_POINTS):
+        """Returns embeddings for TensorBoard's projector, or for a map.
+
+        Args:
+            most: how many images, and captions of each, at most.
+
+        Returns:
+            A `pictures.points.Points`; None where there is no space that all
+            of them share.
+        """
+        return None
+
+
+class Together(Scores):
+    """The scores of several evaluators; with others, the first are combined.
+
+    Args:
+        parts: the `Scores`.
+    """
+
+    def __init__(self, parts):
+        first, self.parts = parts[0], parts
+        self.what, self.sides, self.arrays = (
+            first.what,
+            first.sides,
+            first.arrays,
+        )
+        self.options = tuple(name for part in parts for name in part.options)
+        told = (part.about_pictures for part in parts)
+        self.about_pictures = " ".join(filter(None, told))
+
+    def metrics(self, **options):
+        """Returns the metrics of all, each by the options that it has."""
+        found = {}
+        for part in self.parts:
+            own = options.keys() & set(part.options)
+            found |= part.metrics(**{name: options[name] for name in own})
+        return found
+
+    def combine(self, other, weight):
+        """Returns the first scores, combined with others."""
+        return self.parts[0].combine(other, weight)
+
+    def pair_scores(self, records):
+        """Returns what the first scores say of images and captions."""
+        return self.parts[0].pair_scores(records)
+
+    def pictures(self):
+        """Returns the pictures of all."""
+        return {k: v for part in self.parts for k, v in part.pictures().items()}
+
+    def points(self, most=FEW_POINTS):
+        """Returns the points of all, in one space."""
+        return joined([part.points(most) for part in self.parts])
