@@ -84,8 +84,9 @@ def test_a_foreign_function_is_named_and_not_called(tmp_path, protocol):
             return os.mkdir, (str(tmp_path / "called"),)
 
     evil = pickle.dumps(Evil(), protocol)
+    refused = "asks for '(posix|nt).mkdir'|instruction (PUT|UNICODE) "
     for content in (evil, head() + evil):
-        with pytest.raises(ValueError, match="asks for '(posix|nt).mkdir'"):
+        with pytest.raises(ValueError, match=refused):
             read(tmp_path, content)
     assert not (tmp_path / "called").exists()
 
@@ -161,8 +162,10 @@ HUGE = 1 << 40
         (tensor(floats(-6), 0, (2,), (1,)), "a storage that can not be"),
         (tensor(number(6), 0, (2,), (1,)), "a tensor that can not be"),
         (DICTIONARY, "'x', which is no tensor"),
-        (b"ctorch\nFloatStorage\n)R", "call of what can not be called so"),
-        (text("a") + number(1) + b"b", "state without a dictionary"),
+        (b"ctorch\nFloatStorage\n)R", "is not callable"),
+        (text("a") + number(1) + b"b", "state is not a dictionary"),
+        (b"\x88r" + (1 << 30).to_bytes(4, "little"), "LONG_BINPUT 1073741824"),
+        (b"}" + b")" + b"\x85" * 20_000 + b"Ns", "than 10000 tuples"),
     ],
 )
 def test_forged_sizes_are_refused_before_memory_is_asked_for(
@@ -193,6 +196,21 @@ def test_forged_sizes_are_refused_before_memory_is_asked_for(
 def test_storages_are_those_of_the_tensors(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, content)
+
+
+def test_a_state_can_not_change_what_reads_the_next_file(tmp_path):
+    entries = b"(" + text("items") + number(1) + text("get") + number(2) + b"u"
+    for target in (
+        b"ctorch._utils\n_rebuild_tensor_v2\n",
+        b"ccollections\nOrderedDict\n",
+    ):
+        for state in (b"}" + entries, b"N}" + entries + b"\x86"):
+            with pytest.raises(ValueError, match="weights.pth, which "):
+                read(tmp_path, one_tensor(target + state + b"b"))
+    state = DICTIONARY + b"}" + entries + b"b"
+    with pytest.raises(ValueError, match="'x', which is no tensor"):
+        read(tmp_path, one_tensor(state))
+    assert read(tmp_path, GOOD)
 
 
 def test_tensors_can_not_be_written_to(tmp_path):
