@@ -85,11 +85,6 @@ _LONGEST_SIDE = flags.DEFINE_integer(
 _MIN_AREA = flags.DEFINE_float(
     "min_area", 0.005, "Least area of a box, as a fraction of the photo."
 )
-_EDGE_MODEL = flags.DEFINE_string(
-    "edge_model",
-    None,
-    "Structured-edge model (.yml.gz) for edge_boxes; by default, Sobel edges.",
-)
 _WORKERS = flags.DEFINE_integer(
     "workers",
     usable_cores(),
@@ -135,7 +130,6 @@ def build_proposer():
         _IOU_THRESHOLD.value,
         _LONGEST_SIDE.value,
         _MIN_AREA.value,
-        _EDGE_MODEL.value,
         _IOU_DECAY.value,
         _MAX_ASPECT_RATIO.value,
     )

@@ -18,7 +18,6 @@ from tbnets.errors import InputError
 from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES, remaining
 from tbnets.images import BrokenImageError, read_photo
-from tbnets.store.manifest import file_sha256
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
@@ -55,8 +54,6 @@ class Proposer:
         longest_side: width or height in pixels to which larger photos are
             scaled down; those of Flickr30K have 500.
         min_area: least area of a box, as a fraction of the photo.
-        edge_model: file of a structured-edge model (`.yml` or `.yml.gz`)
-            for EdgeBoxes; None for Sobel edges.
         iou_decay: what EdgeBoxes multiplies its `iou_threshold` by for each
             box that it keeps, as long as it is above 0.5: the first boxes
             stand close together, the last ones far apart. 1 for none.
@@ -76,7 +73,6 @@ class Proposer:
     iou_threshold: float | None = None
     longest_side: int = 500
     min_area: float = 0.005
-    edge_model: str | None = None
     iou_decay: float = 1.0
     max_aspect_ratio: float = 3.0
 
@@ -108,14 +104,6 @@ class Proposer:
                 "`iou_decay` must be 1 for selective_search. Received: "
                 f"iou_decay={self.iou_decay}. Change --method or leave it out."
             )
-        if self.edge_model is not None:
-            if self.method != "edge_boxes":
-                raise InputError(
-                    "`edge_model` must be left out for selective_search, "
-                    "which looks at no edges. Received: "
-                    f"edge_model={self.edge_model}. Change --method."
-                )
-            edges.structured_edges(self.edge_model)
 
     def description(self) -> dict:
         """Returns what decides the boxes, as the store's manifest keeps it."""
@@ -123,9 +111,9 @@ class Proposer:
         parts["opencv"] = edges.import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
-            parts |= {"edge_boxes": EDGE_BOXES, "edges": _edges_name(self)}
+            parts["edge_boxes"] = EDGE_BOXES
+            parts["edges"] = _EDGES
             parts["most_candidates"] = MOST_CANDIDATES
-        del parts["edge_model"]
         return parts
 
     def __call__(self, pixels):
@@ -162,43 +150,33 @@ def proposer_of(description) -> Proposer:
         description: what `Proposer.description` returned for it.
 
     Raises:
-        ValueError: it is none, or it names an edge model, which is a file
-            of its own.
+        ValueError: it is none, or its edges were found in another way.
 
     Example:
         >>> proposer_of(Proposer(limit=50).description()).limit
         50
     """
     try:
-        proposer = _proposer_told(description)
+        if not isinstance(description, dict):
+            raise InputError("it is no such record.")
+        if description.get("edges", _EDGES) != _EDGES:
+            raise InputError(f"`edges` is {shown(description['edges'])}.")
+        # Models of the zoo tell nothing of these two.
+        told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | description
+        for name, kind in _KINDS.items():
+            if not isinstance(told.get(name), kind):
+                raise InputError(f"`{name}` is {shown(told.get(name))}.")
+        return Proposer(**{name: told[name] for name in _KINDS})
     except InputError as error:
         raise InputError(
             "`description` must tell how boxes are proposed. Received: "
             f"{shown(description)}, where {error} Extract the features of "
             "regions anew and train on them, or give boxes of your own."
         ) from error
-    if "structured" in description.get("edges", {}):
-        raise InputError(
-            "`description` must tell of proposals that need no other file. "
-            "Received: a structured-edge model. Give boxes of your own, by "
-            "`Proposer(edge_model=...)`."
-        )
-    return proposer
 
 
-def _proposer_told(description):
-    """Returns the proposer of a description, or tells what is wrong."""
-    edges_by = isinstance(description, dict) and description.get("edges", {})
-    if not isinstance(edges_by, dict):
-        raise InputError("it is no such record.")
-    # Stores of before tell nothing of these two.
-    told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | description
-    for name, kind in _KINDS.items():
-        if not isinstance(told.get(name), kind):
-            raise InputError(f"`{name}` is {shown(told.get(name))}.")
-    return Proposer(**{name: told[name] for name in _KINDS})
-
-
+_EDGES = {"sobel": {"smoothing": edges.SMOOTHING}}
+"""What finds the edges, as the manifest keeps it."""
 _KINDS = {
     "method": str,
     "limit": int,
@@ -210,13 +188,6 @@ _KINDS = {
 }
 
 
-def _edges_name(proposer):
-    """Returns what finds the edges, as the manifest keeps it."""
-    if proposer.edge_model is None:
-        return {"sobel": {"smoothing": edges.SMOOTHING}}
-    return {"structured": {"sha256": file_sha256(proposer.edge_model)}}
-
-
 def _edge_boxes(pixels, proposer):
     """Returns (boxes, scores) of EdgeBoxes, float64.
 
@@ -226,9 +197,6 @@ def _edge_boxes(pixels, proposer):
     are found at an overlap of 0.7, and as many as before at 0.5.
     """
     cv2 = edges.import_opencv()
-    find_edges = edges.sobel_edges
-    if proposer.edge_model is not None:
-        find_edges = edges.structured_edges(proposer.edge_model)
     finder = cv2.ximgproc.createEdgeBoxes(
         beta=proposer.iou_threshold,
         eta=proposer.iou_decay,
@@ -237,7 +205,7 @@ def _edge_boxes(pixels, proposer):
         minBoxArea=proposer.min_area * pixels.shape[0] * pixels.shape[1],
         **EDGE_BOXES,
     )
-    found, scores = finder.getBoundingBoxes(*find_edges(pixels))
+    found, scores = finder.getBoundingBoxes(*edges.sobel_edges(pixels))
     if not len(found):  # Then the scores are None.
         return np.zeros((0, 4)), np.zeros(0)
     boxes, scores = _corners(found), np.array(scores, np.float64).ravel()

@@ -1,8 +1,6 @@
 """Tests of edge maps, proposals and the store they are written to."""
 
 import concurrent.futures
-import gzip
-import json
 import os
 import threading
 
@@ -40,52 +38,6 @@ def noise(height, width, seed=0):
     return np.asarray(PIL.Image.fromarray(small).resize((width, height)))
 
 
-def write_edge_model(path, options=()):
-    """A structured-edge model: an edge wherever the gradient is strong.
-
-    Each tree asks for the magnitude in the middle of its patch (channel 3
-    of 16 x 16 positions) and, where it is above 0.1, marks the middle 6 x 6
-    pixels of the 16 x 16 inner patch.
-    """
-    trees, nodes = 8, 3
-    settings = {
-        "stride": 2,
-        "shrinkNumber": 2,
-        "patchSize": 32,
-        "patchInnerSize": 16,
-        "numberOfGradientOrientations": 4,
-        "gradientSmoothingRadius": 0,
-        "regFeatureSmoothingRadius": 2,
-        "ssFeatureSmoothingRadius": 8,
-        "gradientNormalizationRadius": 4,
-        "selfsimilarityGridSize": 5,
-        "numberOfTrees": trees,
-        "numberOfTreesToEvaluate": 4,
-        **dict(options),
-    }
-    middle = [16 * y + x for y in range(5, 11) for x in range(5, 11)]
-    bounds = [0]
-    for _ in range(trees):
-        bounds += [bounds[-1], bounds[-1], bounds[-1] + len(middle)]
-    arrays = {
-        "childs": [2, 0, 0] * trees,
-        "featureIds": [3 * 256 + 8 * 16 + 8, 0, 0] * trees,
-        "thresholds": [0.1, 0.0, 0.0] * trees,
-        "edgeBoundaries": bounds,
-        "edgeBins": middle * trees,
-    }
-    assert len(arrays["childs"]) == trees * nodes
-    lines = ["%YAML:1.0", "---", "options:"]
-    lines += [f"   {name}: {value}" for name, value in settings.items()]
-    for name, values in arrays.items():
-        lines += [f"{name}:", f"   - {json.dumps(values)}"]
-    text = "\n".join(lines) + "\n"
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "wt") as stream:
-        stream.write(text)
-    return path
-
-
 # Edges.
 
 
@@ -121,60 +73,6 @@ def test_sobel_edges_of_one_colour_are_none():
         np.full((9, 9, 3), 7, np.uint8)
     )
     assert magnitudes.max() == 0 and np.isfinite(orientations).all()
-
-
-@pytest.mark.parametrize("name", ["model.yml", "model.yml.gz"])
-def test_structured_edges_are_used_when_given(tmp_path, name):
-    path = write_edge_model(tmp_path / name)
-    pixels = square_photo(100, 80)
-    magnitudes, orientations = edges.structured_edges(str(path))(pixels)
-    assert magnitudes.shape == orientations.shape == (80, 100)
-    inside = magnitudes[14:26, 18:30]
-    assert magnitudes.max() > 0 and inside.max() == 0
-    proposer = Proposer(edge_model=str(path))
-    boxes, _ = proposer(pixels)
-    assert box_math.recall(boxes, [SQUARE]) == 1
-    described = proposer.description()["edges"]["structured"]
-    assert len(described["sha256"]) == 64
-    # The place of the file is no matter, its content is.
-    assert str(tmp_path) not in json.dumps(proposer.description())
-    assert Proposer().description()["edges"] == {"sobel": {"smoothing": 1.5}}
-
-
-def test_structured_edges_of_a_tiny_photo(tmp_path):
-    find = edges.structured_edges(str(write_edge_model(tmp_path / "m.yml")))
-    for shape in ((1, 1), (5, 70), (31, 33)):
-        found = find(np.zeros((*shape, 3), np.uint8))
-        assert [array.shape for array in found] == [shape, shape]
-
-
-def test_edge_models_that_are_none_are_refused(tmp_path):
-    path = tmp_path / "model.yml.gz"
-    with pytest.raises(FileNotFoundError):
-        Proposer(edge_model=str(path))
-    for content in (b"", b"nonsense", gzip.compress(b"%YAML:1.0\n---\na: 1\n")):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="`edge_model` must be") as error:
-            Proposer(edge_model=str(path))
-        assert str(path) in str(error.value)
-        edges.structured_edges.cache_clear()
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [("numberOfTrees", 0), ("shrinkNumber", -1), ("stride", 1.5)],
-)
-def test_edge_models_with_impossible_options_are_refused(tmp_path, name, value):
-    path = write_edge_model(tmp_path / "model.yml", {name: value})
-    with pytest.raises(ValueError, match=f"its option {name} should be"):
-        Proposer(edge_model=str(path))
-
-
-def test_edge_models_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch):
-    path = write_edge_model(tmp_path / "model.yml.gz")
-    monkeypatch.setattr(edges, "MOST_MODEL_BYTES", 100)
-    with pytest.raises(ValueError, match="holds more than 100 bytes"):
-        Proposer(edge_model=str(path))
 
 
 def test_opencv_without_its_extra_modules_is_named(monkeypatch):
@@ -293,10 +191,6 @@ def test_proposals_of_selective_search_begin_with_large_regions():
         (
             {"method": "selective_search", "iou_decay": 0.9},
             "`iou_decay` must be 1",
-        ),
-        (
-            {"method": "selective_search", "edge_model": "m.yml"},
-            "`edge_model` must be left out",
         ),
     ],
 )

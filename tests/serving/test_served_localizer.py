@@ -107,7 +107,7 @@ def test_a_proposer_is_that_of_its_description():
         ({**described, "method": "x"}, "how boxes are.*`method` must be one"),
         ({**described, "edges": []}, "must tell how boxes are proposed"),
         ([], "must tell how boxes are proposed"),
-        ({**described, "edges": {"structured": {}}}, "need no other file"),
+        ({**described, "edges": {"structured": {}}}, "`edges` is"),
     ):
         with pytest.raises(ValueError, match=message):
             proposer_of(other)
