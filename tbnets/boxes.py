@@ -10,6 +10,7 @@ the last one are converted where they are read (`data.entities`).
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 
 ROWS_AT_ONCE = 1024
@@ -118,12 +119,9 @@ def non_maximum_suppression(
             f"Received: scores of shape {scores.shape}. Give larger numbers "
             "to better boxes."
         )
-    _check_threshold(iou_threshold)
-    if limit is not None and limit < 0:
-        raise InputError(
-            "`limit` must be at least 0, or None for all boxes. Received: "
-            f"limit={limit}. Say how many boxes to keep."
-        )
+    checked_number("iou_threshold", iou_threshold, 0, most=1)
+    if limit is not None:
+        checked_number("limit", limit, 0)
     candidates = np.argsort(-scores, kind="stable")
     kept = []
     while candidates.size and (limit is None or len(kept) < limit):
@@ -160,7 +158,7 @@ def first_match(proposals, truth, iou_threshold=0.5) -> np.ndarray:
     Returns:
         int64 `[m]`: rows of `proposals`; k, their number, where none does.
     """
-    _check_threshold(iou_threshold)
+    checked_number("iou_threshold", iou_threshold, 0, most=1)
     proposals = check_boxes(proposals, "proposals")
     truth = check_boxes(truth, "truth")
     found = np.full(len(truth), len(proposals), np.int64)
@@ -229,12 +227,3 @@ def overlaps_by_photo(truth, owners, proposals):
         for start in range(ends[photo], ends[photo + 1], step):
             rows = order[start : min(start + step, ends[photo + 1])]
             yield int(photo), rows, iou(truth[rows], boxes)
-
-
-def _check_threshold(iou_threshold):
-    if not 0 <= iou_threshold <= 1:
-        raise InputError(
-            "`iou_threshold` must lie from 0 to 1. Received: "
-            f"iou_threshold={iou_threshold}. Papers count a box as found "
-            "at 0.5."
-        )

@@ -119,6 +119,41 @@ class CheckedFile:
             self.report(None, f"expected JSON; {error}.")
         return None
 
+    def json_rows(self, needed, strings=False):
+        """Yields (line, object) of a file of JSON lines; reports what is none.
+
+        Args:
+            needed: names of what every object must have.
+            strings: whether these must be strings.
+        """
+        rows, ends_well = self.lines()
+        *most, last = map(repr, needed)
+        wanted = f"{'the strings ' * strings}{', '.join(most)} and {last}"
+        for line, text in enumerate(rows, 1):
+            if not text.strip():
+                continue
+            try:
+                row = parse_json(text)
+            except ValueError as error:
+                cut = line == len(rows) and not ends_well
+                self.report(
+                    line,
+                    f"expected a JSON object; found {shown(text)} ({error})."
+                    + " The file looks truncated: copy it again." * cut,
+                )
+                continue
+            kinds = str if strings else object
+            if isinstance(row, dict) and all(
+                name in row and isinstance(row[name], kinds) for name in needed
+            ):
+                yield line, row
+            else:
+                self.report(
+                    line,
+                    f"expected a JSON object with {wanted}; found "
+                    f"{shown(row)}.",
+                )
+
     def caption(self, value, line, where=""):
         """Returns a caption without outer blanks, or None if it is none."""
         if not isinstance(value, str):

@@ -8,8 +8,8 @@ import numpy as np
 from tbnets.errors import InputError
 
 
-def checked_number(name, value, least, whole=False, above=False):
-    """Returns a number that is finite and large enough.
+def checked_number(name, value, least, whole=False, above=False, most=math.inf):
+    """Returns a number that is finite and neither too small nor too large.
 
     Args:
         name: what the argument is called.
@@ -17,25 +17,30 @@ def checked_number(name, value, least, whole=False, above=False):
         least: the smallest number allowed.
         whole: whether it must be an integer, which is then returned.
         above: whether `least` itself is too small.
+        most: the largest number allowed.
 
     Returns:
         float or int.
 
     Raises:
-        ValueError: it is no number, not finite, or too small.
+        ValueError: it is no number, not finite, too small or too large.
     """
     try:
-        number = math.nan if isinstance(value, str) else float(value)
+        number = math.nan if isinstance(value, (str, bool)) else float(value)
     except (TypeError, ValueError):
         number = math.nan
-    good = number > least if above else number >= least
+    exact = value if isinstance(value, int) else number
+    good = exact > least if above else least <= exact <= most
     if good and math.isfinite(number) and (not whole or number % 1 == 0):
         return int(value) if whole else number
     kind = "a whole" if whole else "a finite"
     bound = "above" if above else "of at least"
+    expected = f"be {kind} number {bound} {least}"
+    if most < math.inf:
+        expected = f"lie from {least} to {most}{', a whole number' * whole}"
     raise InputError(
-        f"`{name}` must be {kind} number {bound} {least}. Received: "
-        f"{name}={value!r}. Choose another number."
+        f"`{name}` must {expected}. Received: {name}={value!r}. Choose "
+        "another number."
     )
 
 

@@ -47,3 +47,22 @@ class MissingPackageError(UserError, ModuleNotFoundError):
 
 class UnreachableError(UserError, ConnectionError):
     """A server does not answer."""
+
+
+def check_choice(name, value, known, advice="Choose one of these."):
+    """Refuses a value that is not one of those there are.
+
+    Args:
+        name: what the argument is called.
+        value: what was given for it.
+        known: iterable of strings.
+        advice: what to change.
+
+    Raises:
+        ValueError: lists those there are.
+    """
+    if value not in known:
+        raise InputError(
+            f"`{name}` must be one of {', '.join(known)}. Received: "
+            f"{name}={value!r}. {advice}"
+        )

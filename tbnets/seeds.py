@@ -14,7 +14,7 @@ of an epoch by (seed, epoch, 0). They draw other things than the order of
 epochs 0, 1 and this one does, and a run's numbers depend on them.
 """
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 
 STREAMS = {
     "image_branch": 1,
@@ -45,11 +45,8 @@ def seed_of(run_seed, stream, num_layers=1):
         ValueError: the part has more layers than there are integers, or a
             name is unknown.
     """
-    if stream not in STREAMS:
-        raise InputError(
-            f"`stream` must be one of {', '.join(STREAMS)}. Received: "
-            f"stream={stream!r}. Give a new part a place in `STREAMS`."
-        )
+    advice = "Give a new part a place in `STREAMS`."
+    check_choice("stream", stream, STREAMS, advice)
     if num_layers > PER_STREAM:
         raise InputError(
             f"`{stream}` must have at most {PER_STREAM} layers, or it would "

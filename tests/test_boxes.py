@@ -180,7 +180,7 @@ def test_arguments_out_of_range_are_refused():
         keep([UNIT], [math.nan], 0.5)
     with pytest.raises(ValueError, match="`iou_threshold` must lie from 0"):
         keep([UNIT], [1], 1.5)
-    with pytest.raises(ValueError, match="`limit` must be at least 0"):
+    with pytest.raises(ValueError, match="`limit` must be a finite"):
         keep([UNIT], [1], 0.5, -1)
     with pytest.raises(ValueError, match="`iou_threshold`"):
         box_math.recall([UNIT], [UNIT], -0.5)

@@ -57,8 +57,8 @@ _PARSER = flags.DEFINE_enum(
     "embedded",
     list(PARSERS),
     "embedded: TextBlob's tagger and a grammar for captions, no download; "
-    "corenlp: a server (Niu 2017); stanza, benepar: where installed with their "
-    "models; right_branching: no syntax, to compare with.",
+    "corenlp: a server (Niu 2017); right_branching: no syntax, to compare "
+    "with.",
 )
 _URL = flags.DEFINE_string(
     "corenlp_url", DEFAULT_URL, "The server, of --parser=corenlp."

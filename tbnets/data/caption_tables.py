@@ -3,7 +3,7 @@
 import csv
 import os
 
-from tbnets.checked_files import CheckedFile, parse_json, shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.data import splits as split_names
 from tbnets.data.caption_readers import ImageRecord
 from tbnets.errors import InputError
@@ -55,36 +55,8 @@ def _stripped(value):
     return value.strip() if isinstance(value, str) else value
 
 
-def json_rows(file, needed=("image", "caption")):
-    """Yields (line, object) of a `.jsonl` file; reports what is none.
-
-    Args:
-        file: `CheckedFile`.
-        needed: keys that every object must have.
-    """
-    rows, ends_well = file.lines()
-    for line, text in enumerate(rows, 1):
-        if not text.strip():
-            continue
-        try:
-            row = parse_json(text)
-        except ValueError as error:
-            cut = line == len(rows) and not ends_well
-            file.report(
-                line,
-                f"expected a JSON object; found {shown(text)} ({error})."
-                + (" The file looks truncated: copy it again." * cut),
-            )
-            continue
-        if isinstance(row, dict) and set(needed) <= set(row):
-            yield line, row
-        else:
-            *most, last = map(repr, needed)
-            file.report(
-                line,
-                f"expected an object with {', '.join(most)} and {last}; "
-                f"found {shown(row)}.",
-            )
+def _json_rows(file):
+    return file.json_rows(("image", "caption"))
 
 
 def _csv_rows(file):
@@ -152,5 +124,5 @@ def _numbered(file, reader):
 _TABLES = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
-    ".jsonl": json_rows,
+    ".jsonl": _json_rows,
 }

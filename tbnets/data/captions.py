@@ -18,7 +18,7 @@ from tbnets.checked_files import CheckedFile, Problem
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError, MissingFileError, check_choice
 from tbnets.identity import rows_by
 
 __all__ = [
@@ -209,7 +209,7 @@ def read_captions(
         >>> images = read_captions("table", "my_{split}.csv", "train")
         >>> images.num_images, images.captions_per_image
     """
-    _reader(format)
+    check_choice("format", format, READERS)
     records = []
     for name in split.split("+"):
         records += _read_split(format, os.fspath(path), name, problems)
@@ -249,7 +249,8 @@ def list_splits(format: str, path) -> tuple[str, ...]:
         FileNotFoundError: there is no such file.
         ValueError: the file cannot be read at all.
     """
-    reader = _reader(format)
+    check_choice("format", format, READERS)
+    reader = READERS[format]
     path = os.fspath(path)
     if split_names.SPLIT_FIELD in path:
         names = split_names.splits_in_path(path)
@@ -268,15 +269,6 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     if problems and not records:
         raise InputError(str(problems[0]))
     return caption_readers.record_splits(records)
-
-
-def _reader(format):
-    if format not in READERS:
-        raise InputError(
-            f"`format` must be one of {', '.join(READERS)}. "
-            f"Received: format={format!r}."
-        )
-    return READERS[format]
 
 
 def _read_split(format, path, split, problems):

@@ -12,7 +12,6 @@ import re
 import numpy as np
 
 from tbnets.checked_files import CheckedFile, shown
-from tbnets.data.caption_tables import json_rows
 from tbnets.data.phrase_markup import MarkedCaption, MarkedPhrase
 from tbnets.data.phrase_readers import ImagePhrases
 from tbnets.identity import letters
@@ -43,7 +42,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     """
     file = CheckedFile(path, problems)
     found = {}
-    for line, row in json_rows(file, NEEDED):
+    for line, row in file.json_rows(NEEDED):
         _read_row(file, line, row, found)
     if not found and not problems:
         file.report(None, f"expected rows of {', '.join(NEEDED)}; found none.")

@@ -18,7 +18,7 @@ from tbnets.boxes import check_boxes
 from tbnets.checked_files import Problem
 from tbnets.data import phrase_readers, phrase_tables
 from tbnets.data.captions import CaptionedImages
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.identity import numbered, text_ids
 
 READERS = {
@@ -300,11 +300,7 @@ def read_phrases(
     if format is None:
         is_table = path.lower().endswith(".jsonl")
         format = "phrase_table" if is_table else "entities"
-    if format not in READERS:
-        raise InputError(
-            f"`format` must be one of {', '.join(READERS)}. "
-            f"Received: format={format!r}."
-        )
+    check_choice("format", format, READERS)
     names = None
     if images is not None:
         names = {

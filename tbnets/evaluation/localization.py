@@ -11,6 +11,7 @@ import numpy as np
 from tbnets import boxes
 from tbnets.errors import InputError
 from tbnets.evaluation.average_precision import mean_average_precision
+from tbnets.evaluation.exact_scores import finite_scores
 from tbnets.evaluation.ranking import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT, checked_recall_at
 from tbnets.identity import SAME_THING
@@ -259,8 +260,7 @@ def _table(scores, num_phrases):
 def _checked_scores(values, image, overlaps, rows):
     """Returns float32 scores of the shape of overlaps `[len(rows), k]`."""
     num_proposals = overlaps.shape[1]
-    with np.errstate(over="ignore"):  # Reported below as non-finite.
-        values = np.asarray(values)[..., :num_proposals].astype(np.float32)
+    values = np.asarray(values)[..., :num_proposals]
     if values.shape != overlaps.shape:
         raise InputError(
             "`scores` must have a number for each proposal of the phrase's "
@@ -268,13 +268,9 @@ def _checked_scores(values, image, overlaps, rows):
             f"phrases and {num_proposals} proposals of image {image}. Score "
             "the proposals that are given."
         )
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = bad[0]
-        raise InputError(
-            "`scores` must be finite in float32. Received: "
-            f"{values[row, column]} for phrase {rows[row]} and proposal "
-            f"{column} of image {image}, and {len(bad)} such scores of that "
-            "image. Look for a diverged model."
-        )
-    return values
+    return finite_scores(
+        values,
+        lambda row, column: (
+            f"phrase {rows[row]} and proposal {column} of image {image}"
+        ),
+    )

@@ -103,7 +103,10 @@ def pair_ranks(scores, pairs) -> Ranks:
             values = np.concatenate([scores[q : q + 1] for q in wanted])
         else:
             values = np.asarray(scores[strip])[wanted - wanted[0]]
-        values = _finite(values, wanted)
+        values = exact_scores.finite_scores(
+            values,
+            lambda row, column, of=wanted: f"scores[{of[row]}, {column}]",
+        )
         positive = np.zeros(values.shape, bool)
         own = pairs[ends[rows.start] : ends[rows.stop]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
@@ -162,19 +165,3 @@ def _checked_pairs(pairs, num_queries, num_candidates):
             f"{pairs.dtype}, scores of shape {shape}. Count from 0."
         )
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
-
-
-def _finite(values, queries):
-    """Returns float32 scores, or says which one is none."""
-    with np.errstate(over="ignore"):  # Reported below as non-finite.
-        values = values.astype(np.float32, copy=False)
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = bad[0]
-        raise InputError(
-            "`scores` must be finite in float32. Received: "
-            f"scores[{queries[row]}, {column}]={values[row, column]}, and "
-            f"{len(bad)} such scores of {len(queries)} queries. Look for a "
-            "diverged model."
-        )
-    return values

@@ -15,6 +15,7 @@ import tqdm
 
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval
+from tbnets.evaluation.exact_scores import finite_scores
 from tbnets.evaluation.ranking import Ranks
 
 TIE = 1e-5
@@ -146,14 +147,7 @@ class _Side:
 
 
 def _finite(scores):
-    scores = np.asarray(scores, np.float32)
-    if not np.isfinite(scores).all():
-        raise InputError(
-            "`scores` must be finite. Received: NaN or infinity for "
-            f"{np.count_nonzero(~np.isfinite(scores))} of {scores.size} pairs."
-            " Look for a diverged model."
-        )
-    return scores
+    return finite_scores(scores, lambda *place: f"a pair at {place}")
 
 
 def embedding_scores(image_embeddings, text_embeddings):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.features.cnn import LAST, in_float32, layer_outputs
+from tbnets.features.cnn import LAST, SQUEEZED, in_float32, layer_outputs
 from tbnets.features.cutting import roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo
@@ -102,15 +102,10 @@ class AveragedFeatures:
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
         return {
-            "cnn": self.cnn.name,
-            "weights_sha256": self.cnn.weights_hash(),
-            "layers": self.layers,
+            **self.cnn.describe(self.layers, SQUEEZED),
+            "regions": "roi_average",
             "grids": self.grids,
             "scales": self.scales,
-            "image_size": self.cnn.image_size,
-            "top": self.cnn.top,
-            "resize": "squeezed, bilinear, antialiased, upright",
-            "regions": "roi_average",
             "geometry": self.geometry,
         }
 

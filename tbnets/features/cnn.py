@@ -8,6 +8,7 @@ one vector a picture.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.features import cnn_weights, efficientnet_lite, squeezenet
 
 LAST = "last"
+SQUEEZED = "squeezed, bilinear, antialiased, upright"
+"""How photos are resized without regard to their shape, as manifests tell."""
 CROP_FRACTION = 224 / 256
 KERAS_SIZES = {
     "EfficientNetB1": 240,
@@ -82,7 +85,7 @@ def _no_imagenet():
 def _lite(number, image_size):
     """Returns the row of an EfficientNet-Lite, see `Network`."""
     return Network(
-        getattr(efficientnet_lite, f"EfficientNetLite{number}"),
+        functools.partial(efficientnet_lite.build, number),
         efficientnet_lite.preprocess_input,
         image_size,
         crop_fraction=image_size / (image_size + 32),
@@ -150,6 +153,22 @@ class Cnn:
                 digest.update(tensor.tobytes())
         return digest.hexdigest()
 
+    def describe(self, layers, resize):
+        """Returns what every description of features tells of the network.
+
+        Args:
+            layers: names of the layers that the features are of.
+            resize: how photos are brought to the network's size, in words.
+        """
+        return {
+            "cnn": self.name,
+            "weights_sha256": self.weights_hash(),
+            "layers": layers,
+            "image_size": self.image_size,
+            "top": self.top,
+            "resize": resize,
+        }
+
     def _with_classifier(self):
         kinds = (*CONVOLUTIONS, keras.layers.Dense)
         return [x for x in self.network.layers if isinstance(x, kinds)]
@@ -205,11 +224,8 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             installed or can not be fetched; the message names the tensor or
             what to install.
     """
-    if name not in NETWORKS:
-        raise InputError(
-            f"`name` must be one of {', '.join(sorted(NETWORKS))}. Received: "
-            f"name={name}. Change --cnn or --image_encoder."
-        )
+    known = sorted(NETWORKS)
+    check_choice("name", name, known, "Change --cnn or --image_encoder.")
     row = NETWORKS[name]
     top = top and row.has_top
     by_keras = weights == "imagenet" and not row.find_imagenet

@@ -45,29 +45,10 @@ _SOURCES = {
 """Layer, without its block -> what the published files call it."""
 
 
-def EfficientNetLite0(  # noqa: N802 - named as the networks of Keras are
-    include_top=True, weights=None, input_shape=None
-):
-    """Builds EfficientNet-Lite0, 4,694,024 parameters; see `build`."""
-    return build(0, include_top, weights, input_shape)
-
-
-def EfficientNetLite1(  # noqa: N802
-    include_top=True, weights=None, input_shape=None
-):
-    """Builds EfficientNet-Lite1, 5,470,344 parameters; see `build`."""
-    return build(1, include_top, weights, input_shape)
-
-
-def EfficientNetLite2(  # noqa: N802
-    include_top=True, weights=None, input_shape=None
-):
-    """Builds EfficientNet-Lite2, 6,150,168 parameters; see `build`."""
-    return build(2, include_top, weights, input_shape)
-
-
 def build(number, include_top=True, weights=None, input_shape=None):
     """Builds a network with random weights.
+
+    Number 0, 1 and 2 have 4,694,024, 5,470,344 and 6,150,168 parameters.
 
     Args:
         number: key of `SCALES`.

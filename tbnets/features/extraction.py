@@ -98,6 +98,7 @@ def extract(
     Returns:
         list of (path, reason): the photos that failed now.
     """
+    tell = progress or (lambda count: None)
     todo = remaining(photos, writer)
     shards = [
         todo[start : start + shard_images]
@@ -112,7 +113,7 @@ def extract(
             _, rows, decoded = waiting
             parts.append(features.compiled_forward(decoded).numpy())
             positions += rows.numpy().tolist()
-            _tell(progress, positions[-1] + 1 - told)
+            tell(positions[-1] + 1 - told)
             told = positions[-1] + 1
             waiting = next(batches, None)
         failed = failed_photos(shard, set(positions))
@@ -123,7 +124,7 @@ def extract(
             failed={key: reason for key, _, reason in failed},
         )
         failures += [(path, reason) for _, path, reason in failed]
-        _tell(progress, len(shard) - told)
+        tell(len(shard) - told)
     return failures
 
 
@@ -156,11 +157,6 @@ def extract_all(photos, features, writer, **options):
         )
     writer.finish()
     return failures
-
-
-def _tell(progress, count):
-    if progress is not None:
-        progress(count)
 
 
 def failed_photos(shard, done):

@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import (
     CaptionEncoder,
@@ -83,15 +84,8 @@ class FisherFeatures(CaptionEncoder):
         self, num_components=30, pca_dim=6000, pca_captions=20_000, seed=0
     ):
         super().__init__()
-        for name, value in (
-            ("pca_dim", pca_dim),
-            ("pca_captions", pca_captions),
-        ):
-            if value < 0 or (name == "pca_captions" and value < 2):
-                raise InputError(
-                    f"`{name}` must be at least {2 * ('cap' in name)}. "
-                    f"Received: {name}={value}. Change --{name}."
-                )
+        checked_number("pca_dim", pca_dim, 0)
+        checked_number("pca_captions", pca_captions, 2)
         HybridMixture(num_components)  # Checks the number.
         self.num_components = num_components
         self.pca_dim = pca_dim

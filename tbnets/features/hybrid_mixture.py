@@ -15,6 +15,7 @@ starts from k-means.
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import import_extra
 
@@ -47,11 +48,7 @@ class HybridMixture:
     def __init__(
         self, num_components=30, max_iterations=100, tolerance=1e-3, seed=0
     ):
-        if num_components < 1:
-            raise InputError(
-                "`num_components` must be at least 1. Received: "
-                f"num_components={num_components}. Change --num_components."
-            )
+        checked_number("num_components", num_components, 1)
         self.num_components = num_components
         self.max_iterations = max_iterations
         self.tolerance = tolerance
@@ -163,10 +160,6 @@ class HybridMixture:
                 z = np.where(self.laplacian_[k], z, z * z / 2)
                 result[start : start + len(some), k] = -z.sum(axis=1)
         return result + heights + np.log(self.weights_)
-
-    def log_likelihood(self, points):
-        """Returns `log p(x)` of each point, float64 `[n]`."""
-        return _log_sum(self.log_densities(points))
 
     def posteriors(self, points):
         """Returns the probability of each component, float64 `[n, K]`."""

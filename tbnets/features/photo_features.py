@@ -7,9 +7,10 @@ trained on is what is served.
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.features.cnn import (
     LAST,
+    SQUEEZED,
     build_cnn,
     call_with_any_batch,
     in_float32,
@@ -65,11 +66,7 @@ class PhotoFeatures:
 
     @in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
-        if crops not in CROPS:
-            raise InputError(
-                f"`crops` must be one of {', '.join(CROPS)}. Received: "
-                f"crops={crops}. Change --crops."
-            )
+        check_choice("crops", crops, CROPS, "Change --crops.")
         self.cnn = cnn
         self.layers = list(layers)
         self.crops = crops
@@ -93,15 +90,10 @@ class PhotoFeatures:
     def description(self):
         """Returns what made the features, as the store's manifest keeps it."""
         return {
-            "cnn": self.cnn.name,
-            "weights_sha256": self.cnn.weights_hash(),
-            "layers": self.layers,
+            **self.cnn.describe(self.layers, SQUEEZED),
             "crops": self.crops,
             "photo_size": self.photo_size,
-            "image_size": self.cnn.image_size,
-            "top": self.cnn.top,
             "pooling": "average",
-            "resize": "squeezed, bilinear, antialiased, upright",
         }
 
     def decode(self, image_bytes):

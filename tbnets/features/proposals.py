@@ -14,9 +14,11 @@ import numpy as np
 
 from tbnets import boxes as box_math
 from tbnets.checked_files import shown
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError, check_choice
 from tbnets.features import edges
 from tbnets.features.extraction import SHARD_IMAGES, remaining
+from tbnets.features.region_extraction import add_regions
 from tbnets.images import BrokenImageError, read_photo
 
 MOST_CANDIDATES = 2000
@@ -77,11 +79,8 @@ class Proposer:
     max_aspect_ratio: float = 3.0
 
     def __post_init__(self):
-        if self.method not in IOU_THRESHOLDS:
-            raise InputError(
-                f"`method` must be one of {', '.join(IOU_THRESHOLDS)}. "
-                f"Received: method={self.method}. Change --method."
-            )
+        advice = "Change --method."
+        check_choice("method", self.method, IOU_THRESHOLDS, advice)
         if self.iou_threshold is None:
             default = IOU_THRESHOLDS[self.method]
             object.__setattr__(self, "iou_threshold", default)
@@ -93,12 +92,7 @@ class Proposer:
             ("iou_decay", 0.5, 1),
             ("max_aspect_ratio", 1, 100),
         ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InputError(
-                    f"`{name}` must lie from {least} to {most}. Received: "
-                    f"{name}={value}. Change --{name}."
-                )
+            checked_number(name, getattr(self, name), least, most=most)
         if self.method != "edge_boxes" and self.iou_decay != 1:
             raise InputError(
                 "`iou_decay` must be 1 for selective_search. Received: "
@@ -306,50 +300,27 @@ def propose_photos(
         list of (path, reason): the photos that failed now.
     """
     size = shard_images or SHARD_IMAGES
+    tell = progress or (lambda count: None)
     todo = remaining(photos, writer)
     failures = []
 
     def work(photo):
+        key, path = photo
         try:
-            pixels = read_photo(photo[1])
-            return *proposer(pixels), pixels.shape[1::-1]
+            pixels = read_photo(path)
+            return key, None, *proposer(pixels), pixels.shape[1::-1]
         except BrokenImageError as error:
-            return error.reason
+            return key, path, error.reason
 
     threads = concurrent.futures.ThreadPoolExecutor(workers)
     with _one_thread_each(), threads as pool:
         try:
             for start in range(0, len(todo), size):
-                shard, results = todo[start : start + size], []
-                for result in pool.map(work, shard):
-                    results.append(result)
-                    if progress is not None:
-                        progress(1)
-                failures += _store(shard, results, writer)
+                found, failed = [], []
+                for result in pool.map(work, todo[start : start + size]):
+                    (failed if len(result) == 3 else found).append(result)
+                    tell(1)
+                failures += add_regions(writer, found, failed)
         finally:
             pool.shutdown(cancel_futures=True)
     return failures
-
-
-def _store(shard, results, writer):
-    """Writes a shard; returns (path, reason) of the photos that failed."""
-    found = [
-        (key, *result)
-        for (key, _), result in zip(shard, results)
-        if not isinstance(result, str)
-    ]
-    failed = [
-        (key, path, result)
-        for (key, path), result in zip(shard, results)
-        if isinstance(result, str)
-    ]
-    writer.add_shard(
-        [key for key, *_ in found],
-        None,
-        boxes=np.concatenate([np.zeros((0, 4)), *(b for _, b, _, _ in found)]),
-        counts=[len(scores) for _, _, scores, _ in found],
-        scores=np.concatenate([np.zeros(0), *(s for _, _, s, _ in found)]),
-        sizes=np.reshape([size for *_, size in found], (-1, 2)).astype(int),
-        failed={key: reason for key, _, reason in failed},
-    )
-    return [(path, reason) for _, path, reason in failed]

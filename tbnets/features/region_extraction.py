@@ -44,6 +44,7 @@ def extract_regions(
         ValueError: no photo has proposals, or one is of another size than
             that which they were made for; it is named.
     """
+    tell = progress or (lambda count: None)
     todo = remaining(photos, writer)
     keys = [key for key, _ in photos]
     without = set(proposals.missing(keys))
@@ -56,20 +57,17 @@ def extract_regions(
         rows = proposals.rows([key for key, _ in shard])
         found = {}
         for position, pixels in decoded_photos(shard):
-            found[position] = _regions(
-                extractor, pixels, proposals, int(rows[position]), writer.dtype
-            )
-            if progress is not None:
-                progress(1)
+            row = int(rows[position])
+            regions = _regions(extractor, pixels, proposals, row, writer.dtype)
+            found[position] = (shard[position][0], *regions)
+            tell(1)
         failed = failed_photos(shard, found) + [
             (key, path, _why_without(proposals, key))
             for key, path in whole
             if key in without
         ]
-        _store(shard, found, failed, extractor.dim, writer)
-        failures += [(path, reason) for _, path, reason in failed]
-        if progress is not None:
-            progress(len(failed))
+        failures += add_regions(writer, list(found.values()), failed)
+        tell(len(failed))
     return failures
 
 
@@ -114,19 +112,28 @@ def _regions(extractor, pixels, proposals, row, dtype):
     return features, boxes, scores, size
 
 
-def _store(shard, found, failed, dim, writer):
-    """Writes a shard."""
-    features, boxes, scores, sizes = zip(*found.values()) if found else [()] * 4
-    regions = {
-        "boxes": np.concatenate([np.zeros((0, 4)), *boxes]),
-        "counts": [len(some) for some in boxes],
-        "sizes": np.array(sizes, np.int64).reshape(-1, 2),
-    }
-    if not any(some is None for some in scores):
-        regions["scores"] = np.concatenate([np.zeros(0), *scores])
-    writer.add_shard(
-        [shard[position][0] for position in found],
-        np.concatenate([np.zeros((0, dim), writer.dtype), *features]),
-        failed={key: reason for key, _, reason in failed},
-        **regions,
-    )
+def add_regions(writer, found, failed):
+    """Writes the regions of some photos, and which photos failed.
+
+    Args:
+        writer: a `FeatureWriter` of kind "regions".
+        found: list of (id, features, boxes, scores, size), one a photo; no
+            features (None) for a store of boxes alone, no scores where
+            nobody knows them.
+        failed: list of (id, path, reason).
+
+    Returns:
+        list of (path, reason): the photos that failed.
+    """
+    ids, rows, regions = (), None, {}
+    if found:
+        ids, features, boxes, scores, sizes = zip(*found)
+        regions = {"boxes": np.concatenate(boxes), "sizes": np.array(sizes)}
+        regions["counts"] = [len(some) for some in boxes]
+        if features[0] is not None:
+            rows = np.concatenate(features)
+        if all(some is not None for some in scores):
+            regions["scores"] = np.concatenate(scores)
+    reasons = {key: reason for key, _, reason in failed}
+    writer.add_shard(ids, rows, **regions, failed=reasons)
+    return [(path, reason) for _, path, reason in failed]

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.boxes import check_boxes
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST, in_float32, layer_outputs, pooled_network
 from tbnets.features.cutting import roi_pool, warped_crops
@@ -21,6 +21,7 @@ from tbnets.features.photo_features import build_described_cnn
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
+_RESIZE = "bilinear, antialiased, upright"
 
 
 class WarpFeatures:
@@ -53,7 +54,7 @@ class WarpFeatures:
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
         return {
-            **_describe(self.cnn, self.layer),
+            **self.cnn.describe([self.layer], _RESIZE),
             "regions": "warp",
             "context": self.context,
         }
@@ -144,7 +145,7 @@ class RoiFeatures:
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
         return {
-            **_describe(self.cnn, self.layer),
+            **self.cnn.describe([self.layer], _RESIZE),
             "regions": "roi_pool",
             "output_size": self.output_size,
             "shorter_side": self.shorter_side,
@@ -237,24 +238,8 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
     Raises:
         ValueError: the kind or the layer is unknown.
     """
-    if kind not in KINDS:
-        raise InputError(
-            f"`kind` must be one of {', '.join(KINDS)}. Received: "
-            f"kind={kind}. Choose one of these."
-        )
+    check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
-
-
-def _describe(cnn, layer):
-    """Returns the part of a description that both kinds share."""
-    return {
-        "cnn": cnn.name,
-        "weights_sha256": cnn.weights_hash(),
-        "layers": [layer],
-        "image_size": cnn.image_size,
-        "top": cnn.top,
-        "resize": "bilinear, antialiased, upright",
-    }
 
 
 def _in_blocks(function, boxes, size, dim):

@@ -13,6 +13,7 @@ import functools
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import CaptionEncoder, import_extra
 from tbnets.text.vocabulary import count_words
@@ -99,11 +100,7 @@ class TfidfFeatures(CaptionEncoder):
 
     def __init__(self, num_terms=3000):
         super().__init__()
-        if num_terms < 1:
-            raise InputError(
-                "`num_terms` must be at least 1. Received: "
-                f"num_terms={num_terms}. Change --num_terms."
-            )
+        checked_number("num_terms", num_terms, 1)
         self.num_terms = num_terms
         self.columns_ = np.zeros(0, np.int32)
         self.idf_ = np.zeros(0, np.float32)

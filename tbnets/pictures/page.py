@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from tbnets.files import readable, write_atomically
+from tbnets.files import readable, write_text
 from tbnets.pictures.montage import find_photo, open_photo
 
 THUMBNAIL_SIZE = 400
@@ -142,7 +142,7 @@ def write_page(path, sections, folder, about):
         about=_text(about),
         sections="\n".join(_section(one, folder, start) for one in sections),
     )
-    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+    write_text(path, text)
 
 
 def thumbnail(photo):

@@ -10,6 +10,7 @@ to such sentences.
 """
 
 import dataclasses
+import functools
 
 from tbnets.scenes.layout import pick_weighted
 from tbnets.scenes.phrases import Speaker
@@ -109,68 +110,61 @@ def finish(tree, rng):
     return tree
 
 
-def relation_fragment(speaker):
+def _of_pair(rule):
+    """Makes a rule of what is said of an object and where it stands.
+
+    Args:
+        rule: function of the speaker, the subject's phrase, and how it stands
+            to another object.
+    """
+
+    @functools.wraps(rule)
+    def whole(speaker):
+        pair = speaker.pick_related()
+        if pair is None:
+            return None
+        subject, landmark = speaker.noun_phrases(pair)
+        return rule(speaker, subject, speaker.relation(pair, landmark))
+
+    return whole
+
+
+@_of_pair
+def relation_fragment(speaker, subject, where):
     """A red circle above a blue star."""
-    pair = speaker.pick_related()
-    if pair is None:
-        return None
-    subject, landmark = speaker.noun_phrases(pair)
-    return node("NP", subject, speaker.relation(pair, landmark))
+    return node("NP", subject, where)
 
 
-def relation_clause(speaker):
+@_of_pair
+def relation_clause(speaker, subject, where):
     """A red circle is above a blue star."""
-    pair = speaker.pick_related()
-    if pair is None:
-        return None
-    subject, landmark = speaker.noun_phrases(pair)
-    where = speaker.relation(pair, landmark)
     verb = speaker.choose({"is": 0.75, "sits": 0.25})
     if speaker.claims[-1]["relation"] == "around":
         verb = "is"
     return node("S", subject, node("VP", word("VBZ", verb), where))
 
 
-def existential(speaker):
+@_of_pair
+def existential(speaker, subject, where):
     """There is a red circle above a blue star."""
-    pair = speaker.pick_related()
-    if pair is None:
-        return None
-    subject, landmark = speaker.noun_phrases(pair)
-    where = speaker.relation(pair, landmark)
-    return node(
-        "S",
-        node("NP", word("EX", "there"), chain=0),
-        node("VP", word("VBZ", "is"), node("NP", subject, where)),
-    )
+    there = node("NP", word("EX", "there"), chain=0)
+    verb = node("VP", word("VBZ", "is"), node("NP", subject, where))
+    return node("S", there, verb)
 
 
-def relative_clause(speaker):
+@_of_pair
+def relative_clause(speaker, subject, where):
     """A red circle that is above a blue star."""
-    pair = speaker.pick_related()
-    if pair is None:
-        return None
-    subject, landmark = speaker.noun_phrases(pair)
-    where = speaker.relation(pair, landmark)
     verb = node("VP", word("VBZ", "is"), where)
     that = node("WHNP", word("WDT", "that"))
     return node("NP", subject, node("SBAR", that, node("S", verb)))
 
 
-def scene_first(speaker):
+@_of_pair
+def scene_first(speaker, subject, where):
     """On a grey background , a red circle is above a blue star."""
-    pair = speaker.pick_related()
-    if pair is None:
-        return None
-    subject, landmark = speaker.noun_phrases(pair)
-    where = speaker.relation(pair, landmark)
-    return node(
-        "S",
-        speaker.on_background(),
-        word(",", ","),
-        subject,
-        node("VP", word("VBZ", "is"), where),
-    )
+    verb = node("VP", word("VBZ", "is"), where)
+    return node("S", speaker.on_background(), word(",", ","), subject, verb)
 
 
 def with_companion(speaker):

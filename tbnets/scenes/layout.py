@@ -40,7 +40,7 @@ BACKGROUNDS = {
     "turquoise": (126, 184, 182),
     "brown": (124, 98, 76),
 }
-TEXTURES = ("plain", "striped", "dotted", "checked")
+TEXTURES = {"plain": 0.61, "striped": 0.13, "dotted": 0.13, "checked": 0.13}
 SIZES = ("small", "large")
 SPLITS = ("train", "val", "test")
 
@@ -155,10 +155,7 @@ def draw_objects(rng):
         taken = {(other.shape, other.colour) for other in objects}
         num_large = sum(other.size == "large" for other in objects)
         size = "small" if num_large == 2 else pick(rng, SIZES)
-        texture = pick_weighted(
-            rng,
-            {"plain": 0.61, "striped": 0.13, "dotted": 0.13, "checked": 0.13},
-        )
+        texture = pick_weighted(rng, TEXTURES)
         if (shape, colour) not in taken:
             objects.append(SceneObject(shape, colour, size, texture))
     return tuple(objects)

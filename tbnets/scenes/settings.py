@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 
 # Scene ids are numbers, as Flickr's are: the first digit tells the split.
@@ -41,24 +42,10 @@ class SceneSettings:
     def __post_init__(self):
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise InputError(
-                    f"`{name}` must be an integer. Received: {name}={value!r}. "
-                    f"Give a whole number from {low} to {high}."
-                )
-            if not low <= value <= high:
-                raise InputError(
-                    f"`{name}` must lie from {low} to {high}. "
-                    f"Received: {name}={value}. Change {name}."
-                )
-        clutter = self.clutter
-        if not isinstance(clutter, (int, float)) or not 0 <= clutter <= 1:
-            raise InputError(
-                "`clutter` must lie from 0 to 1. "
-                f"Received: clutter={clutter!r}. 0 draws the objects alone, "
-                "0.3 is the usual value."
-            )
-        object.__setattr__(self, "clutter", float(clutter))
+            value = checked_number(name, value, low, whole=True, most=high)
+            object.__setattr__(self, name, value)
+        clutter = checked_number("clutter", self.clutter, 0, most=1)
+        object.__setattr__(self, "clutter", clutter)
         if not self.num_scenes:
             raise InputError(
                 "`num_train`, `num_dev` and `num_test` must ask for one scene "

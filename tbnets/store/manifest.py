@@ -18,6 +18,8 @@ import os
 import pathlib
 import re
 
+import numpy as np
+
 from tbnets import files
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import MissingFileError
@@ -72,26 +74,7 @@ class Manifest:
     def made_by(self):
         """What the features were made with, as a dict to compare."""
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
-        return without_retired({**self.extraction, "store": store})
-
-
-def without_retired(made_by):
-    """Returns a `made_by` as it would be written today.
-
-    Earlier versions also noted that a store had no statistics.
-
-    Args:
-        made_by: JSON value, for instance one that an old checkpoint keeps.
-    """
-    if isinstance(made_by, list):
-        return [without_retired(part) for part in made_by]
-    if not isinstance(made_by, dict):
-        return made_by
-    return {
-        key: without_retired(value)
-        for key, value in made_by.items()
-        if (key, value) != ("statistics_sha256", None)
-    }
+        return {**self.extraction, "store": store}
 
 
 def shard_files(kind, dim, name):
@@ -100,15 +83,10 @@ def shard_files(kind, dim, name):
     Parts are `ids`, `features` unless `dim` is 0, and for regions `boxes`
     and `counts`, with `scores` where there are boxes alone.
     """
-    parts = {"ids": f"{name}.ids.txt"}
-    if dim:
-        parts["features"] = f"{name}.npy"
+    parts = ["features"] * bool(dim)
     if kind == "regions":
-        parts["boxes"] = f"{name}.boxes.npy"
-        parts["counts"] = f"{name}.counts.npy"
-        if not dim:
-            parts["scores"] = f"{name}.scores.npy"
-    return parts
+        parts += ["boxes", "counts", *["scores"] * (not dim)]
+    return {"ids": f"{name}.ids.txt", **_array_files(parts, name)}
 
 
 def optional_files(kind, dim, name):
@@ -119,8 +97,35 @@ def optional_files(kind, dim, name):
     """
     if kind != "regions":
         return {}
-    parts = {"scores": f"{name}.scores.npy"} if dim else {}
-    return {**parts, "sizes": f"{name}.sizes.npy"}
+    return _array_files(["scores", "sizes"] if dim else ["sizes"], name)
+
+
+def _array_files(parts, name):
+    return {
+        part: f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
+        for part in parts
+    }
+
+
+def array_kinds(manifest, images, rows):
+    """Returns what the arrays of a shard must be: part -> (shape, dtype).
+
+    Args:
+        manifest: of the store.
+        images: how many images the shard has.
+        rows: how many rows of features, or boxes.
+    """
+    kinds = {
+        "features": ((rows, manifest.dim), manifest.dtype),
+        "boxes": ((rows, 4), "float32"),
+        "counts": ((images,), "int64"),
+        "scores": ((rows,), "float32"),
+        "sizes": ((images, 2), "int64"),
+    }
+    return {
+        part: (shape, np.dtype(dtype).newbyteorder("<"))
+        for part, (shape, dtype) in kinds.items()
+    }
 
 
 def files_of(manifest, shard):
@@ -168,94 +173,69 @@ def read_manifest(folder) -> Manifest:
         file.report(
             None, f"expected 'format' {FORMAT!r}; found {shown(found)}."
         )
-    # Earlier versions wrote null, or cut features to -1, 0, +1 themselves.
-    statistics = value.pop("statistics", None)
-    if statistics is not None or value.get("dtype") == "int8":
-        file.report(
-            None,
-            f"expected features of {' or '.join(DTYPES)}; found ternary ones. "
-            "The network cuts them now: extract again with --dtype=float16, "
-            "then train with --image_transform=ternary.",
-        )
-    _check_fields(file, "", value, Manifest, {"format"})
-    _require(file, "kind", value["kind"], KINDS)
-    _require(file, "dtype", value["dtype"], DTYPES)
+    del value["format"]
+    _check_fields(file, "", value, _MANIFEST)
+    for name, known in (("kind", KINDS), ("dtype", DTYPES)):
+        if value[name] not in known:
+            file.report(
+                None,
+                f"'{name}': expected {' or '.join(map(repr, known))}; found "
+                f"{shown(value[name])}.",
+            )
     if value["kind"] == "images" and not value["dim"]:
         file.report(None, "'dim': expected at least 1; found 0.")
-    return Manifest(
-        kind=value["kind"],
-        extraction=value["extraction"],
-        dim=value["dim"],
-        dtype=value["dtype"],
-        complete=value["complete"],
-        shards=_read_shards(file, value),
-        failed=_read_failed(file, value["failed"]),
-    )
+    for place, entry in enumerate(value["failed"]):
+        _check_fields(file, f"failed[{place}]", entry, _FAILED)
+    failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
+    shards = _read_shards(file, value)
+    return Manifest(**{**value, "shards": shards, "failed": failed})
 
 
-_TYPES = {
+_MANIFEST = {
     "complete": bool,
     "dim": int,
+    "dtype": str,
     "extraction": dict,
     "failed": list,
-    "images": int,
-    "rows": int,
-    "sha256": dict,
+    "kind": str,
     "shards": list,
+}
+_SHARD = {"images": int, "name": str, "rows": int, "sha256": dict}
+_FAILED = {"id": str, "reason": str}
+_KIND_NAMES = {
+    bool: "true or false",
+    dict: "an object",
+    int: "a whole number from 0",
+    list: "a list",
+    str: "a string",
 }
 
 
-def _check_fields(file, where, value, record, more=frozenset()):
-    """Reports keys of a record that are missing, too many or of other type."""
-    prefix = f"{where}." if where else ""
-    if not isinstance(value, dict):
-        file.report(
-            None, f"{where!r}: expected an object; found {shown(value)}."
-        )
-    names = {field.name for field in dataclasses.fields(record)} | more
-    if set(value) != names:
+def _check_fields(file, where, value, kinds):
+    """Reports keys of an object that are missing, too many or of other type."""
+    if not isinstance(value, dict) or set(value) != set(kinds):
+        found = sorted(value) if isinstance(value, dict) else value
         file.report(
             None,
-            f"{where or 'the manifest'!r}: expected the keys "
-            f"{', '.join(sorted(names))}; found {shown(sorted(value))}.",
+            f"{where or 'the manifest'!r}: expected an object with the keys "
+            f"{', '.join(kinds)}; found {shown(found)}.",
         )
-    for name in sorted(names):
-        kind, found = _TYPES.get(name, str), value[name]
-        right = isinstance(found, kind) and not (
-            kind is int and (isinstance(found, bool) or found < 0)
-        )
-        if not right:
+    prefix = f"{where}." if where else ""
+    for name, kind in kinds.items():
+        found = value[name]
+        if type(found) is not kind or (kind is int and found < 0):
             file.report(
                 None,
-                f"'{prefix}{name}': expected {_kind_name(kind)}; found "
+                f"'{prefix}{name}': expected {_KIND_NAMES[kind]}; found "
                 f"{shown(found)}.",
             )
-
-
-def _kind_name(kind):
-    names = {
-        bool: "true or false",
-        int: "a whole number from 0",
-        list: "a list",
-        str: "a string",
-    }
-    return names.get(kind, "an object")
-
-
-def _require(file, where, value, known):
-    if value not in known:
-        file.report(
-            None,
-            f"'{where}': expected {' or '.join(map(repr, known))}; found "
-            f"{shown(value)}.",
-        )
 
 
 def _read_shards(file, value):
     shards = []
     for place, entry in enumerate(value["shards"]):
         where = f"shards[{place}]"
-        _check_fields(file, where, entry, Shard)
+        _check_fields(file, where, entry, _SHARD)
         shard = Shard(**entry)
         if not re.fullmatch(r"[A-Za-z0-9_-]+", shard.name):
             file.report(
@@ -283,20 +263,6 @@ def _read_shards(file, value):
     if len({shard.name for shard in shards}) < len(shards):
         file.report(None, "'shards': expected each name once.")
     return tuple(shards)
-
-
-def _read_failed(file, entries):
-    failed = {}
-    for place, entry in enumerate(entries):
-        right = isinstance(entry, dict) and set(entry) == {"id", "reason"}
-        if not right or not all(isinstance(v, str) for v in entry.values()):
-            file.report(
-                None,
-                f"'failed[{place}]': expected 'id' and 'reason', strings; "
-                f"found {shown(entry)}.",
-            )
-        failed[entry["id"]] = entry["reason"]
-    return failed
 
 
 def file_sha256(path) -> str:

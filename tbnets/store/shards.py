@@ -14,7 +14,13 @@ import numpy as np
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.store.arrays import Features, check_rows, slices
-from tbnets.store.manifest import MANIFEST, file_sha256, files_of, read_manifest
+from tbnets.store.manifest import (
+    MANIFEST,
+    array_kinds,
+    file_sha256,
+    files_of,
+    read_manifest,
+)
 from tbnets.store.npy import read_header
 from tbnets.store.row_file import RowFile, copy_rows
 
@@ -286,36 +292,23 @@ def _check_ids(store):
 
 def _open_array(path, part, shard, manifest):
     """Returns the `RowFile` of an array that is just as the manifest says."""
-    shape, dtype = {
-        "features": ((shard.rows, manifest.dim), manifest.dtype),
-        "boxes": ((shard.rows, 4), "float32"),
-        "counts": ((shard.images,), "int64"),
-        "scores": ((shard.rows,), "float32"),
-        "sizes": ((shard.images, 2), "int64"),
-    }[part]
-    dtype = np.dtype(dtype).newbyteorder("<")
+    shape, dtype = array_kinds(manifest, shard.images, shard.rows)[part]
     expected = f"{path}: expected shape {shape} and dtype {dtype}"
-    advice = "Copy the store again, or extract it into a new folder."
     try:
         header = read_header(path)
+        if header.shape != shape or header.dtype != dtype:
+            raise InputError(f"shape {header.shape} and dtype {header.dtype}")
+        if header.by_columns:
+            raise InputError("it column by column (Fortran's order)")
+        size = os.path.getsize(path)
+        if size != header.size:
+            expected += f", which takes {header.size} bytes"
+            raise InputError(f"{size}")
     except ValueError as error:
-        raise InputError(f"{expected}; found {error}. {advice}") from error
-    if header.shape != shape or header.dtype != dtype:
         raise InputError(
-            f"{expected}; found shape {header.shape} and dtype "
-            f"{header.dtype}. {advice}"
-        )
-    if header.by_columns:
-        raise InputError(
-            f"{expected}, row by row; found it column by column (Fortran's "
-            f"order). {advice}"
-        )
-    size = os.path.getsize(path)
-    if size != header.size:
-        raise InputError(
-            f"{expected}, which takes {header.size} bytes; found {size}. "
-            f"{advice}"
-        )
+            f"{expected}; found {error}. Copy the store again, or extract it "
+            "into a new folder."
+        ) from error
     start = size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape[0], *shape[1:] or (None,), dtype, start)
 

@@ -17,13 +17,14 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checked_files import shown
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.store.manifest import (
     DTYPES,
     KINDS,
     MANIFEST,
     Manifest,
     Shard,
+    array_kinds,
     extraction_differences,
     files_of,
     optional_files,
@@ -223,16 +224,8 @@ class FeatureWriter:
 
 def _new_manifest(extraction, dim, dtype, kind):
     """Returns the manifest of an empty store, its arguments checked."""
-    if kind not in KINDS:
-        raise InputError(
-            f"`kind` must be one of {', '.join(KINDS)}. "
-            f"Received: kind={kind!r}. Choose one of these."
-        )
-    if dtype not in DTYPES:
-        raise InputError(
-            f"`dtype` must be one of {', '.join(DTYPES)}. "
-            f"Received: dtype={dtype!r}. Choose one of these."
-        )
+    check_choice("kind", kind, KINDS)
+    check_choice("dtype", dtype, DTYPES)
     if dim < (kind == "images"):
         raise InputError(
             "`dim` must be at least 1, or 0 for a store of boxes alone. "
@@ -297,34 +290,19 @@ def _check_arrays(manifest, ids, given):
         ids: of the images.
         given: part -> array or None.
     """
-    given = {part: x for part, x in given.items() if x is not None}
+    given = {part: np.asarray(x) for part, x in given.items() if x is not None}
     _check_parts(manifest, given)
     counts = np.ones(len(ids), np.int64)
     if "counts" in given:
-        counts = _check_counts(given["counts"], len(ids))
-    owners = np.repeat(np.arange(len(ids)), counts)
-    shapes = {
-        "features": (len(owners), manifest.dim),
-        "boxes": (len(owners), 4),
-        "scores": (len(owners),),
+        kind = array_kinds(manifest, len(ids), 0)["counts"]
+        counts = _converted("counts", given["counts"], *kind, ids)
+    owners = np.repeat(ids, counts)
+    kinds = array_kinds(manifest, len(ids), len(owners))
+    return {
+        part: _converted(part, given[part], *kind, owners)
+        for part, kind in kinds.items()
+        if part in given
     }
-    arrays = {}
-    for part, shape in shapes.items():
-        if part in given:
-            array = np.asarray(given[part])
-            if array.shape != shape:
-                raise InputError(
-                    f"`{part}` must have the shape {shape} for {len(ids)} "
-                    f"ids. Received: shape {array.shape}. Give a row for "
-                    "each image, or for each region that `counts` tells."
-                )
-            dtype = manifest.dtype if part == "features" else "float32"
-            arrays[part] = _convert(part, array, dtype, ids, owners)
-    if "sizes" in given:
-        arrays["sizes"] = _check_sizes(given["sizes"], len(ids))
-    if "counts" in given:
-        arrays["counts"] = counts.astype("<i8")
-    return arrays
 
 
 def _check_parts(manifest, given):
@@ -344,50 +322,36 @@ def _check_parts(manifest, given):
         )
 
 
-def _check_sizes(sizes, images):
-    sizes = np.asarray(sizes)
-    if (
-        sizes.shape != (images, 2)
-        or sizes.dtype.kind not in "iu"
-        or sizes.min(initial=1) < 1
-    ):
+_LEAST = {"counts": 0, "sizes": 1}
+
+
+def _converted(part, array, shape, dtype, owners):
+    """Returns an array in the type of the store; refuses what does not fit.
+
+    Args:
+        part: what it is.
+        array: what was given for it.
+        shape: that it must have.
+        dtype: `numpy.dtype` of the store; of whole numbers for `_LEAST`.
+        owners: the image that each row is of.
+    """
+    allowed, kinds = ("fiu", "numbers") if dtype.kind == "f" else ("iu", "")
+    kinds = kinds or f"whole numbers from {_LEAST[part]}"
+    if array.shape != shape or array.dtype.kind not in allowed:
         raise InputError(
-            f"`sizes` must be {images} pairs of integers from 1, one for each "
-            f"id. Received: sizes={shown(sizes)}. Give width and height of "
-            "each photo in pixels."
-        )
-    return sizes.astype("<i8")
-
-
-def _check_counts(counts, images):
-    counts = np.asarray(counts)
-    if (
-        counts.shape != (images,)
-        or counts.dtype.kind not in "iu"
-        or (counts.min(initial=0) < 0)
-    ):
-        raise InputError(
-            f"`counts` must be {images} integers from 0, one for each id. "
-            f"Received: counts={shown(counts)}. Count the rows of each image."
-        )
-    return counts.astype(np.int64)
-
-
-def _convert(part, array, dtype, ids, owners):
-    """Returns an array in the type of the store; refuses what does not fit."""
-    if array.dtype.kind not in "fiu":
-        raise InputError(
-            f"`{part}` must be numbers. Received: dtype {array.dtype}. "
-            "Convert them where their meaning is known."
+            f"`{part}` must be {kinds} of shape {shape}. Received: shape "
+            f"{array.shape} and dtype {array.dtype}. Give a row for each "
+            "image, or for each region that `counts` tells."
         )
     with np.errstate(over="ignore"):
-        stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
-    bad = ~np.isfinite(stored)
+        stored = np.ascontiguousarray(array, dtype)
+    bad = stored < _LEAST[part] if part in _LEAST else ~np.isfinite(stored)
     if bad.any():
         place = tuple(np.argwhere(bad)[0])
+        what = kinds if part in _LEAST else f"finite numbers as {dtype.name}"
         raise InputError(
-            f"`{part}` must be finite numbers as {dtype}. Received: "
-            f"{array[place]} for the image {ids[owners[place[0]]]!r}. Look at "
-            "this image, note it as failed, or store float32."
+            f"`{part}` must be {what}. Received: {array[place]} for the image "
+            f"{str(owners[place[0]])!r}. Look at this image, note it as "
+            "failed, or store float32."
         )
     return stored

@@ -24,11 +24,7 @@ from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.images import decode_images
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
-from tbnets.store.manifest import (
-    MANIFEST,
-    extraction_differences,
-    without_retired,
-)
+from tbnets.store.manifest import MANIFEST, extraction_differences
 from tbnets.store.opening import load_features, open_features, read_made_by
 from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
 
@@ -237,7 +233,7 @@ def check_features(settings, splits, made_by, where, flag="image_features"):
         if not all(map(os.path.exists, paths)):
             continue
         lines = extraction_differences(
-            without_retired(made_by),
+            made_by,
             read_made_by(*paths),
             where,
             ", ".join(paths),

@@ -2,16 +2,19 @@
 
 The `embedded` one needs `pip install "tbnets[parse]"` and downloads nothing:
 TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
-The others ask a CoreNLP server, or stanza or benepar with their models; one
-knows no syntax at all.
+`corenlp` asks a server; `right_branching` knows no syntax at all.
 """
 
 import re
 import urllib.error
 import urllib.request
 
-from tbnets.checked_files import shown
-from tbnets.errors import InputError, MissingPackageError, UnreachableError
+from tbnets.errors import (
+    InputError,
+    MissingPackageError,
+    UnreachableError,
+    check_choice,
+)
 from tbnets.text.trees import MOST_LETTERS, MOST_WORDS, right_branching
 
 DEFAULT_URL = "http://localhost:9000"
@@ -77,7 +80,7 @@ class EmbeddedParser:
             from nltk import RegexpParser, Tree
             from textblob.en.taggers import PatternTagger
         except ModuleNotFoundError as error:
-            raise _missing(error, "embedded", '"tbnets[parse]"') from error
+            raise _missing(error, "embedded") from error
         self._tagger = PatternTagger()
         self._chunker = RegexpParser(GRAMMAR, root_label="S", loop=2)
         self._tree = Tree
@@ -149,7 +152,7 @@ class CoreNLPParser:
         try:
             from nltk.parse import corenlp
         except ModuleNotFoundError as error:
-            raise _missing(error, "corenlp", '"tbnets[parse]"') from error
+            raise _missing(error, "corenlp") from error
         try:
             urllib.request.urlopen(url, timeout=10).close()
         except (urllib.error.URLError, OSError, ValueError) as error:
@@ -165,48 +168,6 @@ class CoreNLPParser:
     def parse(self, caption) -> str:
         """Returns the tree of a caption in brackets."""
         return _joined(self._parser.parse_text(caption))
-
-
-class StanzaParser:
-    """Asks stanza's constituency parser, where it and its model are."""
-
-    name = "stanza"
-
-    def __init__(self):
-        try:
-            import stanza
-        except ModuleNotFoundError as error:
-            raise _missing(error, "stanza", "stanza") from error
-        self._pipeline = stanza.Pipeline(
-            "en",
-            processors="tokenize,pos,constituency",
-            download_method=None,
-            verbose=False,
-        )
-
-    def parse(self, caption) -> str:
-        """Returns the tree of a caption in brackets."""
-        sentences = self._pipeline(caption).sentences
-        return _joined(sentence.constituency for sentence in sentences)
-
-
-class BeneparParser:
-    """Asks the Berkeley neural parser, where it and its model are."""
-
-    name = "benepar"
-
-    def __init__(self):
-        try:
-            import benepar
-        except ModuleNotFoundError as error:
-            raise _missing(error, "benepar", "benepar") from error
-        self._input = benepar.InputSentence
-        self._parser = benepar.Parser("benepar_en3")
-
-    def parse(self, caption) -> str:
-        """Returns the tree of a caption in brackets."""
-        words = self._input(words=split_tokens(caption))
-        return _joined([self._parser.parse(words)])
 
 
 class RightBranchingParser:
@@ -230,13 +191,7 @@ class RightBranchingParser:
 
 PARSERS = {
     parser.name: parser
-    for parser in (
-        EmbeddedParser,
-        CoreNLPParser,
-        StanzaParser,
-        BeneparParser,
-        RightBranchingParser,
-    )
+    for parser in (EmbeddedParser, CoreNLPParser, RightBranchingParser)
 }
 
 
@@ -251,11 +206,7 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
         ValueError: there is no such parser.
         ModuleNotFoundError, ConnectionError: what it needs is not there.
     """
-    if name not in PARSERS:
-        raise InputError(
-            f"`parser` must be one of {', '.join(PARSERS)}. Received: "
-            f"parser={shown(name)}. Choose one of these."
-        )
+    check_choice("parser", name, PARSERS)
     arguments = (corenlp_url,) if name == "corenlp" else ()
     return PARSERS[name](*arguments)
 
@@ -268,11 +219,11 @@ def _joined(trees):
     return texts[0] if len(texts) == 1 else f"(S {' '.join(texts)})"
 
 
-def _missing(error, name, package):
+def _missing(error, name):
     """Returns the error of a package that a parser needs."""
     return MissingPackageError(
         "`--parser` must be one whose packages are installed. Received: "
-        f"--parser={name}, without {error.name}. Run: pip install {package}, "
-        "or choose another parser.",
+        f"--parser={name}, without {error.name}. Run: pip install "
+        '"tbnets[parse]", or choose another parser.',
         name=error.name,
     )

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.cores import usable_cores
-from tbnets.files import write_atomically
+from tbnets.files import write_text
 from tbnets.text.parsers import RightBranchingParser, open_parser
-from tbnets.text.tree_files import json_row
 from tbnets.text.trees import read_tree
 
 CHUNK = 64
@@ -140,20 +139,15 @@ def _read_cache(path, parser):
     """
     if not os.path.exists(path):
         return {}
-    file, known = CheckedFile(path), {}
-    lines, ends_well = file.lines()
-    if not ends_well and lines:
-        kept = lines[:-1]
-        text = "".join(f"{line}\n" for line in kept)
-        write_atomically(path, lambda out: out.write(text.encode("utf-8")))
-        lines = kept
-    for number, line in enumerate(lines, 1):
-        row = json_row(
-            file, number, line, ("parser", "caption", "tree", "failure")
-        )
-        if row and row["parser"] == parser:
-            known[row["caption"]] = [row["tree"], row["failure"]]
-    return known
+    lines, ends_well = CheckedFile(path).lines()
+    if not ends_well:
+        write_text(path, "".join(f"{line}\n" for line in lines[:-1]))
+    names = ("parser", "caption", "tree", "failure")
+    return {
+        row["caption"]: [row["tree"], row["failure"]]
+        for _, row in CheckedFile(path).json_rows(names, strings=True)
+        if row["parser"] == parser
+    }
 
 
 def _append(path, parser, rows):
@@ -185,8 +179,7 @@ def write_parses(path, captions, parses):
         failed = {"fallback": True} if caption in parses.failures else {}
         tree = parses.trees[caption]
         lines.append(_line(id=name, caption=caption, tree=tree, **failed))
-    text = "".join(lines)
-    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+    write_text(path, "".join(lines))
 
 
 def count_reasons(failures) -> list[tuple[str, int]]:

@@ -82,12 +82,7 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
     """Returns the letters of each phrase of two words or more."""
-    spans = [
-        (start, end)
-        for (start, end), text in zip(tree.spans(), tree.texts)
-        if not text and end - start > 1
-    ]
-    return letter_spans(tree.words, spans)
+    return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:

@@ -13,7 +13,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from tbnets.checked_files import CheckedFile, parse_json, shown
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError, MissingFileError
 from tbnets.text.trees import Tree, read_tree, unescaped
 
@@ -49,10 +49,8 @@ def read_parses(path, captions=None, problems=None) -> list[ParsedCaption]:
         ProblemError: a row is none; names file and line.
     """
     file, found, lines_of = CheckedFile(path, problems), [], {}
-    for number, line in enumerate(file.lines()[0], 1):
-        row = json_row(file, number, line, ("id", "caption", "tree"))
-        if row is None:
-            continue
+    names = ("id", "caption", "tree")
+    for number, row in file.json_rows(names, strings=True):
         name, caption = row["id"], row["caption"]
         if name in lines_of:
             file.report(
@@ -140,31 +138,4 @@ def _tree(file, number, text, name):
         return read_tree(text, name)
     except ValueError as error:
         file.report(number, f"expected a tree; {error}")
-    return None
-
-
-def json_row(file, number, line, names):
-    """Returns a line as a dict that has strings of these names, or None.
-
-    Args:
-        file: the `CheckedFile` that problems are reported to.
-        number: of the line, from 1.
-        line: its text.
-        names: what must be there as a string.
-    """
-    try:
-        row = parse_json(line)
-    except ValueError:
-        row = None
-    wrong = not isinstance(row, dict) or [
-        name for name in names if not isinstance(row.get(name), str)
-    ]
-    if not wrong:
-        return row
-    file.report(
-        number,
-        "expected a JSON object with the strings "
-        f"{', '.join(names)}; found {shown(line)}. Correct the line, or parse "
-        "the captions again.",
-    )
     return None

@@ -11,14 +11,15 @@ into TensorFlow Serving.
 
 import collections
 import dataclasses
-import pathlib
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tbnets.errors import InputError, MissingFileError
-from tbnets.files import write_atomically
+from tbnets.checked_files import CheckedFile, shown
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError
+from tbnets.files import write_text
 
 PADDING_WORD = ""
 UNKNOWN_WORD = "[UNK]"
@@ -150,11 +151,8 @@ class Vocabulary:
             ValueError: as `build`.
         """
         for name, value in (("min_count", min_count), ("max_words", max_words)):
-            if value is not None and value < 1:
-                raise InputError(
-                    f"`{name}` must be at least 1. Received: {name}={value}. "
-                    f"Use 1 or more."
-                )
+            if value is not None:
+                checked_number(name, value, 1)
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
@@ -181,8 +179,7 @@ class Vocabulary:
         Args:
             path: file to write; an existing one is replaced.
         """
-        text = "".join(f"{word}\n" for word in self.words)
-        write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+        write_text(path, "".join(f"{word}\n" for word in self.words))
 
     @classmethod
     def load(cls, path):
@@ -198,28 +195,19 @@ class Vocabulary:
             FileNotFoundError: If there is no such file.
             ValueError: If the file is damaged; names path and line.
         """
-        try:
-            text = pathlib.Path(path).read_bytes().decode("utf-8")
-        except FileNotFoundError as error:
-            raise MissingFileError(
-                "`path` must name a vocabulary file. Received: "
-                f"path='{path}', which does not exist. Give the "
-                "vocabulary of a run folder."
-            ) from error
-        except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            raise _damaged(
-                path, line, "be UTF-8 text", error.object[error.start :][:1]
-            ) from error
-        words = text.split("\n")
-        last = words.pop()
-        if last:
-            raise _damaged(path, len(words) + 1, "end with a line break", last)
+        file = CheckedFile(path)
+        words, ends_well = file.lines()
         problem = _first_problem(words)
+        if not ends_well:
+            problem = (len(words) - 1, "end with a line break")
         if problem:
             position, expectation = problem
             found = words[position] if position < len(words) else "end of file"
-            raise _damaged(path, position + 1, expectation, found)
+            file.report(
+                position + 1,
+                f"expected to {expectation}; found {shown(found)}. Save the "
+                "vocabulary again or take it from another run.",
+            )
         return cls(tuple(words))
 
 
@@ -237,11 +225,8 @@ class Tokenizer(tf.Module):
 
     def __init__(self, vocabulary, max_tokens=None):
         super().__init__(name="tokenizer")
-        if max_tokens is not None and max_tokens < 1:
-            raise InputError(
-                "`max_tokens` must be at least 1 or None. Received: "
-                f"max_tokens={max_tokens}. Use None to keep every word."
-            )
+        if max_tokens is not None:
+            checked_number("max_tokens", max_tokens, 1)
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
         self._table = tf.lookup.StaticHashTable(
@@ -326,12 +311,3 @@ def _first_problem(words):
             return position, "hold single words, without spaces"
         seen.add(word)
     return None
-
-
-def _damaged(path, line, expected, found):
-    """Makes the error for a vocabulary file that is not as it was saved."""
-    return InputError(
-        "`path` must name an undamaged vocabulary file. Received: "
-        f"path='{path}', line {line}: expected to {expected}, found {found!r}. "
-        "Save the vocabulary again or take it from another run."
-    )

@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import PADDING_ID
 
@@ -112,11 +112,7 @@ def embedding_table(vectors, vocabulary, missing="random", seed=0):
     Raises:
         ValueError: `missing` is unknown, or no word has a vector.
     """
-    if missing not in MISSING:
-        raise InputError(
-            f"`missing` must be one of {', '.join(MISSING)}. Received: "
-            f"missing={missing}. Choose one of these."
-        )
+    check_choice("missing", missing, MISSING)
     rows = vectors.rows(vocabulary.words)
     known = rows >= 0
     if not known.any():

@@ -147,7 +147,7 @@ def published(tensors, tmp_path_factory):
 @pytest.fixture(scope="module")
 def network(published):
     """Lite0 with them, for photos of any size."""
-    network = efficientnet_lite.EfficientNetLite0(input_shape=(None, None, 3))
+    network = efficientnet_lite.build(0, input_shape=(None, None, 3))
     efficientnet_lite.load_weights(network, published)
     return network
 
@@ -304,7 +304,7 @@ def test_a_file_of_nothing_is_refused(network, tmp_path):
 
 def test_weights_are_not_an_argument_of_the_constructor():
     with pytest.raises(ValueError, match="Call `load_weights`"):
-        efficientnet_lite.EfficientNetLite0(weights="imagenet")
+        efficientnet_lite.build(0, weights="imagenet")
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):

@@ -19,6 +19,11 @@ TRUTH = {
 }
 
 
+def log_likelihood(mixture, points):
+    """`log p(x)` of each point."""
+    return np.logaddexp.reduce(mixture.log_densities(points), axis=1)
+
+
 def draw(number, seed=0):
     """Points of the mixture TRUTH."""
     generator = np.random.default_rng(seed)
@@ -78,7 +83,7 @@ def test_log_likelihood_is_that_of_the_loop():
         reference.mixture_log_likelihood(point, *parameters(mixture))
         for point in points
     ]
-    np.testing.assert_allclose(mixture.log_likelihood(points), expected)
+    np.testing.assert_allclose(log_likelihood(mixture, points), expected)
     np.testing.assert_allclose(mixture.posteriors(points).sum(axis=1), 1)
 
 
@@ -108,7 +113,7 @@ def test_gradients_are_the_derivatives_of_the_log_likelihood(k):
                 values = getattr(moved, name).astype(np.float64)
                 values[k, d] += sign * step
                 setattr(moved, name, values)
-                sides.append(moved.log_likelihood(points))
+                sides.append(log_likelihood(moved, points))
             slope = (sides[0] - sides[1]) / (2 * step)
             twice = name == "scales_" and not laplacian[d]
             information = mixture.weights_[k] * (2 if twice else 1)
@@ -135,7 +140,7 @@ def test_a_component_on_one_point_keeps_its_width():
     mixture = HybridMixture(8).fit(points)
     floor = SCALE_FLOOR * points.std(axis=0)
     assert (mixture.scales_ >= floor * (1 - 1e-12)).all()
-    assert np.isfinite(mixture.log_likelihood(points)).all()
+    assert np.isfinite(log_likelihood(mixture, points)).all()
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
@@ -152,7 +157,7 @@ def test_dimensions_without_variance_are_finite(value):
 
 def test_as_many_points_as_components():
     mixture = HybridMixture(5).fit(draw(5))
-    assert np.isfinite(mixture.log_likelihood(draw(9, seed=1))).all()
+    assert np.isfinite(log_likelihood(mixture, draw(9, seed=1))).all()
 
 
 def test_bad_input():

@@ -438,8 +438,8 @@ def test_write_scenes_interrupted_leaves_nothing(tmp_path):
     ("change", "expected"),
     [
         ({"num_train": -1}, r"`num_train` must lie .*num_train=-1"),
-        ({"num_dev": 2.5}, r"`num_dev` must be an integer.*num_dev=2.5"),
-        ({"num_test": True}, r"`num_test` must be an integer"),
+        ({"num_dev": 2.5}, r"`num_dev` must lie .*num_dev=2.5"),
+        ({"num_test": True}, r"`num_test` must lie .*a whole number"),
         ({"num_train": 0, "num_dev": 0, "num_test": 0}, "one scene at least"),
         ({"image_size": 32}, r"`image_size` must lie from 48 to 1024"),
         ({"seed": -1}, r"`seed` must lie .*seed=-1"),

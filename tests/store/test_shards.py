@@ -278,8 +278,8 @@ def rename_first(manifest, name):
     "change, message",
     [
         (lambda m: m.update(format="other"), "expected 'format'.*'other'"),
-        (lambda m: m.pop("dim"), "expected the keys .*dim"),
-        (lambda m: m.update(more=1), "expected the keys"),
+        (lambda m: m.pop("dim"), "with the keys .*dim"),
+        (lambda m: m.update(more=1), "with the keys"),
         (lambda m: m.update(dim="2"), "'dim': expected a whole number.*'2'"),
         (lambda m: m.update(dim=True), "'dim': expected a whole number"),
         (lambda m: m.update(dim=-1), "'dim': expected a whole number"),

@@ -173,16 +173,6 @@ def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
         runs.open_run(tmp_path / "run")
 
 
-def test_a_run_of_before_goes_on(folder, tmp_path):
-    session, _ = prepare(folder, tmp_path / "run")
-    made_by = session.state.fitted["image_features_made_by"]
-    made_by["store"] = {**made_by["store"], "statistics_sha256": None}
-    save(session)
-    save(session, "best")
-    runs.open_run(tmp_path / "run")
-    prepare(folder, tmp_path / "run", resume=True)
-
-
 def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
     session, _ = prepare(
         folder, tmp_path / "run", image_features="{split}_ims.npy"

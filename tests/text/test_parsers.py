@@ -76,8 +76,6 @@ def test_without_words_there_is_nothing_to_parse(embedded):
     [
         ("embedded", "tbnets[parse]", "textblob"),
         ("corenlp", "tbnets[parse]", "nltk"),
-        ("stanza", "stanza", "stanza"),
-        ("benepar", "benepar", "benepar"),
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, name, package, module):
@@ -99,7 +97,7 @@ def test_a_server_that_does_not_run_is_one_clear_error():
 
 
 def test_an_unknown_parser_lists_the_known():
-    with pytest.raises(ValueError, match="embedded, corenlp, stanza, benepar"):
+    with pytest.raises(ValueError, match="embedded, corenlp, right_branching"):
         parsers.open_parser("best")
 
 

@@ -88,8 +88,8 @@ def test_vocabulary_size_and_equality():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"captions": CAPTIONS, "min_count": 0}, "`min_count` must be at"),
-        ({"captions": CAPTIONS, "max_words": 0}, "`max_words` must be at"),
+        ({"captions": CAPTIONS, "min_count": 0}, "`min_count` must be a"),
+        ({"captions": CAPTIONS, "max_words": 0}, "`max_words` must be a"),
         ({"captions": CAPTIONS, "min_count": 9}, "`captions` must hold"),
         ({"captions": []}, "`captions` must hold"),
         ({"captions": "a dog"}, "`captions` must be a sequence"),
@@ -156,7 +156,7 @@ def test_save_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
 def test_load_names_file_and_line(tmp_path, content, line):
     path = tmp_path / "vocabulary.txt"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"vocabulary.txt', line {line}: exp"):
+    with pytest.raises(ValueError, match=f"vocabulary.txt:{line}: expected"):
         Vocabulary.load(path)
 
 
