@@ -61,19 +61,19 @@ class CheckedFile:
         self.path = os.fspath(path)
         self.problems = problems
 
-    def report(self, line, message):
+    def report(self, message, line=None):
         """Notes a problem, or raises it where nobody collects problems."""
         problem = Problem(self.path, line, message)
         if self.problems is None:
             raise ProblemError(problem)
         self.problems.append(problem)
 
-    def suspect(self, line, message):
+    def suspect(self, message, line):
         """Notes what may be a problem; warns where nobody collects them."""
         if self.problems is None:
             warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
         else:
-            self.report(line, message)
+            self.report(message, line)
 
     def read_bytes(self):
         """Returns the content of the file, or says that there is none."""
@@ -102,7 +102,7 @@ class CheckedFile:
         try:
             return row.decode("utf-8")
         except UnicodeDecodeError as error:
-            self.report(line, _undecodable(error))
+            self.report(_undecodable(error), line)
             return row.decode("utf-8", errors="replace")
 
     def json(self):
@@ -112,11 +112,11 @@ class CheckedFile:
             return parse_json(content)
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
-            self.report(line, _undecodable(error))
+            self.report(_undecodable(error), line)
         except json.JSONDecodeError as error:
-            self.report(error.lineno, _broken_json(error))
+            self.report(_broken_json(error), error.lineno)
         except ValueError as error:
-            self.report(None, f"expected JSON; {error}.")
+            self.report(f"expected JSON; {error}.")
         return None
 
     def json_rows(self, needed, strings=False):
@@ -137,9 +137,9 @@ class CheckedFile:
             except ValueError as error:
                 cut = line == len(rows) and not ends_well
                 self.report(
-                    line,
                     f"expected a JSON object; found {shown(text)} ({error})."
                     + " The file looks truncated: copy it again." * cut,
+                    line,
                 )
                 continue
             kinds = str if strings else object
@@ -149,26 +149,26 @@ class CheckedFile:
                 yield line, row
             else:
                 self.report(
-                    line,
                     f"expected a JSON object with {wanted}; found "
                     f"{shown(row)}.",
+                    line,
                 )
 
     def caption(self, value, line, where=""):
         """Returns a caption without outer blanks, or None if it is none."""
         if not isinstance(value, str):
             self.report(
-                line,
                 f"{where}expected a caption (a string); found {shown(value)}.",
+                line,
             )
             return None
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
             self.report(
-                line,
                 f"{where}expected Unicode text; found half of a surrogate "
                 f"pair in {shown(value)}. Write the file again as UTF-8.",
+                line,
             )
             return None
         return value.strip()
@@ -179,9 +179,9 @@ class CheckedFile:
         if not reason:
             return value
         self.report(
-            line,
             f"{where}expected an image file name relative to the images "
             f"folder; found {shown(value)}, which {reason}.",
+            line,
         )
         return None
 

@@ -42,9 +42,8 @@ def _entries(file, parent, key, where=""):
     if not isinstance(value, list):
         keys = sorted(parent) if isinstance(parent, dict) else parent
         file.report(
-            None,
             f"{where}expected an object with a list {key!r}; "
-            f"found {shown(keys)}. Check that --captions_format fits the file.",
+            f"found {shown(keys)}. Check that --captions_format fits the file."
         )
         return []
     good = []
@@ -53,9 +52,8 @@ def _entries(file, parent, key, where=""):
             good.append((f"{where}{key}[{index}]: ", entry))
         else:
             file.report(
-                None,
                 f"{where}{key}[{index}]: expected an object; "
-                f"found {shown(entry)}.",
+                f"found {shown(entry)}."
             )
     return good
 
@@ -77,15 +75,13 @@ def read_karpathy(path, split, problems):
         part = image.get("split")
         if not isinstance(part, str) or not part:
             file.report(
-                None,
                 f"{where}expected 'split' (train, restval, val or test); "
-                f"found {shown(part)}.",
+                f"found {shown(part)}."
             )
         elif name in records:
             file.report(
-                None,
                 f"{where}expected each 'filename' once; found {shown(name)} "
-                "again. Give one of the two images another name.",
+                "again. Give one of the two images another name."
             )
         elif name is not None:
             file_name = (
@@ -120,8 +116,7 @@ def read_coco(path, split, problems):
         name = file.file_name(image.get("file_name"), None, where)
         if key in records:
             file.report(
-                None,
-                f"{where}expected each image 'id' once; found {key} again.",
+                f"{where}expected each image 'id' once; found {key} again."
             )
         elif key is not None and name is not None:
             records[key] = ImageRecord(key, [], split_names.WHOLE_FILE, name)
@@ -130,9 +125,8 @@ def read_coco(path, split, problems):
         caption = file.caption(annotation.get("caption"), None, where)
         if key is not None and key not in records:
             file.report(
-                None,
                 f"{where}expected the 'id' of one of the {len(records)} good "
-                f"entries of 'images'; found 'image_id' {key}.",
+                f"entries of 'images'; found 'image_id' {key}."
             )
         elif key is not None and caption is not None:
             records[key].captions.append(caption)
@@ -141,9 +135,7 @@ def read_coco(path, split, problems):
 
 def _coco_id(file, value, where):
     if isinstance(value, bool) or not isinstance(value, int | str):
-        file.report(
-            None, f"{where}expected a whole number; found {shown(value)}."
-        )
+        file.report(f"{where}expected a whole number; found {shown(value)}.")
         return None
     return str(value)
 
@@ -156,9 +148,7 @@ def read_flickr30k_json(path, split, problems):
     if content is None:
         return []
     if not isinstance(content, dict):
-        file.report(
-            None, f"expected an object of images; found {shown(content)}."
-        )
+        file.report(f"expected an object of images; found {shown(content)}.")
         return []
     records = []
     for name, entries in content.items():
@@ -167,9 +157,8 @@ def read_flickr30k_json(path, split, problems):
             entries and str(entries[-1]).endswith(name)
         ):
             file.report(
-                None,
                 f"{where}expected a list of captions that ends with the "
-                f"path of the image; found {shown(entries)}.",
+                f"path of the image; found {shown(entries)}."
             )
         elif file.file_name(name, None, where):
             texts = [file.caption(text, None, where) for text in entries]
@@ -220,7 +209,7 @@ def _token_captions(file):
         match = re.fullmatch(r"([^\t]+)#(\d+)[ ]*\t(.*)", row, re.DOTALL)
         if not match or cut:
             if row.strip():
-                file.report(line, _bad_token_row(row, cut))
+                file.report(_bad_token_row(row, cut), line)
             continue
         name = file.file_name(match[1], line)
         text = file.caption(match[3], line)
@@ -229,14 +218,14 @@ def _token_captions(file):
         texts = captions.setdefault(name, {})
         if match[2] in texts:
             file.report(
-                line,
                 f"expected each caption number of an image once; found "
                 f"{match[1]}#{match[2]} again. Number the captions 0, 1, ...",
+                line,
             )
             continue
         texts[match[2]] = text
     if not captions:
-        file.report(None, "expected captions; found none.")
+        file.report("expected captions; found none.")
     return captions
 
 
@@ -285,20 +274,20 @@ def _listed_records(file, captions, split, token_path):
         names = [listed] if listed in captions else by_stem.get(listed, [])
         if len(names) != 1:
             file.report(
-                line,
                 f"expected an image of {token_path}; found {shown(listed)}, "
                 f"which has {len(names) or 'no'} images there. Correct the "
                 "list, or the token file is incomplete.",
+                line,
             )
         elif names[0] in records:
             file.report(
-                line, f"expected each image once; found {listed} again."
+                f"expected each image once; found {listed} again.", line
             )
         else:
             texts = list(captions[names[0]].values())
             records[names[0]] = ImageRecord(names[0], texts, split, names[0])
     if not records:
-        file.report(None, "expected one image a line; found none.")
+        file.report("expected one image a line; found none.")
     return list(records.values())
 
 
@@ -329,16 +318,16 @@ def read_precomputed(path, split, problems):
     try:
         features = open_array(f"{base}_ims.npy")
     except ValueError as error:
-        file.report(None, f"its features cannot be read: {error}")
+        file.report(f"its features cannot be read: {error}")
         return []
     images = len(features)
     if not rows or len(rows) % images:
         cut = "" if ends_well else " The last line looks cut off: copy again."
         file.report(
-            len(rows),
             f"expected as many captions for each of the {images} rows of "
             f"{features.path}; found {len(rows)} captions, no whole multiple "
             f"of {images}.{cut}",
+            len(rows),
         )
         return []
     captions = [file.caption(row, line) for line, row in enumerate(rows, 1)]
@@ -348,9 +337,8 @@ def read_precomputed(path, split, problems):
     if len(set(features.ids)) < images:
         [(twice, _)] = collections.Counter(features.ids).most_common(1)
         CheckedFile(f"{base}_ids.txt", problems).report(
-            None,
             f"expected each id once, as rows have {each} captions; found "
-            f"{twice!r} twice. Put the captions of an image together.",
+            f"{twice!r} twice. Put the captions of an image together."
         )
         return []
     blocks = [

@@ -33,21 +33,21 @@ def read_table(path, split, problems):
         part = row.get("split", "" if has_split else split_names.WHOLE_FILE)
         if "split" in row and not has_split:
             file.report(
-                line,
                 "expected 'split' in every row or in none; found "
                 f"{shown(part)} here and none in the rows before. Name the "
                 "split of each row.",
+                line,
             )
         elif not isinstance(part, str) or not part.strip():
             file.report(
-                line, f"expected the name of a split; found {shown(part)}."
+                f"expected the name of a split; found {shown(part)}.", line
             )
         elif name is not None and caption is not None:
             key = (name, part.strip())
             record = ImageRecord(name, [], part.strip(), name)
             records.setdefault(key, record).captions.append(caption)
     if has_split is None:
-        file.report(None, "expected rows of image,caption; found none.")
+        file.report("expected rows of image,caption; found none.")
     return list(records.values())
 
 
@@ -80,26 +80,26 @@ def _delimited_rows(file, delimiter):
             header = [column.strip().lower() for column in row]
             if not {"image", "caption"} <= set(header):
                 file.report(
-                    line,
                     "expected a header with the columns image and caption; "
                     f"found {shown(row)}. Name the columns in the first row.",
+                    line,
                 )
                 return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
             file.report(
-                line,
                 f"expected {len(header)} columns ({', '.join(header)}); found "
                 f"{len(row)}: {shown(row)}. Put a caption that holds "
                 f"{shown(delimiter)} between double quotes.",
+                line,
             )
     if rows and not ends_well:
         file.suspect(
-            len(rows),
             "expected a newline after the last row; found "
             f"{shown(rows[-1])}. The file may be truncated: if it is whole, "
             "end the line.",
+            len(rows),
         )
 
 
@@ -114,15 +114,11 @@ def _numbered(file, reader):
         except csv.Error as error:
             open_quote = "unexpected end" in str(error)
             file.report(
-                first,
                 f"expected a row of a table; found: {error}."
                 + " A double quote opened here is never closed: double it, "
                 "or the file is truncated." * open_quote,
+                first,
             )
 
 
-_TABLES = {
-    ".csv": _csv_rows,
-    ".tsv": _tsv_rows,
-    ".jsonl": _json_rows,
-}
+_TABLES = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _json_rows}

@@ -91,9 +91,9 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
         names = tuple((one.text or "").strip() for one in item.findall("name"))
         if not all(names) or not names:
             file.report(
-                item.line,
                 "expected <name> with a chain in <object>; found "
                 f"{shown(names)}. Copy the file again.",
+                item.line,
             )
             continue
         for box in item.findall("bndbox"):
@@ -149,9 +149,8 @@ def _parse(file):
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
         file.report(
-            None,
             f"expected an XML file of at most {MOST_BYTES} bytes; found "
-            f"{len(content)}. Name the annotation of one photo.",
+            f"{len(content)}. Name the annotation of one photo."
         )
     parser = xml.parsers.expat.ParserCreate()
     builder = ElementTree.TreeBuilder(element_factory=_LineElement)
@@ -161,9 +160,9 @@ def _parse(file):
 
     def refuse(*_):
         file.report(
-            parser.CurrentLineNumber,
             "expected XML without a document type; found <!DOCTYPE>. Remove "
             "it: annotations need none.",
+            parser.CurrentLineNumber,
         )
 
     parser.StartElementHandler = start
@@ -189,9 +188,9 @@ def _parse(file):
 
 def _refuse(file, element, expected, found):
     CheckedFile(file.path).report(
-        element.line,
         f"{expected}; found {found}. Name a file of the folder Annotations "
         "of Flickr30K Entities.",
+        element.line,
     )
 
 
@@ -228,8 +227,8 @@ def _box(file, element, width, height):
     if math.isfinite(sum(edges)) and box[0] < box[2] and box[1] < box[3]:
         return box
     file.report(
-        element.line,
         f"expected xmin, ymin, xmax, ymax of a box in {width} x {height} "
         f"pixels, counted from 1; found {shown(texts)}. Correct the file.",
+        element.line,
     )
     return None

@@ -55,8 +55,7 @@ def refuse_other_format(format, path, file):
         return False
     names = " or ".join(found)
     file.report(
-        None,
         f"expected captions of format {format}; found what looks like {names}. "
-        f"Set --captions_format={'|'.join(found)}.",
+        f"Set --captions_format={'|'.join(found)}."
     )
     return True

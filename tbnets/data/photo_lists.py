@@ -55,18 +55,17 @@ def listed_rows(image_ids, path) -> np.ndarray:
         if len(meant) > 1:
             some = " and ".join(repr(image_ids[row]) for row in meant[:2])
             file.report(
-                line,
                 f"expected the name of one photo; found {name!r}, which may "
                 f"mean {some}. Write ids in full.",
+                line,
             )
         rows.update(meant)
     if not rows:
         some = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
-            None,
             f"expected ids of the {len(image_ids)} photos, such as {some}; "
             f"found none of them in {len(listed)} lines. Name the list of "
-            "these photos.",
+            "these photos."
         )
     return np.array(sorted(rows), np.int64)
 

@@ -113,9 +113,9 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
         try:
             captions.append(parse_caption(line, number))
         except MarkupError as error:
-            file.report(number + 1, str(error))
+            file.report(str(error), number + 1)
     if not lines:
-        file.report(None, "expected captions; found none. Copy it again.")
+        file.report("expected captions; found none. Copy it again.")
     return captions
 
 

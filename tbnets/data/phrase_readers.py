@@ -105,9 +105,8 @@ def _both(root, stem, stems, key, problems):
         whose = f"beside {paths[here.index(True)]}"
         found, missing = "no such file", paths[here.index(False)]
     CheckedFile(missing, problems).report(
-        None,
         f"expected this file {whose}; found {found}. Copy both again, or "
-        "leave the image out.",
+        "leave the image out."
     )
     return False
 

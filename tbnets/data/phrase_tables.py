@@ -45,7 +45,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     for line, row in file.json_rows(NEEDED):
         _read_row(file, line, row, found)
     if not found and not problems:
-        file.report(None, f"expected rows of {', '.join(NEEDED)}; found none.")
+        file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
     if images is None:
         images = {name: name for name in sorted(found)}
     return [
@@ -84,9 +84,9 @@ def _read_row(file, line, row, found):
     entry = found.setdefault(name, _Image(size))
     if entry.size != size:
         file.report(
-            line,
             "expected one width and height for all rows of an image; found "
             f"{size} after {entry.size}.",
+            line,
         )
         return
     known = entry.captions.get(caption, [])
@@ -95,9 +95,9 @@ def _read_row(file, line, row, found):
         span = _span(text, caption, {(p.first, p.end) for p in known})
         if span is None:
             file.report(
-                line,
                 f"expected the words of the phrase in the caption "
                 f"{shown(caption)}; found {shown(text)}.",
+                line,
             )
             return
         known = [*known, MarkedPhrase(text, *span, chain, types)]
@@ -112,7 +112,7 @@ def _words(file, line, value, what):
     """Returns the words of a text with single blanks between, or None."""
     text = file.caption(value, line)
     if text == "":
-        file.report(line, f"expected the words of a {what}; found none.")
+        file.report(f"expected the words of a {what}; found none.", line)
     return " ".join(text.split()) if text else None
 
 
@@ -124,9 +124,9 @@ def _types(file, line, value):
     ):
         return tuple(names)
     file.report(
-        line,
         "expected one word, or a list of words, as 'type'; found "
         f"{shown(value)}.",
+        line,
     )
     return None
 
@@ -137,7 +137,7 @@ def _chain(file, line, row):
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
     file.report(
-        line, f"expected a name or a number as 'chain'; found {shown(value)}."
+        f"expected a name or a number as 'chain'; found {shown(value)}.", line
     )
     return None
 
@@ -150,9 +150,9 @@ def _size(file, line, row):
     if whole and (min(size) > 0 or not given):
         return size
     file.report(
-        line,
         "expected 'width' and 'height' in whole pixels, or neither; found "
         f"{shown(size)}.",
+        line,
     )
     return None
 
@@ -170,9 +170,9 @@ def _box(file, line, value, size):
             return np.array(value, np.float64)
     place = f" inside of {width} x {height}" if width else ""
     file.report(
-        line,
         "expected a box [x_min, y_min, x_max, y_max] in pixels from 0, with "
         f"x_min < x_max and y_min < y_max{place}; found {shown(value)}.",
+        line,
     )
     return None
 

@@ -56,9 +56,9 @@ def _read_record(file, number, line):
     except (ValueError, LookupError, TypeError):
         pass  # Told below.
     return file.report(
-        number,
         f"expected a scene as tools/make_scenes.py writes it; found "
         f"{shown(line)}. Delete the folder and write the scenes again.",
+        number,
     )
 
 

@@ -88,10 +88,9 @@ def read_metadata(path):
             value, known = (value or {}).get(key), key in (value or {})
         if known and not isinstance(value, kinds):
             file.report(
-                None,
                 f"expected {'.'.join(keys) or 'the file'} to be "
                 f"{' or '.join(kind.__name__ for kind in kinds)}; found "
-                f"{type(value).__name__}. {_CURE}",
+                f"{type(value).__name__}. {_CURE}"
             )
     return metadata
 

@@ -153,9 +153,9 @@ def read_checksums(path):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None or match[2] in wanted:
             file.report(
-                number,
                 "expected a sha256, two blanks and a file that no line names "
                 f"yet; found {line[:90]!r}. {_CURE}",
+                number,
             )
         wanted[match[2]] = match[1]
     return wanted

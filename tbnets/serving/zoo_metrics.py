@@ -60,9 +60,8 @@ def _read(path, kinds, cure):
         numbers = (int, float) if kind is float else (kind,)
         if type(value) not in numbers:
             file.report(
-                None,
                 f"expected {name} of type {kind.__name__}; found "
-                f"{shown(value)}. {cure}",
+                f"{shown(value)}. {cure}"
             )
 
     check(report, dict, "results")

@@ -261,12 +261,12 @@ def _read_ids(file, array, path):
     ids = [row.strip() for row in file.lines()[0]]
     for line, key in enumerate(ids, 1):
         if not key:
-            file.report(line, "expected an id; found an empty line.")
+            file.report("expected an id; found an empty line.", line)
     if len(ids) != len(array):
         file.report(
-            len(ids),
             f"expected one id for each of the {len(array)} rows of {path}; "
             f"found {len(ids)}. Write both files in one go.",
+            len(ids),
         )
     return tuple(ids)
 
@@ -328,10 +328,9 @@ def _check_finite(features, problems):
         for offset in np.flatnonzero(bad.any(axis=1)):
             column = int(np.argmax(bad[offset]))
             file.report(
-                None,
                 f"{features.row_name(rows.start + int(offset))}: expected "
                 f"finite features; found {array[offset, column]} in column "
-                f"{column}. Extract the features of this image again.",
+                f"{column}. Extract the features of this image again."
             )
             count += 1
     return count

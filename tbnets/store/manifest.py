@@ -170,20 +170,17 @@ def read_manifest(folder) -> Manifest:
     value = file.json()
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         found = value.get("format") if isinstance(value, dict) else value
-        file.report(
-            None, f"expected 'format' {FORMAT!r}; found {shown(found)}."
-        )
+        file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
     del value["format"]
     _check_fields(file, "", value, _MANIFEST)
     for name, known in (("kind", KINDS), ("dtype", DTYPES)):
         if value[name] not in known:
             file.report(
-                None,
                 f"'{name}': expected {' or '.join(map(repr, known))}; found "
-                f"{shown(value[name])}.",
+                f"{shown(value[name])}."
             )
     if value["kind"] == "images" and not value["dim"]:
-        file.report(None, "'dim': expected at least 1; found 0.")
+        file.report("'dim': expected at least 1; found 0.")
     for place, entry in enumerate(value["failed"]):
         _check_fields(file, f"failed[{place}]", entry, _FAILED)
     failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
@@ -216,18 +213,16 @@ def _check_fields(file, where, value, kinds):
     if not isinstance(value, dict) or set(value) != set(kinds):
         found = sorted(value) if isinstance(value, dict) else value
         file.report(
-            None,
             f"{where or 'the manifest'!r}: expected an object with the keys "
-            f"{', '.join(kinds)}; found {shown(found)}.",
+            f"{', '.join(kinds)}; found {shown(found)}."
         )
     prefix = f"{where}." if where else ""
     for name, kind in kinds.items():
         found = value[name]
         if type(found) is not kind or (kind is int and found < 0):
             file.report(
-                None,
                 f"'{prefix}{name}': expected {_KIND_NAMES[kind]}; found "
-                f"{shown(found)}.",
+                f"{shown(found)}."
             )
 
 
@@ -239,29 +234,26 @@ def _read_shards(file, value):
         shard = Shard(**entry)
         if not re.fullmatch(r"[A-Za-z0-9_-]+", shard.name):
             file.report(
-                None,
                 f"'{where}.name': expected a plain name inside the folder; "
-                f"found {shown(shard.name)}.",
+                f"found {shown(shard.name)}."
             )
         expected = shard_files(value["kind"], value["dim"], shard.name)
         more = optional_files(value["kind"], value["dim"], shard.name)
         names = set(shard.sha256) - set(more.values())
         if names != set(expected.values()):
             file.report(
-                None,
                 f"'{where}.sha256': expected checksums of "
                 f"{', '.join(sorted(expected.values()))}; found "
-                f"{shown(shard.sha256)}.",
+                f"{shown(shard.sha256)}."
             )
         if value["kind"] == "images" and shard.rows != shard.images:
             file.report(
-                None,
                 f"'{where}.rows': expected {shard.images}, a row an image; "
-                f"found {shard.rows}.",
+                f"found {shard.rows}."
             )
         shards.append(shard)
     if len({shard.name for shard in shards}) < len(shards):
-        file.report(None, "'shards': expected each name once.")
+        file.report("'shards': expected each name once.")
     return tuple(shards)
 
 

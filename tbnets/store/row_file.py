@@ -93,10 +93,9 @@ class RowFile:
 
     def _report_end(self, offset, size, count):
         CheckedFile(self.path).report(
-            None,
             f"expected {size} bytes from byte {offset} on; found {count}. "
             "The file was changed since it was opened: copy the store again, "
-            "or extract it into a new folder.",
+            "or extract it into a new folder."
         )
 
 

@@ -245,11 +245,10 @@ class FeatureStore(Features):
                 found = file_sha256(path)
                 if found != expected:
                     CheckedFile(path).report(
-                        None,
                         f"expected the sha256 {expected} of shard "
                         f"{shard.name}; found {found}. The file was changed: "
                         "copy the store again, or extract it into a new "
-                        "folder.",
+                        "folder."
                     )
 
 
@@ -259,15 +258,15 @@ def _read_ids(path, shard):
     ids, ends_well = file.lines()
     if not ends_well and ids:
         file.report(
-            len(ids),
             "expected a newline at the end of the file; "
             "found none: it is truncated. Copy the store again.",
+            len(ids),
         )
     if len(ids) != shard.images:
         file.report(
-            len(ids),
             f"expected {shard.images} ids, one for each image of the shard; "
             f"found {len(ids)}. Copy the store again.",
+            len(ids),
         )
     return ids
 
@@ -279,14 +278,13 @@ def _check_ids(store):
         seen = set()
         twice = next(k for k in store.ids if k in seen or seen.add(k))
         file.report(
-            None, f"expected each id in one shard once; found {twice!r} again."
+            f"expected each id in one shard once; found {twice!r} again."
         )
     both = [key for key in store.failed if not store.missing([key])]
     if both:
         file.report(
-            None,
             f"'failed': expected ids without features; found {both[0]!r}, "
-            "which has some.",
+            "which has some."
         )
 
 
@@ -318,10 +316,9 @@ def _read_counts(path, shard):
     total = sum(counts.tolist())  # Python's integers do not overflow.
     if counts.min(initial=0) < 0 or total != shard.rows:
         CheckedFile(path).report(
-            None,
             f"expected counts from 0 that sum up to {shard.rows}; found a "
             f"smallest of {counts.min(initial=0)} and a sum of {total}. Copy "
-            "the store again.",
+            "the store again."
         )
     return counts
 
@@ -330,8 +327,7 @@ def _read_sizes(path):
     sizes = np.load(path, allow_pickle=False).astype(np.int64)
     if sizes.min(initial=1) < 1:
         CheckedFile(path).report(
-            None,
             "expected widths and heights from 1; found a smallest of "
-            f"{sizes.min()}. Copy the store again.",
+            f"{sizes.min()}. Copy the store again."
         )
     return sizes

@@ -54,9 +54,9 @@ def read_parses(path, captions=None, problems=None) -> list[ParsedCaption]:
         name, caption = row["id"], row["caption"]
         if name in lines_of:
             file.report(
-                number,
                 f"expected each id once; found {shown(name)}, as in line "
                 f"{lines_of[name]}. Remove one of them.",
+                number,
             )
             continue
         lines_of[name] = number
@@ -137,5 +137,5 @@ def _tree(file, number, text, name):
     try:
         return read_tree(text, name)
     except ValueError as error:
-        file.report(number, f"expected a tree; {error}")
+        file.report(f"expected a tree; {error}", number)
     return None

@@ -204,9 +204,9 @@ class Vocabulary:
             position, expectation = problem
             found = words[position] if position < len(words) else "end of file"
             file.report(
-                position + 1,
                 f"expected to {expectation}; found {shown(found)}. Save the "
                 "vocabulary again or take it from another run.",
+                position + 1,
             )
         return cls(tuple(words))
 

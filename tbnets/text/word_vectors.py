@@ -86,7 +86,7 @@ def read_word_vectors(path, words, progress=None):
         kind = _PACKED.get(start[:2])
         if kind:
             file.report(
-                None, f"expected word vectors; found a {kind} file. Unpack it."
+                f"expected word vectors; found a {kind} file. Unpack it."
             )
         if start != _BYTE_ORDER_MARK:
             stream.seek(0)
@@ -136,19 +136,19 @@ class _Found:
         """
         if not np.isfinite(row).all():
             file.report(
-                place,
                 f"the vector of {shown(word)}: expected finite numbers; found "
                 f"{row[~np.isfinite(row)][0]}. Take the file from its source "
                 "again.",
+                place,
             )
         if word != wanted:
             self._other[wanted] = row
             return
         if word in self._own:
             file.report(
-                place,
                 f"expected each word once; found {shown(word)} again, as at "
                 f"{self._places[word]}. Remove one of them.",
+                place,
             )
         self._own[word], self._places[word] = row, place
 
@@ -168,14 +168,14 @@ def _first_lines(stream, file):
     first = stream.readline(MOST_LINE_BYTES)
     fields = first.split()
     if not fields:
-        file.report(1, "expected word vectors; found an empty line.")
+        file.report("expected word vectors; found an empty line.", 1)
     if len(fields) == 2 and all(field.isdigit() for field in fields):
         # Short enough to be numbers and not an attack on int().
         if max(map(len, fields)) > 18 or 0 in map(int, fields):
             file.report(
-                1,
                 "expected the numbers of words and of dimensions; found "
                 f"{shown(first.decode('latin-1').strip())}.",
+                1,
             )
         place = stream.tell()
         row = stream.readline(MOST_LINE_BYTES)
@@ -221,15 +221,15 @@ def _read_text(stream, file, found, header, progress):
             found.add(name, wanted, numbers, line, file)
     if header and count != header[0]:
         file.report(
-            1,
             f"expected as many vectors as the header says, {header[0]}; found "
             f"{count}. Copy or download the file again.",
+            1,
         )
     if not ends_well:
         file.suspect(
-            count + lines,
             "expected a newline after the last vector; found none. Its last "
             "number may be cut: if the file is whole, end the line.",
+            count + lines,
         )
     return dim
 
@@ -244,11 +244,11 @@ def _check_length(row, dim, line, file):
     if name and not _is_number(name.split(b" ")[-1]):
         return
     file.report(
-        line,
         f"expected a word and {dim or 'its'} numbers, with single spaces "
         f"between, as in the first row; found {spaces} numbers after "
         f"{shown(row.split(b' ')[0].decode('utf-8', errors='replace'))}. "
         "Take the file from its source again.",
+        line,
     )
 
 
@@ -261,8 +261,8 @@ def _parse(fields, line, name, file):
             return np.array([float(field) for field in fields], np.float32)
     except ValueError as error:
         file.report(
-            line,
             f"the vector of {shown(name)}: expected numbers; found {error}.",
+            line,
         )
         raise
 
@@ -282,10 +282,9 @@ def _word(content, between, place, file):
             "a newline before the word alone" if between else "no newline"
         )
         file.report(
-            None,
             f"{place}: expected {expected}, as before the others; found "
             f"{shown(content)}. Bytes were lost or added: copy or download "
-            "the file again.",
+            "the file again."
         )
     return name.decode("utf-8", errors="replace")
 
@@ -297,10 +296,10 @@ def _read_binary(stream, file, found, header, progress):
     least = count * (4 * dim + 2)
     if size < least:
         file.report(
-            1,
             f"expected {count} vectors of {dim} numbers, as the header says, "
             f"which take at least {least} bytes; found {size}. The file is "
             "truncated or its header wrong: copy or download it again.",
+            1,
         )
     start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -309,12 +308,11 @@ def _read_binary(stream, file, found, header, progress):
             end = space + 1 + 4 * dim
             if space < 0 or end > size:
                 file.report(
-                    None,
                     f"word {number} of {count}: expected a word, a space and "
                     f"{dim} floats; found "
                     f"{'the end of the file' if end > size else 'no word'}. "
                     "The file is truncated or its header wrong: copy or "
-                    "download it again.",
+                    "download it again."
                 )
             place = f"word {number} of {count}"
             name = _word(content[start:space], between, place, file)
@@ -330,9 +328,9 @@ def _read_binary(stream, file, found, header, progress):
                 between = b"\n"
         if content[start : start + MOST_WORD_BYTES].strip():
             file.report(
-                1,
                 f"expected {count} vectors of {dim} numbers, as the header "
                 "says; found more after them. Its header is wrong: copy or "
                 "download the file again.",
+                1,
             )
     return dim
