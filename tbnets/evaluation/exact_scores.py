@@ -8,8 +8,6 @@ import math
 
 import numpy as np
 
-from tbnets.errors import InputError
-
 FLOAT64_ROUNDOFF = 2.0**-53
 
 
@@ -83,27 +81,5 @@ def strip_scores(rows, columns, strip, block):
         i, j = np.divmod(doubtful, scores.shape[1])
         scores.flat[doubtful] = pair_scores(
             rows, columns, i + strip.start, j + block.start
-        )
-    return scores
-
-
-def finite_scores(values, name):
-    """Returns scores as float32, or says which one is no number.
-
-    Args:
-        values: numbers of any shape.
-        name: function of the indices of one of them -> what it is a score of.
-
-    Raises:
-        ValueError: one is not finite in float32.
-    """
-    with np.errstate(over="ignore"):  # Reported below as non-finite.
-        scores = np.asarray(values).astype(np.float32, copy=False)
-    bad = np.argwhere(~np.isfinite(scores))
-    if len(bad):
-        raise InputError(
-            "`scores` must be finite in float32. Received: "
-            f"{scores[tuple(bad[0])]} for {name(*bad[0])}, and {len(bad)} "
-            f"such scores of {scores.size}. Look for a diverged model."
         )
     return scores

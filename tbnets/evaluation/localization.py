@@ -10,10 +10,10 @@ import numpy as np
 
 from tbnets import boxes
 from tbnets.errors import InputError
+from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
-from tbnets.evaluation.exact_scores import finite_scores
 from tbnets.evaluation.ranking import best_ranks
-from tbnets.evaluation.retrieval import RECALL_AT, checked_recall_at
+from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.identity import SAME_THING
 
 SUPPRESSION = 0.5
@@ -98,7 +98,7 @@ def evaluate_localization(
         too. Departures: ties; boxes are continuous, without a pixel added to
         each side.
     """
-    recall_at = checked_recall_at(recall_at)
+    recall_at = checks.checked_recall_at(recall_at)
     found = localize(scores, proposals, truth, phrase_to_image)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
     for name, mask in (types or {}).items():
@@ -268,7 +268,7 @@ def _checked_scores(values, image, overlaps, rows):
             f"phrases and {num_proposals} proposals of image {image}. Score "
             "the proposals that are given."
         )
-    return finite_scores(
+    return checks.finite_scores(
         values,
         lambda row, column: (
             f"phrase {rows[row]} and proposal {column} of image {image}"

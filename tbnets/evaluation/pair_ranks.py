@@ -7,7 +7,7 @@ phrase is said of regions in several photos.
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import exact_scores, retrieval
+from tbnets.evaluation import checks, exact_scores, retrieval
 from tbnets.evaluation.ranking import MAX_BLOCK, Ranks, Side, best_ranks
 
 SCORES_AT_ONCE = 1 << 22
@@ -31,8 +31,8 @@ class EmbeddingScores:
     def __init__(self, queries, candidates):
         sides = []
         for name, rows in (("queries", queries), ("candidates", candidates)):
-            rows = retrieval.checked_embeddings(name, rows)
-            rows, norms = retrieval.finite_float32(name, rows)
+            rows = checks.checked_embeddings(name, rows)
+            rows, norms = checks.finite_float32(name, rows)
             sides.append(Side(rows, norms, np.arange(len(rows))))
         dims = [side.embeddings.shape[1] for side in sides]
         if dims[0] != dims[1]:
@@ -41,7 +41,7 @@ class EmbeddingScores:
                 f"Received: {dims[0]} of queries and {dims[1]} of candidates. "
                 "Pass embeddings of one shared space."
             )
-        retrieval.check_scale(sides[0].norms, sides[1].norms)
+        checks.check_scale(sides[0].norms, sides[1].norms)
         self._set(*sides)
 
     def _set(self, rows, columns):
@@ -103,7 +103,7 @@ def pair_ranks(scores, pairs) -> Ranks:
             values = np.concatenate([scores[q : q + 1] for q in wanted])
         else:
             values = np.asarray(scores[strip])[wanted - wanted[0]]
-        values = exact_scores.finite_scores(
+        values = checks.finite_scores(
             values,
             lambda row, column, of=wanted: f"scores[{of[row]}, {column}]",
         )

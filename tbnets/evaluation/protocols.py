@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import retrieval, score_tiles
+from tbnets.evaluation import checks, retrieval, score_tiles
 
 
 class Protocol(NamedTuple):
@@ -53,7 +53,7 @@ def evaluate_protocol(
       ValueError: The protocol is unknown, the number of images is not its
         own, a fold has no captions, or the arrays are refused.
     """
-    images, texts, rows = retrieval.checked_arrays(
+    images, texts, rows = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
     folds = list(_folds(name, len(images), rows))
@@ -84,7 +84,7 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     Raises:
       ValueError: as `evaluate_protocol`.
     """
-    rows = retrieval.checked_caption_to_image(
+    rows = checks.checked_caption_to_image(
         caption_to_image, scores.num_images, scores.num_texts
     )
     numbers = np.arange(scores.num_images)

@@ -3,11 +3,9 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import exact_scores, ranking
+from tbnets.evaluation import checks, exact_scores, ranking
 
 RECALL_AT = (1, 5, 10)
-# Inner products up to this stay well inside float32.
-LARGEST_SCORE = 1e37
 
 
 def evaluate_retrieval(
@@ -63,7 +61,7 @@ def evaluate_retrieval(
       against captions as in Sec. 5.2). Departures: ties, any number of
       captions per image.
     """
-    recall_at = checked_recall_at(recall_at)
+    recall_at = checks.checked_recall_at(recall_at)
     ranks = retrieval_ranks(
         image_embeddings,
         text_embeddings,
@@ -106,12 +104,12 @@ def retrieval_ranks(
             f"memory_limit_mb={memory_limit_mb}. Give the MiB that tiles may "
             "take, for example 512."
         )
-    images, texts, groups = checked_arrays(
+    images, texts, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
-    images, image_norms = finite_float32("image_embeddings", images)
-    texts, text_norms = finite_float32("text_embeddings", texts)
-    check_scale(image_norms, text_norms)
+    images, image_norms = checks.finite_float32("image_embeddings", images)
+    texts, text_norms = checks.finite_float32("text_embeddings", texts)
+    checks.check_scale(image_norms, text_norms)
     image_side = ranking.Side(images, image_norms, np.arange(len(images)))
     text_side = ranking.Side(texts, text_norms, groups)
     positives = exact_scores.pair_scores(
@@ -172,7 +170,7 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
     Returns:
       Flat dict of floats.
     """
-    recall_at = checked_recall_at(recall_at)
+    recall_at = checks.checked_recall_at(recall_at)
     metrics = {}
     recalls = []
     for direction, found in ranks.items():
@@ -201,7 +199,7 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
     metrics = {"num_queries": float(len(values))}
     if not len(values):
         return metrics
-    for k in checked_recall_at(recall_at):
+    for k in checks.checked_recall_at(recall_at):
         metrics[f"recall_at_{k}"] = float(np.mean(values <= k))
     metrics["median_rank"] = float(np.floor(np.median(values - 1)) + 1)
     metrics["mean_rank"] = float(np.mean(values))
@@ -244,129 +242,3 @@ def bootstrap_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
-
-
-def checked_recall_at(recall_at):
-    """Returns cut-offs as a tuple, or says what is wrong with them."""
-    values = tuple(recall_at)
-    whole = all(isinstance(k, (int, np.integer)) for k in values)
-    if not values or not whole or min(values) < 1:
-        raise InputError(
-            "`recall_at` must be one or more whole numbers of at least 1. "
-            f"Received: recall_at={recall_at}. Use for example (1, 5, 10)."
-        )
-    return values
-
-
-def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
-    """Checks dtypes, shapes and row numbers, without reading the embeddings.
-
-    Args:
-      image_embeddings: [num_images, dim].
-      text_embeddings: [num_captions, dim].
-      caption_to_image: int [num_captions], row of the image of each caption.
-
-    Returns:
-      The same as arrays, `caption_to_image` as int64.
-
-    Raises:
-      ValueError: A dtype or shape is wrong, or a row number out of range.
-    """
-    images = checked_embeddings("image_embeddings", image_embeddings)
-    texts = checked_embeddings("text_embeddings", text_embeddings)
-    if images.shape[1] != texts.shape[1]:
-        raise InputError(
-            "`text_embeddings` must have as many columns as "
-            "`image_embeddings`. Received: image_embeddings.shape="
-            f"{images.shape}, text_embeddings.shape={texts.shape}. Pass "
-            "embeddings of one shared space, images first."
-        )
-    rows = checked_caption_to_image(caption_to_image, len(images), len(texts))
-    return images, texts, rows
-
-
-def checked_embeddings(name, values):
-    """Returns an array of real numbers [rows, dim], or says what is wrong."""
-    values = np.asarray(values)
-    real = values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
-    if not real:
-        raise InputError(
-            f"`{name}` must hold real numbers. Received: {name}.dtype="
-            f"{values.dtype}. Save the embeddings as float32 or float16."
-        )
-    if values.ndim != 2 or 0 in values.shape:
-        raise InputError(
-            f"`{name}` must have the shape [rows, dim] with at least one row "
-            f"and one column. Received: {name}.shape={values.shape}. Pass one "
-            "embedding per row."
-        )
-    return values
-
-
-def finite_float32(name, values):
-    """Returns float32 embeddings [n, dim] and their float64 norms [n]."""
-    with np.errstate(over="ignore"):  # Reported below as non-finite.
-        embeddings = np.ascontiguousarray(values, np.float32)
-    norms = exact_scores.row_norms(embeddings)
-    bad_rows = np.flatnonzero(~np.isfinite(norms))
-    if bad_rows.size:
-        bad = ~np.isfinite(embeddings[bad_rows])
-        row, column = bad_rows[0], int(np.argmax(bad[0]))
-        raise InputError(
-            f"`{name}` must be finite in float32. Received: {name}[{row}, "
-            f"{column}]={values[row, column]}, and {np.count_nonzero(bad)} "
-            f"non-finite values in {bad_rows.size} of {len(values)} rows. "
-            "Look for a diverged model or a zero vector that was normalised."
-        )
-    return embeddings, norms
-
-
-def check_scale(image_norms, text_norms):
-    """Raises if inner products of rows of such norms may leave float32."""
-    largest = max(image_norms.max(), text_norms.max())
-    if largest**2 > LARGEST_SCORE:
-        raise InputError(
-            "`image_embeddings` and `text_embeddings` must have inner products "
-            "that fit in float32. Received: a row with Euclidean norm "
-            f"{largest:.3g}. L2-normalise the rows."
-        )
-
-
-def checked_caption_to_image(values, num_images, num_captions):
-    """Checks the rows of images that captions are said to belong to.
-
-    Args:
-      values: int [num_captions].
-      num_images: how many images there are.
-      num_captions: how many captions.
-
-    Returns:
-      int64 [num_captions].
-
-    Raises:
-      ValueError: they are no integers, too many or too few, or out of range.
-    """
-    values = np.asarray(values)
-    if values.dtype.kind not in "iu":
-        raise InputError(
-            "`caption_to_image` must be integers. Received: "
-            f"caption_to_image.dtype={values.dtype}. Large ids merge when "
-            "they pass through a float: keep row numbers as int64."
-        )
-    if values.shape != (num_captions,):
-        raise InputError(
-            "`caption_to_image` must have one entry per row of "
-            "`text_embeddings`. Received: caption_to_image.shape="
-            f"{values.shape}, rows of text_embeddings={num_captions}. Pass "
-            "the image row of every caption, in the captions' order."
-        )
-    outside = np.flatnonzero((values < 0) | (values >= num_images))
-    if outside.size:
-        first = outside[0]
-        raise InputError(
-            "`caption_to_image` must hold rows of `image_embeddings`, 0 to "
-            f"{num_images - 1}. Received: caption_to_image[{first}]="
-            f"{values[first]}, and {outside.size} entries out of range. Use "
-            "0-based rows, not image ids."
-        )
-    return values.astype(np.int64)

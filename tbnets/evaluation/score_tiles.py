@@ -14,8 +14,7 @@ import numpy as np
 import tqdm
 
 from tbnets.errors import InputError
-from tbnets.evaluation import retrieval
-from tbnets.evaluation.exact_scores import finite_scores
+from tbnets.evaluation import checks, retrieval
 from tbnets.evaluation.ranking import Ranks
 
 TIE = 1e-5
@@ -90,7 +89,7 @@ def score_ranks(scores, caption_to_image) -> dict:
     Raises:
       ValueError: row numbers are no rows of images, or a score is not finite.
     """
-    groups = retrieval.checked_caption_to_image(
+    groups = checks.checked_caption_to_image(
         caption_to_image, scores.num_images, scores.num_texts
     )
     positives = _finite(scores.pairs(groups, np.arange(len(groups))))
@@ -147,7 +146,7 @@ class _Side:
 
 
 def _finite(scores):
-    return finite_scores(scores, lambda *place: f"a pair at {place}")
+    return checks.finite_scores(scores, lambda *place: f"a pair at {place}")
 
 
 def embedding_scores(image_embeddings, text_embeddings):

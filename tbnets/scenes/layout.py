@@ -14,14 +14,8 @@ import hashlib
 import math
 
 SHAPES = (
-    "circle",
-    "square",
-    "triangle",
-    "star",
-    "cross",
-    "ring",
-    "diamond",
-    "heart",
+    *("circle", "square", "triangle", "star"),
+    *("cross", "ring", "diamond", "heart"),
 )
 COLOURS = {
     "red": (206, 32, 38),
@@ -177,10 +171,8 @@ def place_objects(rng, objects, image_size):
         when their positions are too slanted to be named.
     """
     holder, held = _pick_nested(rng, objects)
-    radii = [
-        image_size * RADIUS[o.size] * (0.95 + 0.1 * rng.random())
-        for o in objects
-    ]
+    sizes = [image_size * RADIUS[one.size] for one in objects]
+    radii = [size * (0.95 + 0.1 * rng.random()) for size in sizes]
     if holder is not None:
         radii[holder] = image_size * HOLDING_RING_RADIUS
         radii[held] = image_size * RADIUS["small"]
@@ -327,9 +319,8 @@ def _draw_places(rng, radii, nested, image_size):
                 reach + room * rng.random(),
                 radii[row],
             )
-            if all(
-                _apart(place, other, image_size) for other in places.values()
-            ):
+            others = places.values()
+            if all(_apart(place, other, image_size) for other in others):
                 places[row] = place
                 break
         else:

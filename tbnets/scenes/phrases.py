@@ -23,6 +23,7 @@ from tbnets.scenes.words import (
     COLOUR_WORDS,
     NOUNS,
     NUMBERS,
+    RELATION_WORDS,
     SIZE_WORDS,
     TEXTURE_WORDS,
     node,
@@ -33,15 +34,6 @@ from tbnets.scenes.words import (
 BACKGROUND_CHAIN = 10
 FIRST_GROUP_CHAIN = 11
 
-# Ways to say a relation; words joined by "_" get a tree of their own below.
-RELATION_WORDS = {
-    "left": {"to_left_of": 0.5, "left_of": 0.3, "beside": 0.2},
-    "right": {"to_right_of": 0.5, "right_of": 0.3, "beside": 0.2},
-    "above": {"above": 0.75, "over": 0.25},
-    "below": {"below": 0.5, "under": 0.25, "beneath": 0.25},
-    "inside": {"inside": 0.6, "within": 0.4},
-    "around": {"around": 1.0},
-}
 # "beside" and "next to" need a neighbour: the free space as a part of the
 # image's width.
 NEAR = 0.25
@@ -104,88 +96,72 @@ class Speaker:
 
     def pick_related(self, relations=tuple(RELATION_WORDS)):
         """Returns the rows of two objects in one of these relations."""
-        pairs = [
+        return self._pick(
             pair
-            for pair in itertools.permutations(range(len(self.boxes)), 2)
+            for pair in self._rows(2)
             if self._relation_of(*pair) in relations
-        ]
-        return self._pick(pairs)
+        )
 
     def pick_twice_related(self):
         """Returns a row and two others that it stands to differently."""
-        found = []
-        for triple in itertools.permutations(range(len(self.boxes)), 3):
-            first = self._relation_of(triple[0], triple[1])
-            second = self._relation_of(triple[0], triple[2])
-            if first and second and first != second:
-                found.append(triple)
-        return self._pick(found)
+        return self._pick(
+            (row, one, other)
+            for row, one, other in self._rows(3)
+            if self._relation_of(row, one)
+            and self._relation_of(row, other)
+            not in (None, self._relation_of(row, one))
+        )
 
     def pick_near(self):
         """Returns the rows of two neighbours that stand side by side."""
-        pairs = [
+        return self._pick(
             pair
-            for pair in itertools.permutations(range(len(self.boxes)), 2)
+            for pair in self._rows(2)
             if self._relation_of(*pair) in ("left", "right")
             and self._near(*pair)
-        ]
-        return self._pick(pairs)
+        )
 
     def pick_placed(self):
         """Returns a row whose place in the image has a name."""
         size = self.scene.image_size
-        rows = [
-            row
-            for row, box in enumerate(self.boxes)
-            if find_position(box, size)
-        ]
-        return self._pick(rows)
+        rows = range(len(self.boxes))
+        return self._pick(r for r in rows if find_position(self.boxes[r], size))
 
     def pick_group(self, shared, num_objects=None):
         """Returns a `Group` of all objects that share a shape or a colour."""
         return self._pick(
-            [
-                group
-                for group in self._find_groups()
-                if getattr(group, shared)
-                and num_objects in (None, len(group.members))
-            ]
+            group
+            for group in self._find_groups()
+            if getattr(group, shared)
+            and num_objects in (None, len(group.members))
         )
 
     def pick_group_relation(self):
         """Returns a `Group` and a row that all its members stand alike to."""
-        found = []
-        for group in self._find_groups():
-            for row in range(len(self.boxes)):
-                stands = {self._relation_of(one, row) for one in group.members}
-                if row not in group.members and len(stands) == 1:
-                    found.append((group, row))
-        found = [
+        rows = range(len(self.boxes))
+        return self._pick(
             (group, row)
-            for group, row in found
-            if self._relation_of(group.members[0], row)
-        ]
-        return self._pick(found)
+            for group in self._find_groups()
+            for row in rows
+            if row not in group.members
+            and self._relation_of(group.members[0], row)
+            and len({self._relation_of(one, row) for one in group.members}) == 1
+        )
 
     def pick_between(self):
         """Returns three rows: the first stands between the other two."""
-        found = []
-        for triple in itertools.permutations(range(len(self.boxes)), 3):
-            row, first, second = triple
-            stands = (
-                self._relation_of(first, row),
-                self._relation_of(second, row),
-            )
-            if stands in (("left", "right"), ("above", "below")):
-                found.append(triple)
-        return self._pick(found)
+        stands = ("left", "right"), ("above", "below")
+        return self._pick(
+            (row, one, other)
+            for row, one, other in self._rows(3)
+            if (self._relation_of(one, row), self._relation_of(other, row))
+            in stands
+        )
 
     def find_group(self, members):
         """Returns the `Group` of exactly these rows, or None."""
-        for group in self._find_groups():
-            if set(group.members) == set(members):
-                return group
-        return None
+        groups = self._find_groups()
+        return next((g for g in groups if set(g.members) == set(members)), None)
 
     def everything(self):
         """Returns the `Group` of all objects."""
@@ -235,10 +211,8 @@ class Speaker:
         said = {"shape": group.shape, "colour": group.colour}
         said = {name: value for name, value in said.items() if value}
         self.claim("count", members, **said)
-        key = tuple(sorted(members))
-        chain = self.groups.setdefault(
-            key, FIRST_GROUP_CHAIN + len(self.groups)
-        )
+        chain = FIRST_GROUP_CHAIN + len(self.groups)
+        chain = self.groups.setdefault(tuple(sorted(members)), chain)
         number = word("CD", NUMBERS[len(members)])
         *rest, noun = self._noun(group.shape)
         noun = word("NNS", plural_of(noun.text))
@@ -283,24 +257,21 @@ class Speaker:
         """Returns "in the top left corner" or the like for an object."""
         name = find_position(self.boxes[row], self.scene.image_size)
         self.claim("position", (row,), position=name)
-        the, words = word("DT", "the"), name.split()
-        if len(words) == 2:
-            corner = [*(word("JJ", one) for one in words), word("NN", "corner")]
-            return node(
-                "PP", word("IN", "in"), node("NP", the, *corner, chain=0)
-            )
-        if name in ("left", "right"):
-            side = self.choose({"": 0.6, "side": 0.4})
+        names = name.split()
+        if len(names) == 2:
+            where = "in"
+            words = [*(word("JJ", one) for one in names), word("NN", "corner")]
+        elif name in ("left", "right"):
+            where, side = "on", self.choose({"": 0.6, "side": 0.4})
             words = [word("JJ" if side else "NN", name)]
             words += [word("NN", side)] if side else []
-            return node(
-                "PP", word("IN", "on"), node("NP", the, *words, chain=0)
-            )
-        if name == "centre":
-            noun = word("NN", self.choose({"middle": 0.7, "centre": 0.3}))
-            return node("PP", word("IN", "in"), node("NP", the, noun, chain=0))
-        place = node("NP", the, word("NN", name), chain=0)
-        return node("PP", word("IN", "at"), place)
+        elif name == "centre":
+            middle = self.choose({"middle": 0.7, "centre": 0.3})
+            where, words = "in", [word("NN", middle)]
+        else:
+            where, words = "at", [word("NN", name)]
+        place = node("NP", word("DT", "the"), *words, chain=0)
+        return node("PP", word("IN", where), place)
 
     def on_background(self):
         """Returns "on a grey background"."""
@@ -316,17 +287,18 @@ class Speaker:
 
     def joined(self, phrases):
         """Returns "a ring , a star and a box" as one noun phrase."""
-        parts = []
-        for number, phrase in enumerate(phrases):
-            if number == len(phrases) - 1 and number:
-                parts.append(word("CC", "and"))
-            elif number:
-                parts.append(word(",", ","))
-            parts.append(phrase)
-        return node("NP", *parts)
+        *others, last = phrases
+        parts = [part for one in others for part in (word(",", ","), one)]
+        ending = [word("CC", "and"), last] if others else [last]
+        return node("NP", *parts[1:], *ending)
 
     def _pick(self, found):
+        found = list(found)
         return pick(self._rng, found) if found else None
+
+    def _rows(self, count):
+        """Returns so many rows in every order there is."""
+        return itertools.permutations(range(len(self.boxes)), count)
 
     def _relation_of(self, row, other):
         return find_relation(self.boxes[row], self.boxes[other])
@@ -345,9 +317,8 @@ class Speaker:
             values = [getattr(one, name) for one in self.scene.objects]
             for value in sorted(set(values)):
                 rows = [row for row, one in enumerate(values) if one == value]
-                if len(rows) > 1:
-                    rows = self._from_the_left(rows)
-                    groups.append(Group(rows, **{name: value}))
+                members = self._from_the_left(rows)
+                groups += [Group(members, **{name: value})] * (len(rows) > 1)
         return groups
 
     def _attributes(self, row, colour, shape):
@@ -371,11 +342,8 @@ class Speaker:
             "texture": TEXTURE_WORDS,
             "colour": COLOUR_WORDS,
         }
-        return [
-            word("JJ", self.choose(lexicons[name][said[name]]))
-            for name in names
-            if name in said
-        ]
+        ways = [lexicons[name][said[name]] for name in names if name in said]
+        return [word("JJ", self.choose(one)) for one in ways]
 
     def _noun(self, shape):
         noun = self.choose(NOUNS[shape])

@@ -41,6 +41,15 @@ BACKGROUND_WORDS = {
     "turquoise": {"turquoise": 0.65, "teal": 0.35},
     "brown": {"brown": 1.0},
 }
+# Ways to say a relation; words joined by "_" get a tree of their own.
+RELATION_WORDS = {
+    "left": {"to_left_of": 0.5, "left_of": 0.3, "beside": 0.2},
+    "right": {"to_right_of": 0.5, "right_of": 0.3, "beside": 0.2},
+    "above": {"above": 0.75, "over": 0.25},
+    "below": {"below": 0.5, "under": 0.25, "beneath": 0.25},
+    "inside": {"inside": 0.6, "within": 0.4},
+    "around": {"around": 1.0},
+}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 
