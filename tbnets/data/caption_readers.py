@@ -38,6 +38,8 @@ def record_splits(records):
 
 def _entries(file, parent, key, where=""):
     """Returns a list of dicts inside parsed JSON; [] after a problem."""
+    if parent is None:
+        return []
     value = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(value, list):
         keys = sorted(parent) if isinstance(parent, dict) else parent
@@ -65,12 +67,8 @@ def read_karpathy(path, split, problems):
     goes before the file name.
     """
     del split  # One file holds them all.
-    file = CheckedFile(path, problems)
-    content = file.json()
-    if content is None:
-        return []
-    records = {}
-    for where, image in _entries(file, content, "images"):
+    file, records = CheckedFile(path, problems), {}
+    for where, image in _entries(file, file.json(), "images"):
         name = file.file_name(image.get("filename"), None, where)
         part = image.get("split")
         if not isinstance(part, str) or not part:
@@ -84,33 +82,26 @@ def read_karpathy(path, split, problems):
                 "again. Give one of the two images another name."
             )
         elif name is not None:
-            file_name = (
-                f"{image['filepath']}/{name}" if image.get("filepath") else name
-            )
+            folder = image.get("filepath")
+            file_name = f"{folder}/{name}" if folder else name
             if file.file_name(file_name, None, where):
-                captions = _karpathy_captions(file, image, where)
+                place = where.replace(": ", ".")
+                captions = [
+                    file.caption(sentence.get("raw"), None, where)
+                    for where, sentence in _entries(
+                        file, image, "sentences", place
+                    )
+                ]
+                captions = [text for text in captions if text is not None]
                 records[name] = ImageRecord(name, captions, part, file_name)
     return list(records.values())
-
-
-def _karpathy_captions(file, image, where):
-    captions = [
-        file.caption(sentence.get("raw"), None, place)
-        for place, sentence in _entries(
-            file, image, "sentences", where.replace(": ", ".")
-        )
-    ]
-    return [caption for caption in captions if caption is not None]
 
 
 def read_coco(path, split, problems):
     """Reads an MSCOCO `captions_*.json`, which is one split as a whole."""
     del split
-    file = CheckedFile(path, problems)
+    file, records = CheckedFile(path, problems), {}
     content = file.json()
-    if content is None:
-        return []
-    records = {}
     for where, image in _entries(file, content, "images"):
         key = _coco_id(file, image.get("id"), where + "'id': ")
         name = file.file_name(image.get("file_name"), None, where)
@@ -172,9 +163,8 @@ def read_flickr30k_json(path, split, problems):
 def flickr_splits(path):
     """Returns the splits of the lists that lie beside a token file."""
     require_file(path)
-    return split_names.ordered_splits(_split_lists(path)) or (
-        split_names.WHOLE_FILE,
-    )
+    found = split_names.ordered_splits(_split_lists(path))
+    return found or (split_names.WHOLE_FILE,)
 
 
 def read_flickr(path, split, problems):
@@ -192,12 +182,10 @@ def read_flickr(path, split, problems):
             ImageRecord(name, list(texts.values()), part, name)
             for name, texts in captions.items()
         ]
-    name = split_names.choose_split(
-        split, split_names.ordered_splits(lists), path
-    )
-    return _listed_records(
-        CheckedFile(lists[name], problems), captions, name, path
-    )
+    known = split_names.ordered_splits(lists)
+    name = split_names.choose_split(split, known, path)
+    listed = CheckedFile(lists[name], problems)
+    return _listed_records(listed, captions, name, path)
 
 
 def _token_captions(file):
@@ -243,9 +231,8 @@ def _split_lists(path):
     """Returns {split: list file} for the lists beside a token file."""
     folder = os.path.dirname(os.fspath(path))
     lists = {}
-    for candidate in sorted(
-        glob.glob(os.path.join(glob.escape(folder), "*.txt"))
-    ):
+    pattern = os.path.join(glob.escape(folder), "*.txt")
+    for candidate in sorted(glob.glob(pattern)):
         name = os.path.basename(candidate)
         match = re.fullmatch(r"(?:.*[._])?([A-Za-z]+)Images\.txt", name)
         split = match[1].lower() if match else name.removesuffix(".txt")

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.features.cnn import LAST, SQUEEZED, in_float32, layer_outputs
+from tbnets.features.cnn import LAST, SQUEEZED, in_float32
 from tbnets.features.cutting import roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo
@@ -78,7 +78,7 @@ class AveragedFeatures:
         self.grids = _one_each("grids", self.layers, grids, 1)
         self.scales = _one_each("scales", self.layers, scales, 0.1)
         self._distinct = list(dict.fromkeys(self.layers))
-        outputs = layer_outputs(cnn, self._distinct)
+        outputs = cnn.outputs(self._distinct)
         maps = [_map(cnn, name, output) for name, output in outputs]
         self.network = fold_batch_normalization(
             keras.Model(cnn.network.inputs[0], maps)

@@ -184,21 +184,27 @@ class Cnn:
             return self._with_classifier()[-1].input
         return self.network.output
 
-    def layer(self, name):
-        """Returns a layer by name.
+    def outputs(self, layers):
+        """Returns the outputs of layers by name.
+
+        Args:
+            layers: names of layers; `last` is the last one before a
+                classifier.
+
+        Returns:
+            list of (name, Keras tensor).
 
         Raises:
-            ValueError: there is none of that name; the message lists those
-                that give features.
+            ValueError: a layer is unknown; the message lists the layers.
         """
-        for layer in self.network.layers:
-            if layer.name == name:
-                return layer
-        names = [layer.name for layer in self.network.layers]
-        raise InputError(
-            f"`layers` must be layers of {self.name}. Received: {name}. Its "
-            f"layers are: {', '.join(names)}. Change --layers."
-        )
+        known = {layer.name: layer for layer in self.network.layers}
+        for name in layers:
+            advice = f"Change --layers, or --cnn={self.name}."
+            check_choice("layers", name, (*known, LAST), advice)
+        return [
+            (name, self.last_output() if name == LAST else known[name].output)
+            for name in layers
+        ]
 
 
 def build_cnn(name, weights=None, image_size=None, top=True):
@@ -297,28 +303,6 @@ def call_with_any_batch(function, photos):
         photos, [[0, num_added], [0, 0], [0, 0], [0, 0]], constant_values=1
     )
     return function(padded)[:num_photos]
-
-
-def layer_outputs(cnn, layers):
-    """Returns the outputs of layers by name.
-
-    Args:
-        cnn: a `Cnn`.
-        layers: names of layers; `last` is the last one before a classifier.
-
-    Returns:
-        list of (name, Keras tensor).
-
-    Raises:
-        ValueError: a layer is unknown; the message lists the layers.
-    """
-    return [
-        (
-            name,
-            cnn.last_output() if name == LAST else cnn.layer(name).output,
-        )
-        for name in layers
-    ]
 
 
 def pooled_network(cnn, outputs):

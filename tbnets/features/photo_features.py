@@ -14,7 +14,6 @@ from tbnets.features.cnn import (
     build_cnn,
     call_with_any_batch,
     in_float32,
-    layer_outputs,
     pooled_network,
 )
 from tbnets.features.folding import fold_batch_normalization
@@ -73,7 +72,7 @@ class PhotoFeatures:
         if self.layers == [FULL_NETWORK]:
             outputs = full_network_outputs(cnn)
         else:
-            outputs = layer_outputs(cnn, self.layers)
+            outputs = cnn.outputs(self.layers)
         self.layer_names = [name for name, _ in outputs]
         pooled = pooled_network(cnn, outputs)
         self.network = fold_batch_normalization(pooled)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError, check_choice
 from tbnets.features.averaged_regions import AveragedFeatures
-from tbnets.features.cnn import LAST, in_float32, layer_outputs, pooled_network
+from tbnets.features.cnn import LAST, in_float32, pooled_network
 from tbnets.features.cutting import roi_pool, warped_crops
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
@@ -30,7 +30,7 @@ class WarpFeatures:
     Args:
         cnn: a `cnn.Cnn`.
         layer: name of a layer, maps of which are averaged over positions,
-            or `last`, see `cnn.layer_outputs`.
+            or `last`, see `Cnn.outputs`.
         context: as in `warped_crops`.
     """
 
@@ -40,7 +40,7 @@ class WarpFeatures:
         self.layer = layer
         self.context = context
         self.network = fold_batch_normalization(
-            pooled_network(cnn, layer_outputs(cnn, [layer]))
+            pooled_network(cnn, cnn.outputs([layer]))
         )
         self.dim = int(self.network.output_shape[-1])
         self._forward = tf.function(
@@ -96,7 +96,7 @@ class RoiFeatures:
 
     Args:
         cnn: a `cnn.Cnn`; its network may have been built for any size.
-        layer: name of the layer, or `last`, see `cnn.layer_outputs`.
+        layer: name of the layer, or `last`, see `Cnn.outputs`.
         output_size: bins a side where the network does not ask for a size.
             Fast R-CNN with VGG: 7.
         shorter_side: pixels to which the photo is scaled. Fast R-CNN: 600.
@@ -119,7 +119,7 @@ class RoiFeatures:
         self.layer = layer
         self.shorter_side = shorter_side
         self.longest_side = longest_side
-        [(_, output)] = layer_outputs(cnn, [layer])
+        [(_, output)] = cnn.outputs([layer])
         if len(output.shape) == 4:
             map_output, self.head = output, None
             self.dim = int(output.shape[-1])

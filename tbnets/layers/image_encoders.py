@@ -8,7 +8,6 @@ from tbnets.features.cnn import (
     LAST,
     build_cnn,
     call_with_any_batch,
-    layer_outputs,
     pooled_network,
 )
 
@@ -116,7 +115,7 @@ class ApplicationEncoder(keras.layers.Layer):
         self.fine_tune = fine_tune
         cnn = build_cnn(application, weights, image_size, top=False)
         self.preprocess = cnn.preprocess
-        self.network = pooled_network(cnn, layer_outputs(cnn, [LAST]))
+        self.network = pooled_network(cnn, cnn.outputs([LAST]))
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
 

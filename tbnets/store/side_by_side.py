@@ -67,9 +67,7 @@ class SideBySide(Features):
 
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as float32."""
-        step = max(1, arrays.CHUNK_BYTES // (4 * self.dim))
-        for start in range(0, len(self), step):
-            rows = slice(start, min(start + step, len(self)))
+        for rows in arrays.slices(len(self), 4 * self.dim):
             yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def verify(self):

@@ -133,18 +133,11 @@ class FeatureWriter:
             self._manifest, complete=False, failed={**noted, **failed}
         )
         if ids:
-            given = {
-                "features": features,
-                "boxes": boxes,
-                "counts": counts,
-                "scores": scores,
-                "sizes": sizes,
-            }
-            arrays = _check_arrays(manifest, ids, given)
-            shard = self._write_shard(ids, arrays)
-            manifest = dataclasses.replace(
-                manifest, shards=(*manifest.shards, shard)
-            )
+            parts = ("features", "boxes", "counts", "scores", "sizes")
+            given = dict(zip(parts, (features, boxes, counts, scores, sizes)))
+            shard = self._write_shard(ids, _check_arrays(manifest, ids, given))
+            shards = (*manifest.shards, shard)
+            manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
         self.done.update(ids)
 

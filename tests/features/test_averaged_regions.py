@@ -243,7 +243,7 @@ def test_description_tells_what_matters():
 def test_what_gives_no_map_is_refused():
     with pytest.raises(ValueError, match="must give maps.*fc2 of tiny"):
         AveragedFeatures(vgg_like(), ["fc2"])
-    with pytest.raises(ValueError, match="Its layers are.*conv2"):
+    with pytest.raises(ValueError, match="must be one of .*conv2"):
         AveragedFeatures(vgg_like(), ["nowhere"])
     with pytest.raises(ValueError, match="x_min <= x_max"):
         AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])

@@ -12,7 +12,6 @@ from tbnets.features.cnn import (
     NETWORKS,
     Network,
     build_cnn,
-    layer_outputs,
     pooled_network,
 )
 from tbnets.features.cnn_weights import load_weights
@@ -83,7 +82,7 @@ def test_pooled_network_averages_maps_and_joins_vectors():
     cnn = tiny_cnn()
     pixels = np.random.default_rng(0).normal(size=(2, 8, 8, 3))
     pixels = pixels.astype(np.float32)
-    outputs = layer_outputs(cnn, ["first", "fc1"])
+    outputs = cnn.outputs(["first", "fc1"])
     pooled = pooled_network(cnn, outputs)(pixels).numpy()
     maps = cnn.network.get_layer("first")(pixels).numpy()
     assert pooled.shape == (2, 4 + 5)
@@ -93,13 +92,13 @@ def test_pooled_network_averages_maps_and_joins_vectors():
 @pytest.mark.parametrize(("top", "name"), [(True, "fc2"), (False, "pool2")])
 def test_last_is_what_a_classifier_would_read(top, name):
     cnn = tiny_cnn(top)
-    ((_, last),) = layer_outputs(cnn, ["last"])
+    ((_, last),) = cnn.outputs(["last"])
     assert last is cnn.network.get_layer(name).output
 
 
 def test_unknown_layer_lists_the_layers():
-    with pytest.raises(ValueError, match="fc7.*first, pool, second"):
-        layer_outputs(tiny_cnn(), ["fc7"])
+    with pytest.raises(ValueError, match="first, pool, second.*fc7"):
+        tiny_cnn().outputs(["fc7"])
 
 
 def test_unknown_network_lists_the_known():
