@@ -55,7 +55,7 @@ _MODULES = {
     # Data.
     "CaptionedImages": "tbnets.data.captions",
     "read_captions": "tbnets.data.captions",
-    "PhraseRegions": "tbnets.data.phrases",
+    "PhraseRegions": "tbnets.data.phrase_regions",
     "read_phrases": "tbnets.data.phrases",
     "Examples": "tbnets.data.examples",
     "EpochBatches": "tbnets.data.batches",

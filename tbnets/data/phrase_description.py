@@ -3,7 +3,7 @@
 import numpy as np
 
 from tbnets.data.description import spread
-from tbnets.data.phrases import PhraseRegions
+from tbnets.data.phrase_regions import PhraseRegions
 
 
 def describe_phrases(phrases: PhraseRegions) -> dict:

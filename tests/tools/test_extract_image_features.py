@@ -126,7 +126,7 @@ def test_features_of_regions(folder, kind, dim):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--layers=fc7"], "Its layers are: .*conv1, pool1, fire2_squeeze1x1"),
+        (["--layers=fc7"], "must be one of .*conv1, pool1, fire2_squeeze1x1"),
         (["--cnn_weights=absent.h5"], "which is not a file"),
         (["--dtype=ternary"], "should be one of <float32|float16>"),
         (["--regions=boxes", "--layers=conv1,pool1"], "with one layer"),

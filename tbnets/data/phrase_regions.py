@@ -1,0 +1,265 @@
+"""Phrases of captions and the boxes they name, as localization learns them."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from tbnets.boxes import check_boxes
+from tbnets.checked_files import Problem
+from tbnets.data.captions import CaptionedImages
+from tbnets.errors import InputError
+from tbnets.identity import numbered, text_ids
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+class PhraseRegions:
+    """Phrases of captions and the box of what each one names.
+
+    Args:
+        images: `CaptionedImages` of the captions that the phrases stand in,
+            those without phrases too.
+        image_sizes: int `[num_images, 2]`, width and height that `boxes`
+            count in; 0, 0 where they are those of the photo as it lies on
+            disk, whatever it is.
+        phrases: num_phrases strings, words with single blanks between.
+        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`, both
+            numbers from 0 over all that the file marks, boxed or not.
+        phrase_to_caption: int `[num_phrases]`, row of the caption.
+        spans: int `[num_phrases, 2]`, numbers of the first word and of the
+            word after the last in `caption.split()`.
+        types: num_phrases tuples of names such as "people"; a phrase may
+            have several, or none.
+        chains: num_phrases names of coreference chains. Phrases of one image
+            with one chain name the same thing; names of two images tell
+            nothing of each other.
+        boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in
+            pixels, continuous as in `tbnets.boxes`: one box, around all that
+            the phrase names.
+        left_out: reason -> int `[num_images]`, how many phrases have no box.
+
+    Raises:
+        ValueError: the lengths do not fit, an id occurs twice, or a box has
+            no area or lies outside of its image.
+    """
+
+    images: CaptionedImages
+    image_sizes: np.ndarray
+    phrases: tuple[str, ...]
+    phrase_ids: tuple[str, ...]
+    phrase_to_caption: np.ndarray
+    spans: np.ndarray
+    types: tuple[tuple[str, ...], ...]
+    chains: tuple[str, ...]
+    boxes: np.ndarray
+    left_out: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        count = len(self.phrases)
+        shapes = {
+            "image_sizes": (self.images.num_images, 2),
+            "phrase_to_caption": (count,),
+            "spans": (count, 2),
+        }
+        for name, shape in shapes.items():
+            array = np.array(getattr(self, name), np.int64)
+            _require_shape(name, array, shape)
+            object.__setattr__(self, name, _frozen(array))
+        for name in ("phrases", "phrase_ids", "types", "chains"):
+            values = tuple(getattr(self, name))
+            _require_shape(name, np.empty(len(values)), (count,))
+            object.__setattr__(self, name, values)
+        boxes = check_boxes(self.boxes)
+        _require_shape("boxes", boxes, (count, 4))
+        object.__setattr__(self, "boxes", _frozen(boxes))
+        if len(set(self.phrase_ids)) < count:
+            raise InputError(
+                "`phrase_ids` must be unique. Received: "
+                f"{count - len(set(self.phrase_ids))} of {count} that occur "
+                "before. Number the phrases of each caption."
+            )
+        good = self._fits(boxes, self.image_sizes)
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            raise InputError(self._misfit(row, boxes, self.image_sizes))
+
+    @property
+    def num_phrases(self) -> int:
+        """The number of phrases."""
+        return len(self.phrases)
+
+    @functools.cached_property
+    def phrase_to_image(self) -> np.ndarray:
+        """Row of the image of each phrase, int64 `[num_phrases]`."""
+        return _frozen(self.images.caption_to_image[self.phrase_to_caption])
+
+    @functools.cached_property
+    def phrase_to_chain(self) -> np.ndarray:
+        """Which thing of which image each phrase names, `[num_phrases]`.
+
+        int64 from 0: equal for two phrases of one image and one chain.
+        """
+        keys = zip(self.phrase_to_image.tolist(), self.chains)
+        return _frozen(numbered(keys))
+
+    @functools.cached_property
+    def phrase_to_text(self) -> np.ndarray:
+        """Which unique phrase each one is, int64 `[num_phrases]` from 0.
+
+        Equal for phrases of the same words, in capitals or not.
+        """
+        return _frozen(text_ids(self.phrases))
+
+    @functools.cached_property
+    def type_names(self) -> tuple[str, ...]:
+        """The types that occur, in the order of the alphabet."""
+        return tuple(sorted({name for names in self.types for name in names}))
+
+    def type_masks(self) -> dict[str, np.ndarray]:
+        """Returns for each type which phrases have it, bool `[num_phrases]`."""
+        return {
+            name: np.array([name in names for names in self.types], bool)
+            for name in self.type_names
+        }
+
+    def fractions(self) -> np.ndarray:
+        """Returns the boxes as parts of their image, in [0, 1].
+
+        Returns:
+            float64 `[num_phrases, 4]`.
+
+        Raises:
+            ValueError: the size of an image is not known.
+        """
+        unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
+        if unknown.size:
+            name = self.images.image_ids[unknown[0]]
+            raise InputError(
+                "`image_sizes` must be known. Received: 0, 0 for "
+                f"{unknown.size} images, such as {name!r}. Give the sizes of "
+                "the photos (`images.read_photo_sizes`) to `in_photos`."
+            )
+        return self.boxes / self._by_phrase(self.image_sizes)
+
+    def in_photos(self, photo_sizes, problems=None) -> "PhraseRegions":
+        """Returns the same with boxes in pixels of the photos on disk.
+
+        An edge at the border of the annotated image is exactly at the border
+        of the photo.
+
+        Args:
+            photo_sizes: int `[num_images, 2]`, width and height of the
+                upright photos.
+            problems: None, or a list to which a `Problem` is appended for
+                each phrase whose box lies outside; it is then left out.
+
+        Raises:
+            ValueError: a size is not positive, or a box lies outside and
+                `problems` is None.
+        """
+        sizes = np.asarray(photo_sizes)
+        _require_shape("photo_sizes", sizes, self.image_sizes.shape)
+        if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
+            raise InputError(
+                "`photo_sizes` must be whole numbers of at least 1. Received: "
+                f"dtype {sizes.dtype}, least {sizes.min()}. Give width and "
+                "height of each photo."
+            )
+        known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
+        boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
+        kept = np.arange(self.num_phrases)
+        if problems is not None:
+            good = self._fits(boxes, sizes)
+            for row in np.flatnonzero(~good):
+                text = self._misfit(row, boxes, sizes)
+                problems.append(Problem(self.images.path, None, text))
+            kept = np.flatnonzero(good)
+        return dataclasses.replace(
+            self, image_sizes=sizes, **self._phrases_at(kept, boxes)
+        )
+
+    def subset(self, image_rows) -> "PhraseRegions":
+        """Returns some images, in the order asked for, with their phrases.
+
+        Args:
+            image_rows: `[n]` rows of images, each at most once.
+        """
+        rows = np.asarray(image_rows, np.int64)
+        images = self.images.subset(rows)
+        old = self.images.caption_rows()
+        captions = np.concatenate([rows[:0], *(old[row] for row in rows)])
+        place = np.full(self.images.num_captions, -1, np.int64)
+        place[captions] = np.arange(len(captions))
+        new = place[self.phrase_to_caption]
+        kept = np.flatnonzero(new >= 0)
+        kept = kept[np.argsort(new[kept], kind="stable")]
+        return PhraseRegions(
+            images=images,
+            image_sizes=self.image_sizes[rows],
+            left_out={key: n[rows] for key, n in self.left_out.items()},
+            **self._phrases_at(kept, self.boxes)
+            | {"phrase_to_caption": new[kept]},
+        )
+
+    def _phrases_at(self, rows, boxes):
+        """Returns the arguments that tell of some phrases, with boxes."""
+        return {
+            "phrases": _some(self.phrases, rows),
+            "phrase_ids": _some(self.phrase_ids, rows),
+            "phrase_to_caption": self.phrase_to_caption[rows],
+            "spans": self.spans[rows],
+            "types": _some(self.types, rows),
+            "chains": _some(self.chains, rows),
+            "boxes": boxes[rows],
+        }
+
+    def as_captions(self) -> CaptionedImages:
+        """Returns the phrases as if they were the captions of their images.
+
+        What reads captions (a vocabulary, a store of text features) reads
+        phrases so.
+        """
+        return dataclasses.replace(
+            self.images,
+            captions=self.phrases,
+            caption_to_image=self.phrase_to_image,
+        )
+
+    def _by_phrase(self, sizes):
+        """Returns width, height, width, height for each phrase's box."""
+        return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
+
+    def _fits(self, boxes, sizes):
+        """Tells which boxes have an area, inside of what is known."""
+        limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
+        good = (boxes >= 0) & (boxes <= limits)
+        good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
+        return good.all(axis=1)
+
+    def _misfit(self, row, boxes, sizes):
+        """Returns what is wrong with a box that does not fit."""
+        size = sizes[self.phrase_to_image[row]].tolist()
+        return (
+            "`boxes` must have an area and lie inside of their image. "
+            f"Received: {boxes[row].tolist()} of the phrase "
+            f"{self.phrase_ids[row]!r} in an image of {size} pixels. "
+            "Correct the annotation, or the size it was made for."
+        )
+
+
+def _some(values, rows):
+    return tuple(values[row] for row in rows)
+
+
+def _frozen(array):
+    array.setflags(write=False)
+    return array
+
+
+def _require_shape(name, array, shape):
+    if array.shape != shape:
+        raise InputError(
+            f"`{name}` must have the shape {shape}. Received: {name} of shape "
+            f"{array.shape}. Give one entry for each image or phrase."
+        )
