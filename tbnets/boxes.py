@@ -13,8 +13,6 @@ import numpy as np
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 
-ROWS_AT_ONCE = 1024
-"""Rows of an overlap table held at a time where only a maximum is asked."""
 PAIRS_AT_ONCE = 1 << 18
 """Overlaps of boxes with proposals that are computed at a time."""
 
@@ -147,31 +145,6 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
     return np.clip(boxes, 0, [width, height, width, height])
 
 
-def first_match(proposals, truth, iou_threshold=0.5) -> np.ndarray:
-    """Finds the first proposal that overlaps each true box enough.
-
-    Args:
-        proposals: `[k, 4]`, best first.
-        truth: `[m, 4]`.
-        iou_threshold: least overlap of a match; more than 0, at most 1.
-
-    Returns:
-        int64 `[m]`: rows of `proposals`; k, their number, where none does.
-    """
-    checked_number("iou_threshold", iou_threshold, 0, most=1)
-    proposals = check_boxes(proposals, "proposals")
-    truth = check_boxes(truth, "truth")
-    found = np.full(len(truth), len(proposals), np.int64)
-    for start in range(0, len(proposals), ROWS_AT_ONCE):
-        part = proposals[start : start + ROWS_AT_ONCE]
-        matches = iou(truth, part) >= iou_threshold
-        first = np.where(
-            matches.any(axis=1), start + matches.argmax(axis=1), len(proposals)
-        )
-        found = np.minimum(found, first)
-    return found
-
-
 def recall(proposals, truth, iou_threshold=0.5) -> float:
     """Counts the true boxes of a photo that some proposal overlaps enough.
 
@@ -183,10 +156,12 @@ def recall(proposals, truth, iou_threshold=0.5) -> float:
     Returns:
         Fraction in [0, 1]; NaN if there is no true box.
     """
-    matches = first_match(proposals, truth, iou_threshold)
-    if not matches.size:
+    checked_number("iou_threshold", iou_threshold, 0, most=1)
+    truth = check_boxes(truth, "truth")
+    overlaps = iou(truth, proposals)
+    if not len(overlaps):
         return float("nan")
-    return float((matches < len(proposals)).mean())
+    return float((overlaps >= iou_threshold).any(axis=1).mean())
 
 
 def overlaps_by_photo(truth, owners, proposals):

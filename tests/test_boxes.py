@@ -127,24 +127,6 @@ def test_areas_of_boxes():
     assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
 
 
-def test_first_match_is_the_best_ranked_box():
-    proposals = [[0, 0, 2, 1], [0, 0, 4, 1], [0, 0, 3, 1], [8, 8, 9, 9]]
-    truth = [[0, 0, 3, 1], [8, 8, 9, 9], [5, 5, 6, 6]]
-    # Overlaps of the first: 2/3, 3/4, 1.
-    for threshold, expected in ((0.5, 0), (0.7, 1), (0.8, 2), (1, 2)):
-        found = box_math.first_match(proposals, truth, threshold)
-        assert found.tolist() == [expected, 3, 4]
-
-
-def test_first_match_in_parts_is_that_at_once(monkeypatch):
-    proposals, truth = random_boxes(50), random_boxes(9, seed=7)
-    at_once = box_math.first_match(proposals, truth, 0.3)
-    assert 0 < (at_once < 50).sum() < 9
-    monkeypatch.setattr(box_math, "ROWS_AT_ONCE", 7)
-    found = box_math.first_match(proposals, truth, 0.3)
-    assert found.tolist() == at_once.tolist()
-
-
 def test_recall_counts_true_boxes():
     truth = [[0, 0, 2, 1], [5, 5, 7, 7], [9, 9, 10, 10]]
     # An overlap of one half is enough.
@@ -185,7 +167,7 @@ def test_arguments_out_of_range_are_refused():
     with pytest.raises(ValueError, match="`iou_threshold`"):
         box_math.recall([UNIT], [UNIT], -0.5)
     with pytest.raises(ValueError, match="`truth` must be numbers"):
-        box_math.first_match([UNIT], [[1]])
+        box_math.recall([UNIT], [[1]])
 
 
 def test_overlaps_by_photo_come_in_parts(monkeypatch):

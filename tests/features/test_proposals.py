@@ -379,7 +379,7 @@ def test_proposals_find_the_objects_of_scenes(tmp_path, method):
     for name in sorted(os.listdir(folder / "images")):
         truth = entities.read_boxes(folder / "Annotations", name)
         boxes, _ = proposer(read_photo(folder / "images" / name))
-        found += (box_math.first_match(boxes, truth) < len(boxes)).tolist()
+        found += (box_math.iou(truth, boxes) >= 0.5).any(axis=1).tolist()
     # All of them on 1000 scenes; a single miss is let pass here.
     assert len(found) > 10 and sum(found) >= len(found) - 1
 
