@@ -89,7 +89,7 @@ def read_metadata(path):
         if known and not isinstance(value, kinds):
             file.report(
                 f"expected {'.'.join(keys) or 'the file'} to be "
-                f"{' or '.join(kind.__name__ for kind in kinds)}; found "
+                f"{kinds[0].__name__}; found "
                 f"{type(value).__name__}. {_CURE}"
             )
     return metadata
