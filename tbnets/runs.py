@@ -22,15 +22,8 @@ may have moved.
 import contextlib
 import os
 import pathlib
-import platform
-import shlex
-import sys
+import types
 
-import keras
-import numpy as np
-import tensorflow as tf
-
-import tbnets
 from tbnets import tasks
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
@@ -44,18 +37,14 @@ from tbnets.tasks.fitted import check_fitted_kinds, check_same_words
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
-from tbnets.training.loop import (
-    Session,
-    counted,
-    dev_metrics,
-    out_of_patience,
-)
+from tbnets.training.loop import Session, out_of_patience
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import (
     check_run_folder,
     checkpoint_path,
     lock_run,
 )
+from tbnets.training.summary import results
 
 SAVED_MODEL = "saved_model"
 
@@ -207,13 +196,10 @@ def _build(task, fitted, checkpoint):
 
     A file of weights that the network began with may then be gone.
     """
-    settings = task.settings
-    weights = settings.image_weights
+    settings = types.SimpleNamespace(**vars(task.settings))
     if checkpoint:
         settings.image_weights = ""
-    network = task.model.build(settings, fitted)
-    settings.image_weights = weights
-    return network
+    return task.model.build(settings, fitted)
 
 
 def _adapt(network, train):
@@ -239,32 +225,6 @@ def _continue(session, checkpoint):
     session.task.data.held = session.state.held
 
 
-def describe(session, train):
-    """Returns a few lines on what is about to be trained."""
-    task, network = session.task, session.network
-    size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
-    lines = [f"run       {session.run_dir}"]
-    if session.state.epoch:
-        lines[0] += f", continued after epoch {session.state.epoch}"
-    splits = {
-        session.settings.train_split: train,
-        session.settings.dev_split: session.dev,
-    }
-    for split, examples in splits.items():
-        lines.append(f"{split:<9} {counted(examples)}")
-    if not task.data.has_split(session.settings.test_split):
-        lines.append(
-            f"test      none: results are those of {session.settings.dev_split}"
-        )
-    notes = task.data.notes(session.state.fitted).items()
-    lines += [
-        *(f"{name:<9} {text}" for name, text in notes),
-        f"network   {task.describe(network)}, {size:,} trainable parameters",
-        f"watch     tensorboard --logdir {session.run_dir / 'tensorboard'}",
-    ]
-    return "\n".join(lines)
-
-
 def finish(session):
     """Reports the best epoch on the test split; writes what a run leaves.
 
@@ -280,19 +240,7 @@ def finish(session):
     session.state = best = checkpoints.restore_checkpoint(
         session.checkpoint("best"), session.network
     )
-    report = {
-        "best_epoch": best.epoch,
-        "epochs": last.epoch,
-        "train_seconds": round(sum(row["seconds"] for row in last.history), 1),
-        "dev": dev_metrics(best),
-        "command": shlex.join(sys.argv),
-        "versions": {
-            "tbnets": tbnets.__version__,
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "python": platform.python_version(),
-        },
-    }
+    report = results(last, best)
     shown_split, examples = settings.dev_split, session.dev
     if task.data.has_split(settings.test_split):
         shown_split = settings.test_split

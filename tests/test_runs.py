@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets import runs, tasks
 from tbnets.data.captions import read_captions
 from tbnets.tasks.scores import Scores
-from tbnets.training import checkpoints, loop
+from tbnets.training import checkpoints, loop, summary
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -349,7 +349,7 @@ def test_own_data_without_a_test_split_train_and_answer(tmp_path, capsys):
     write_own(tmp_path, *FIRST)
     settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
     session, train = runs.prepare(settings, runs.start(settings, False), ["a"])
-    described = runs.describe(session, train).splitlines()
+    described = summary.describe(session, train).splitlines()
     assert "test      none: results are those of dev" in described
     loop.fit(session, train)
     assert (

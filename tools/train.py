@@ -28,7 +28,7 @@ from tbnets.evaluation.tables import format_table
 from tbnets.flags import command_line
 from tbnets.flags import help as flags_help
 from tbnets.flags.settings import as_flagfile_line
-from tbnets.training import loop
+from tbnets.training import loop, summary
 
 FLAGS = absl_flags.FLAGS
 
@@ -110,7 +110,7 @@ def main(argv):
     session, train = runs.prepare(settings, folder, queries)
     if settings.export and not queries:
         queries = session.task.exporter.queries
-    print(runs.describe(session, train))
+    print(summary.describe(session, train))
     if unread:
         print(f"not read  {unread}")
     fit(session, train)

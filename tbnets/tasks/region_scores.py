@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets.data.noun_phrases import ranges
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
@@ -230,7 +231,7 @@ class RegionScorer:
             network.similarities, input_signature=[embeddings, embeddings]
         )
 
-    def scores(self, examples, progress=None):
+    def scores(self, examples, progress=lambda count: None):
         """Scores a split.
 
         Args:
@@ -246,21 +247,16 @@ class RegionScorer:
         counts = examples.features.counts[examples.image_rows]
         table = _empty_table(phrases, counts)
         owned = rows_by(phrases.phrase_to_image, len(counts))
-        some = None
-        for images in _chunks(counts, REGIONS_AT_ONCE):
-            regions, starts = self._regions(examples, images, counts)
-            some = regions if some is None else some
-            for image, start in zip(images, starts):
-                end, rows = start + counts[image], owned[image]
-                if not len(rows) or start == end:
-                    continue
-                found = self._compare(regions[start:end], embeddings[rows])
-                table[rows, : counts[image]] = found.numpy().T
+        some = np.zeros((0, self.network.embedding_dim), np.float32)
+        for images, regions in self._regions(examples, counts):
+            some = some if len(some) else np.concatenate(regions)
+            for image, own in zip(images, regions):
+                rows = owned[image]
+                if len(rows) and len(own):
+                    found = self._compare(own, embeddings[rows])
+                    table[rows, : len(own)] = found.numpy().T
             raise_if_interrupted()
-            if progress is not None:
-                progress(len(images))
-        if some is None:
-            some = np.zeros((0, self.network.embedding_dim), np.float32)
+            progress(len(images))
         return LocalizationScores(
             table,
             phrases,
@@ -284,12 +280,10 @@ class RegionScorer:
         counts = examples.features.counts[examples.image_rows]
         shape = len(counts), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
-        for images in _chunks(counts, REGIONS_AT_ONCE):
-            regions, starts = self._regions(examples, images, counts)
-            for image, start in zip(images, starts):
-                end = start + counts[image]
-                if start < end:
-                    found = self._compare(regions[start:end], text_embeddings)
+        for images, regions in self._regions(examples, counts):
+            for image, own in zip(images, regions):
+                if len(own):
+                    found = self._compare(own, text_embeddings)
                     table[image] = found.numpy().max(axis=0)
         return table
 
@@ -329,16 +323,13 @@ class RegionScorer:
         pairs = np.stack([places[chains], texts], axis=1)[is_there[chains]]
         return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
-    def _regions(self, examples, images, counts):
-        """Returns embeddings of the regions of photos, and their starts."""
-        firsts = examples.first_regions[images]
-        rows = [
-            np.arange(first, first + counts[image])
-            for first, image in zip(firsts, images)
-        ]
-        features = examples.features.take_regions(np.concatenate(rows))
-        ends = np.cumsum(counts[images])
-        return self._embed(features).numpy(), ends - counts[images]
+    def _regions(self, examples, counts):
+        """Yields rows of photos, and the embeddings of each one's regions."""
+        for images in _chunks(counts, REGIONS_AT_ONCE):
+            firsts = examples.first_regions[images]
+            rows = ranges(firsts, firsts + counts[images])
+            found = self._embed(examples.features.take_regions(rows)).numpy()
+            yield images, np.split(found, np.cumsum(counts[images])[:-1])
 
 
 def _chunks(counts, most):

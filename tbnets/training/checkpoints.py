@@ -37,7 +37,7 @@ class RunState:
         fitted: what the task learned from the training split before any
             step: name -> JSON value or NumPy array; see `TaskData.fit`.
         held: what the task holds from epoch to epoch, likewise; see
-            `Task.start_epoch`.
+            `TaskData.start_epoch`.
     """
 
     epoch: int = 0
@@ -47,6 +47,16 @@ class RunState:
     settings: dict = dataclasses.field(default_factory=dict)
     fitted: dict = dataclasses.field(default_factory=dict)
     held: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def dev(self):
+        """The metrics of the dev split after the last epoch."""
+        prefix = "dev/"
+        return {
+            key[len(prefix) :]: value
+            for key, value in self.history[-1].items()
+            if key.startswith(prefix)
+        }
 
 
 def optimizer_variables(optimizer):

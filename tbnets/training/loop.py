@@ -12,7 +12,7 @@ import tqdm
 from tbnets.data.examples import refuse_broken_images
 from tbnets.evaluation.tables import headline
 from tbnets.startup import raise_if_interrupted
-from tbnets.training import checkpoints, health
+from tbnets.training import checkpoints, health, summary
 from tbnets.training.board import Board
 from tbnets.training.run_folder import checkpoint_path
 
@@ -124,7 +124,7 @@ def fit(session, train):
             settings,
             session.flag_groups,
             state.epoch,
-            about(session, train),
+            summary.about(session, train),
         )
         while state.epoch < settings.epochs:
             if out_of_patience(session):
@@ -141,22 +141,6 @@ def fit(session, train):
             advice = health.diagnose(row, settings.margin, settings.reduction)
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
-
-
-def about(session, train):
-    """Returns in Markdown what is trained, and on what."""
-    settings, task = session.settings, session.task
-    splits = {settings.train_split: train, settings.dev_split: session.dev}
-    lines = [f"- network: {task.describe(session.network)}"]
-    for split, examples in splits.items():
-        lines.append(f"- {split}: {counted(examples)}")
-    return "\n".join(lines)
-
-
-def counted(examples):
-    """Returns how many of what a split has, in words."""
-    counts = examples.counts.items()
-    return ", ".join(f"{count} {name}" for name, count in counts)
 
 
 def _train_epoch(session, train):
@@ -190,16 +174,6 @@ def _measure_epoch(scores):
         f"{group}/{key}": value
         for group, values in found.items()
         for key, value in values.items()
-    }
-
-
-def dev_metrics(state):
-    """Returns the metrics of the dev split after the last epoch of a state."""
-    prefix = "dev/"
-    return {
-        key[len(prefix) :]: value
-        for key, value in state.history[-1].items()
-        if key.startswith(prefix)
     }
 
 
@@ -246,7 +220,7 @@ def _epoch_line(session):
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
         f"  loss {row[f'train/{task.model.loss}']:.4f}"
-        f"  dev {headline(dev_metrics(state), task.best_metric)}{mark}"
+        f"  dev {headline(state.dev, task.best_metric)}{mark}"
         f"  {row['seconds']:5.1f} s"
         f"  left {format_seconds(left)}"
     )

@@ -16,7 +16,7 @@ from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import inputs, text_inputs
 from tbnets.tasks.correspondences import Matcher
 from tbnets.text import parsing, tree_files
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import tiny_scenes
 
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 def train(found, resume=False):
     tasks.open_task(found)
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(runs.describe(session, examples))
+    print(summary.describe(session, examples))
     loop.fit(session, examples)
     return session, examples
 

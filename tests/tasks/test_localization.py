@@ -15,7 +15,7 @@ from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks import sentence_scores
 from tbnets.tasks.matching_scores import RetrievalScores
 from tbnets.tasks.region_scores import LocalizationScores
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import tiny, tiny_phrases
 
 MODELS = {
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 def train(found, resume=False):
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(runs.describe(session, examples))
+    print(summary.describe(session, examples))
     loop.fit(session, examples)
     return session
 
@@ -65,7 +65,7 @@ def session(model, folder, tmp_path_factory):
     changes = MODELS[model]
     found = tiny_phrases.settings(folder, run_dir, **changes, epochs=2)
     session, examples = runs.prepare(found, runs.start(found, False))
-    session.described = runs.describe(session, examples)
+    session.described = summary.describe(session, examples)
     loop.fit(session, examples)
     shutil.copytree(run_dir, run_dir.with_name(f"{model}_stopped"))
     found.epochs = 6

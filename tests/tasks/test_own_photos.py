@@ -13,7 +13,7 @@ from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.flags import command_line
 from tbnets.serving import served_model
 from tbnets.tasks import own_photos, recipes
-from tbnets.training import checkpoints
+from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import fresh, photo_files, tiny
 from tests.features.test_photo_features import photo
@@ -108,7 +108,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     assert "3 of 15 images left out with their captions\n" in told
     lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
     assert dict(line.split("\t") for line in lines) == reasons
-    text = runs.describe(session, train)
+    text = summary.describe(session, train)
     assert "left out  3 images, see left_out.txt" in text
     assert "splits    drawn by image, as the captions tell none: " in text
     assert f"kept in {folder / 'photos.tbnets'}" in text

@@ -21,7 +21,7 @@ from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Scores
 from tbnets.tasks.task import Evaluator, Exporter, Task, Tenant
 from tbnets.tasks.task_data import TaskData
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import tiny
 
 
@@ -127,7 +127,7 @@ def settings(run_dir, *line):
 
 def train(found, resume=False):
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(runs.describe(session, examples))
+    print(summary.describe(session, examples))
     loop.fit(session, examples)
     return session
 

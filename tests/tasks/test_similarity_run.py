@@ -12,7 +12,7 @@ from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
 from tbnets.tasks.matching_scores import RetrievalScores
 from tbnets.tasks.pair_scorer import PairScorer
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import fresh, tiny
 
 
@@ -34,7 +34,7 @@ def settings(folder, run_dir, **changes):
 
 def train(found, resume=False):
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(runs.describe(session, examples))
+    print(summary.describe(session, examples))
     loop.fit(session, examples)
     return session
 

@@ -13,7 +13,7 @@ from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.tasks import text_inputs
 from tbnets.text.word_vectors import WordVectors
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import tiny
 
 ROWS = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
@@ -139,7 +139,7 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training):
         np.testing.assert_allclose(first[vocabulary.index(word)], row)
     # "sits" has no vector, and neither do padding and the unknown word.
     np.testing.assert_array_equal(first[[0, 1, vocabulary.index("sits")]], 0)
-    assert "vectors   5 of 6 words" in runs.describe(session, train)
+    assert "vectors   5 of 6 words" in summary.describe(session, train)
 
     loop.fit(session, train)
     moved = np.abs(table(session) - first).max()

@@ -221,7 +221,8 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
         for epoch in (1, 2):
             writer.add_best("dev", 1.0, epoch)
             writer.add_epoch([{"train/total_loss": 1.0}] * epoch)
-            writer.add_pictures({"1": np.zeros((4, 6, 3), np.uint8)}, epoch)
+            pixels = np.zeros((4, 6, 3), np.uint8)
+            writer.add_pictures({"1": pixels}, epoch, "what is shown")
             writer.flush()
     told = capsys.readouterr().err
     assert told.startswith(f"note: {tmp_path / 'tensorboard'} can not be")
