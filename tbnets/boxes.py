@@ -10,7 +10,7 @@ the last one are converted where they are read (`data.entities`).
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checked_numbers import checked_number, checked_rows
 from tbnets.errors import InputError
 
 PAIRS_AT_ONCE = 1 << 18
@@ -181,17 +181,7 @@ def overlaps_by_photo(truth, owners, proposals):
         ValueError: a box is none, or an owner is no row of `proposals`.
     """
     truth = check_boxes(truth, "truth")
-    owners = np.asarray(owners)
-    if owners.size == 0:
-        owners = owners.astype(np.int64)
-    fits = owners.dtype.kind in "iu" and owners.shape == (len(truth),)
-    if not fits or ((owners < 0) | (owners >= len(proposals))).any():
-        raise InputError(
-            "The photo of each box must be a row of `proposals`. Received: "
-            f"rows of shape {owners.shape} and dtype {owners.dtype} for "
-            f"{len(truth)} boxes and {len(proposals)} photos. Give whole "
-            "numbers from 0."
-        )
+    owners = checked_rows("owners", owners, len(proposals), len(truth))
     order = np.argsort(owners, kind="stable")
     ends = np.searchsorted(owners[order], np.arange(len(proposals) + 1))
     for photo in np.flatnonzero(np.diff(ends)):

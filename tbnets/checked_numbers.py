@@ -44,6 +44,40 @@ def checked_number(name, value, least, whole=False, above=False, most=math.inf):
     )
 
 
+def checked_rows(name, values, num_rows, count=None):
+    """Returns numbers of rows as int64.
+
+    Args:
+        name: what the argument is called.
+        values: int `[n]`; n may be 0.
+        num_rows: how many rows there are.
+        count: how many numbers there must be; None for any.
+
+    Raises:
+        ValueError: they are no integers, too many or too few, or there is no
+            such row.
+    """
+    values = np.asarray(values)
+    if values.shape == (0,):
+        values = values.astype(np.int64)
+    fits = values.ndim == 1 and count in (None, len(values))
+    if values.dtype.kind not in "iu" or not fits:
+        each = "" if count is None else f", one for each of {count}"
+        raise InputError(
+            f"`{name}` must be integers{each}. Received: {name}.shape="
+            f"{values.shape}, dtype {values.dtype}. Large ids merge when they "
+            "pass through a float: keep row numbers as int64."
+        )
+    bad = np.flatnonzero((values < 0) | (values >= num_rows))
+    if bad.size:
+        raise InputError(
+            f"`{name}` must hold rows from 0 to {num_rows - 1}. Received: "
+            f"{name}[{bad[0]}]={values[bad[0]]}, and {bad.size} out of range. "
+            "Count rows from 0; ids are none."
+        )
+    return values.astype(np.int64)
+
+
 def check_finite(name, array):
     """Refuses NaN and infinity in an array of floats.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checked_files import CheckedFile, Problem
+from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
@@ -60,23 +61,12 @@ class CaptionedImages:
     has_ids: bool = True
 
     def __post_init__(self):
-        rows = np.asarray(self.caption_to_image)
-        if rows.size == 0:
-            rows = rows.astype(np.int64)
-        if rows.dtype.kind not in "iu" or rows.shape != (len(self.captions),):
-            raise InputError(
-                "`caption_to_image` must hold one whole number for each "
-                f"caption. Received: caption_to_image of shape {rows.shape} "
-                f"and dtype {rows.dtype}, {len(self.captions)} captions. "
-                "Give the row of the image of every caption."
-            )
-        rows = rows.astype(np.int64)
-        if rows.size and not 0 <= rows.min() <= rows.max() < self.num_images:
-            raise InputError(
-                "`caption_to_image` must hold rows of images. Received: "
-                f"caption_to_image from {rows.min()} to {rows.max()}, "
-                f"{self.num_images} images. Count rows from 0."
-            )
+        rows = checked_rows(
+            "caption_to_image",
+            self.caption_to_image,
+            self.num_images,
+            len(self.captions),
+        )
         if len(set(self.image_ids)) != self.num_images:
             seen = set()
             twice = [i for i in self.image_ids if i in seen or seen.add(i)]
@@ -131,15 +121,7 @@ class CaptionedImages:
         Returns:
             CaptionedImages; the captions of an image keep their order.
         """
-        image_rows = np.asarray(image_rows, dtype=np.int64)
-        if image_rows.size and not (
-            0 <= image_rows.min() <= image_rows.max() < self.num_images
-        ):
-            raise InputError(
-                f"`image_rows` must lie in [0, {self.num_images}). Received: "
-                f"image_rows from {image_rows.min()} to {image_rows.max()}. "
-                "Count rows from 0."
-            )
+        image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
         kept = [groups[row] for row in image_rows]
         sizes = np.asarray([len(group) for group in kept], dtype=np.int64)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
 
@@ -44,7 +45,9 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
             f"{images.shape}, text_embeddings.shape={texts.shape}. Pass "
             "embeddings of one shared space, images first."
         )
-    rows = checked_caption_to_image(caption_to_image, len(images), len(texts))
+    rows = checked_rows(
+        "caption_to_image", caption_to_image, len(images), len(texts)
+    )
     return images, texts, rows
 
 
@@ -93,46 +96,6 @@ def check_scale(image_norms, text_norms):
             "that fit in float32. Received: a row with Euclidean norm "
             f"{largest:.3g}. L2-normalise the rows."
         )
-
-
-def checked_caption_to_image(values, num_images, num_captions):
-    """Checks the rows of images that captions are said to belong to.
-
-    Args:
-      values: int [num_captions].
-      num_images: how many images there are.
-      num_captions: how many captions.
-
-    Returns:
-      int64 [num_captions].
-
-    Raises:
-      ValueError: they are no integers, too many or too few, or out of range.
-    """
-    values = np.asarray(values)
-    if values.dtype.kind not in "iu":
-        raise InputError(
-            "`caption_to_image` must be integers. Received: "
-            f"caption_to_image.dtype={values.dtype}. Large ids merge when "
-            "they pass through a float: keep row numbers as int64."
-        )
-    if values.shape != (num_captions,):
-        raise InputError(
-            "`caption_to_image` must have one entry per row of "
-            "`text_embeddings`. Received: caption_to_image.shape="
-            f"{values.shape}, rows of text_embeddings={num_captions}. Pass "
-            "the image row of every caption, in the captions' order."
-        )
-    outside = np.flatnonzero((values < 0) | (values >= num_images))
-    if outside.size:
-        first = outside[0]
-        raise InputError(
-            "`caption_to_image` must hold rows of `image_embeddings`, 0 to "
-            f"{num_images - 1}. Received: caption_to_image[{first}]="
-            f"{values[first]}, and {outside.size} entries out of range. Use "
-            "0-based rows, not image ids."
-        )
-    return values.astype(np.int64)
 
 
 def finite_scores(values, name):

@@ -12,7 +12,7 @@ from tbnets import boxes
 from tbnets.errors import InputError
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
-from tbnets.evaluation.ranking import best_ranks
+from tbnets.evaluation.ranks import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.identity import SAME_THING
 

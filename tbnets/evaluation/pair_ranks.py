@@ -8,7 +8,8 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, exact_scores, retrieval
-from tbnets.evaluation.ranking import MAX_BLOCK, Ranks, Side, best_ranks
+from tbnets.evaluation.ranking import MAX_BLOCK
+from tbnets.evaluation.ranks import Ranks, Side, best_ranks
 
 SCORES_AT_ONCE = 1 << 22
 """Scores held at a time: 16 MiB, and about as much again for masks."""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, retrieval, score_tiles
 
@@ -84,8 +85,11 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     Raises:
       ValueError: as `evaluate_protocol`.
     """
-    rows = checks.checked_caption_to_image(
-        caption_to_image, scores.num_images, scores.num_texts
+    rows = checked_rows(
+        "caption_to_image",
+        caption_to_image,
+        scores.num_images,
+        scores.num_texts,
     )
     numbers = np.arange(scores.num_images)
     return _averaged(

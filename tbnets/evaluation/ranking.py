@@ -13,9 +13,7 @@ Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
 
 import queue
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 import threadpoolctl
@@ -23,98 +21,12 @@ import threadpoolctl
 from tbnets.cores import usable_cores
 from tbnets.evaluation.exact_scores import pair_scores, strip_scores
 
-FLOAT32_ROUNDOFF = 2.0**-24
-FLOAT32_SMALLEST_NORMAL = 2.0**-126
 # Counts are summed in the eight byte lanes of a 64-bit word: neither a strip's
 # rows nor a block's words (eight columns each) may be more than 255.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
 # A block with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
-
-
-class Ranks(NamedTuple):
-    """Ranks of the queries of one direction.
-
-    Attributes:
-      queries: int64 [num_queries], rows of the queries (images or captions
-        that have at least one positive), ascending.
-      ranks: int64 [num_queries], 1-based rank of the best positive; a
-        candidate with the same score is placed before it.
-      tied: bool [num_queries], whether such a candidate exists.
-    """
-
-    queries: np.ndarray
-    ranks: np.ndarray
-    tied: np.ndarray
-
-
-def best_ranks(scores, matches):
-    """Ranks the best match of each row of a table that is at hand.
-
-    Args:
-      scores: float32 [num_queries, num_candidates], finite.
-      matches: bool [num_queries, num_candidates].
-
-    Returns:
-      (ranks, tied): int64 and bool [num_queries] as of `Ranks`; a row without
-      a match has the rank behind the last candidate, and does not tie.
-    """
-    best = np.where(matches, scores, -np.inf).max(
-        axis=1, keepdims=True, initial=-np.inf
-    )
-    ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
-    return ranks, (~matches & (scores == best)).any(axis=1)
-
-
-class Side:
-    """Embeddings in both roles, and what is counted for them as queries.
-
-    Args:
-      embeddings: float32 [n, dim].
-      norms: float64 [n], Euclidean norms of the rows.
-      groups: int64 [n], the image of each row. A row and a candidate of the
-        same group are positives of each other.
-    """
-
-    def __init__(self, embeddings, norms, groups):
-        self.embeddings = embeddings
-        self.norms = norms
-        self.groups = groups
-        # Nothing scores as high as +inf: a row without positives counts none.
-        self.best = np.full(len(groups), np.inf, np.float32)
-        self.low = self.high = self.best
-        self.better = np.zeros(len(groups), np.int64)
-        self.tied = np.zeros(len(groups), bool)
-        # Blocks of several threads may hold the same queries.
-        self.lock = threading.Lock()
-
-    def set_best(self, best, candidate_norm):
-        """Sets each row's best positive score and the band of doubt around.
-
-        Args:
-          best: float32 [n], -inf for a row that has no positive.
-          candidate_norm: the largest norm among the candidates.
-        """
-        has_positive = best > -np.inf
-        self.best = np.where(has_positive, best, np.float32(np.inf))
-        dim = self.embeddings.shape[1]
-        # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in whatever
-        # order it is summed (Higham 2002, Sec. 3.1); 2 u covers the rounding
-        # of the score itself, the last term products that underflow.
-        relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
-        relative += 2 * FLOAT32_ROUNDOFF
-        slack = relative * self.norms * candidate_norm
-        slack += dim * FLOAT32_SMALLEST_NORMAL
-        low = (self.best - slack).astype(np.float32)
-        high = (self.best + slack).astype(np.float32)
-        self.low = np.nextafter(low, np.float32(-np.inf))
-        self.high = np.nextafter(high, np.float32(np.inf))
-
-    def result(self):
-        """Returns the `Ranks` of the rows that have a positive."""
-        queries = np.flatnonzero(self.best < np.inf)
-        return Ranks(queries, 1 + self.better[queries], self.tied[queries])
 
 
 class _ColumnGroups:

@@ -4,6 +4,7 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, exact_scores, ranking
+from tbnets.evaluation.ranks import Side
 
 RECALL_AT = (1, 5, 10)
 
@@ -90,7 +91,7 @@ def retrieval_ranks(
       text_to_text: rank captions against captions too.
 
     Returns:
-      Dict from direction to `ranking.Ranks`, whose `queries` are rows of the
+      Dict from direction to `ranks.Ranks`, whose `queries` are rows of the
       query side, `ranks` their 1-based ranks, and `tied` whether a wrong
       candidate had exactly the score of the best positive.
 
@@ -110,8 +111,8 @@ def retrieval_ranks(
     images, image_norms = checks.finite_float32("image_embeddings", images)
     texts, text_norms = checks.finite_float32("text_embeddings", texts)
     checks.check_scale(image_norms, text_norms)
-    image_side = ranking.Side(images, image_norms, np.arange(len(images)))
-    text_side = ranking.Side(texts, text_norms, groups)
+    image_side = Side(images, image_norms, np.arange(len(images)))
+    text_side = Side(texts, text_norms, groups)
     positives = exact_scores.pair_scores(
         image_side, text_side, groups, np.arange(len(texts))
     )
@@ -125,7 +126,7 @@ def retrieval_ranks(
         "text_to_image": text_side.result(),
     }
     if text_to_text:
-        side = ranking.Side(texts, text_norms, groups)
+        side = Side(texts, text_norms, groups)
         side.set_best(_best_other_caption(side), text_norms.max())
         ranking.count_better(side, side, memory_limit_mb)
         result["text_to_text"] = side.result()
@@ -136,7 +137,7 @@ def _best_other_caption(side):
     """Returns each caption's best score with another caption of its image.
 
     Args:
-      side: `ranking.Side` of the captions.
+      side: `ranks.Side` of the captions.
 
     Returns:
       float32 [num_captions], -inf for the only caption of an image.
@@ -164,7 +165,7 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
     """Turns ranks into the flat metrics of `evaluate_retrieval`.
 
     Args:
-      ranks: dict from direction to `ranking.Ranks`.
+      ranks: dict from direction to `ranks.Ranks`.
       recall_at: the cut-offs k.
 
     Returns:
@@ -188,7 +189,7 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
     """Turns the ranks of one direction into its metrics.
 
     Args:
-      ranks: `ranking.Ranks`.
+      ranks: `ranks.Ranks`.
       recall_at: the cut-offs k.
 
     Returns:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
+from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, retrieval
-from tbnets.evaluation.ranking import Ranks
+from tbnets.evaluation.ranks import Queries
 
 TIE = 1e-5
 """Of scores up to 1 in size; of larger ones this share."""
@@ -84,18 +85,22 @@ def score_ranks(scores, caption_to_image) -> dict:
       caption_to_image: int [num_captions], row of the image of each caption.
 
     Returns:
-      Dict from direction to `ranking.Ranks`, as `retrieval.retrieval_ranks`.
+      Dict from direction to `ranks.Ranks`, as `retrieval.retrieval_ranks`.
 
     Raises:
       ValueError: row numbers are no rows of images, or a score is not finite.
     """
-    groups = checks.checked_caption_to_image(
-        caption_to_image, scores.num_images, scores.num_texts
+    groups = checked_rows(
+        "caption_to_image",
+        caption_to_image,
+        scores.num_images,
+        scores.num_texts,
     )
     positives = _finite(scores.pairs(groups, np.arange(len(groups))))
     best = np.full(scores.num_images, -np.inf, np.float32)
     np.maximum.at(best, groups, positives)
-    sides = _Side(np.where(best > -np.inf, best, np.inf)), _Side(positives)
+    by_image = _queries(np.where(best > -np.inf, best, np.inf))
+    by_text = _queries(positives)
     tiles = [
         (np.arange(i, min(i + TILE_IMAGES, scores.num_images)), texts)
         for j in range(0, scores.num_texts, TILE_TEXTS)
@@ -108,41 +113,28 @@ def score_ranks(scores, caption_to_image) -> dict:
     ):
         tile = _finite(scores.tile(images, texts)).copy()
         tile[images[:, None] == groups[texts]] = -np.inf
-        sides[0].count(images, tile)
-        sides[1].count(texts, tile.T)
+        _count(by_image, images, tile)
+        _count(by_text, texts, tile.T)
     return {
-        "image_to_text": sides[0].result(),
-        "text_to_image": sides[1].result(),
+        "image_to_text": by_image.result(),
+        "text_to_image": by_text.result(),
     }
 
 
-class _Side:
-    """Queries, and what is counted for them.
+def _queries(best):
+    """Returns `Queries` whose rounding errors count as ties."""
+    best = best.astype(np.float32)
+    slack = np.float32(TIE) * np.maximum(np.abs(best), 1)
+    slack[~np.isfinite(best)] = 0
+    return Queries(best, best - slack, best + slack)
 
-    Args:
-      best: float32 [n], each query's best positive, +inf for no query.
-    """
 
-    def __init__(self, best):
-        self.best = best.astype(np.float32)
-        slack = np.float32(TIE) * np.maximum(np.abs(self.best), 1)
-        is_query = np.isfinite(self.best)
-        slack[~is_query] = 0
-        self.low, self.high = self.best - slack, self.best + slack
-        self.better = np.zeros(len(best), np.int64)
-        self.tied = np.zeros(len(best), bool)
-
-    def count(self, rows, scores):
-        """Counts candidates of some queries: float32 [rows, candidates]."""
-        at_least = (scores >= self.low[rows, None]).sum(axis=1)
-        above = (scores > self.high[rows, None]).sum(axis=1)
-        self.better[rows] += at_least
-        self.tied[rows] |= at_least != above
-
-    def result(self):
-        """Returns the `Ranks` of the rows that have a positive."""
-        queries = np.flatnonzero(self.best < np.inf)
-        return Ranks(queries, 1 + self.better[queries], self.tied[queries])
+def _count(queries, rows, scores):
+    """Counts candidates of some queries: float32 [rows, candidates]."""
+    at_least = (scores >= queries.low[rows, None]).sum(axis=1)
+    above = (scores > queries.high[rows, None]).sum(axis=1)
+    queries.better[rows] += at_least
+    queries.tied[rows] |= at_least != above
 
 
 def _finite(scores):

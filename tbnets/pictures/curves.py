@@ -1,7 +1,5 @@
 """Pictures of a run."""
 
-import io
-
 import matplotlib
 
 from tbnets.files import write_atomically
@@ -47,7 +45,7 @@ def draw_history(history, path):
         if axis.lines:
             axis.legend(fontsize=8)
     figure.tight_layout()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=110)
+    write_atomically(
+        path, lambda file: figure.savefig(file, format="png", dpi=110)
+    )
     pyplot.close(figure)
-    write_atomically(path, lambda file: file.write(picture.getvalue()))

@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 from tbnets.checked_files import parse_json
-from tbnets.errors import ExistingFileError
+from tbnets.errors import ExistingFileError, InputError
 from tbnets.files import new_folder
 from tbnets.scenes import grammar, rendering
 from tbnets.scenes.files import (
@@ -194,17 +194,13 @@ def read_manifest(folder):
     path = pathlib.Path(folder) / MANIFEST
     try:
         manifest = parse_json(path.read_bytes())
+        if not isinstance(manifest, dict):
+            raise InputError(type(manifest).__name__)
     except ValueError as error:
         raise ExistingFileError(
             f"{path}: expected a JSON object, found {error}. Delete the "
             "folder and write the scenes again."
         ) from error
-    if not isinstance(manifest, dict):
-        raise ExistingFileError(
-            f"{path}: expected a JSON object, found "
-            f"{type(manifest).__name__}. Delete the folder and write the "
-            "scenes again."
-        )
     return manifest
 
 

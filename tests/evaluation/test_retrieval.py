@@ -6,6 +6,7 @@ import pytest
 
 from tbnets.evaluation import exact_scores as exact
 from tbnets.evaluation import ranking, retrieval
+from tbnets.evaluation.ranks import Ranks, Side
 from tests.evaluation import oracle
 
 # A limit too small for anything: tiles of 8 x 8.
@@ -108,7 +109,7 @@ def test_literal_metrics():
 )
 def test_median_rank_is_the_fields(ranks, median):
     values = np.array(ranks)
-    found = ranking.Ranks(np.arange(len(ranks)), values, values < 0)
+    found = Ranks(np.arange(len(ranks)), values, values < 0)
     metrics = retrieval.summarize_ranks(
         {"image_to_text": found, "text_to_image": found}
     )
@@ -364,12 +365,12 @@ def test_scores_are_rounded_from_the_exact_sum():
     # even. More rounds up, if float64 can hold it: 2**-60 is lost.
     x = np.array([[1, 2**-12, 2**-30]], np.float32)
     y = np.array([[1, 2**-12, 2**-30], [1, 2**-12, 0]], np.float32)
-    sides = [ranking.Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
+    sides = [Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
     scores = exact.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
     assert scores.tolist() == [1.0, 1.0]
     # With 2**-50 in place of 2**-60 float64 sees the difference.
     z = np.array([[1, 2**-12, 2**-20]], np.float32)
-    side = ranking.Side(z, exact.row_norms(z), z[:, 0])
+    side = Side(z, exact.row_norms(z), z[:, 0])
     scores = exact.pair_scores(sides[0], side, np.array([0]), np.array([0]))
     assert scores.tolist() == [1 + 2.0**-23]
 
@@ -395,7 +396,7 @@ def test_scores_do_not_depend_on_the_order_of_dimensions(order):
     # 2**60 + 1 - 2**60: float64 forgets the 1 if it comes between.
     x = np.array([[2**30, 1, 2**30]], np.float32)[:, list(order)]
     y = np.array([[2**30, 1, -(2**30)]], np.float32)[:, list(order)]
-    sides = [ranking.Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
+    sides = [Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
     index = np.array([0])
     assert exact.pair_scores(*sides, index, index).tolist() == [1.0]
 
