@@ -6,12 +6,10 @@ shards. So a shard is opened, read and closed each time, which a batch does
 not feel: a row costs a few microseconds.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import operator
-import os
 
 import numpy as np
 
@@ -53,24 +51,15 @@ class RowFile:
         """
         shape = (count,) if self.dim is None else (count, self.dim)
         rows = np.empty(shape, self.dtype)
-        with self.opened() as descriptor:
-            self.fill(descriptor, first, rows)
+        with open(self.path, "rb") as file:
+            self.fill(file, first, rows)
         return rows
 
-    @contextlib.contextmanager
-    def opened(self):
-        """Opens the file for a while; gives its descriptor."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def fill(self, descriptor, first, out):
+    def fill(self, file, first, out):
         """Reads rows that follow each other into an array in memory.
 
         Args:
-            descriptor: of the file, opened.
+            file: this one, opened to read bytes.
             first: int, the first of them.
             out: `[n, dim]` in C order, of any type of number.
 
@@ -81,22 +70,16 @@ class RowFile:
         if out.dtype != self.dtype:
             stored = np.empty(out.shape, self.dtype)
         offset = self.start + first * self.row_bytes
-        count = os.preadv(descriptor, [stored], offset) if out.size else 0
-        while count < stored.nbytes:  # A system reads 2 GiB at once at most.
-            rest = stored.reshape(-1).view(np.uint8)[count:]
-            more = os.preadv(descriptor, [rest], offset + count)
-            if not more:
-                self._report_end(offset, stored.nbytes, count)
-            count += more
+        file.seek(offset)
+        count = file.readinto(stored.reshape(-1).view(np.uint8))
+        if count < stored.nbytes:
+            CheckedFile(self.path).report(
+                f"expected {stored.nbytes} bytes from byte {offset} on; found "
+                f"{count}. The file was changed since it was opened: copy the "
+                "store again, or extract it into a new folder."
+            )
         if stored is not out:
             out[...] = stored
-
-    def _report_end(self, offset, size, count):
-        CheckedFile(self.path).report(
-            f"expected {size} bytes from byte {offset} on; found {count}. "
-            "The file was changed since it was opened: copy the store again, "
-            "or extract it into a new folder."
-        )
 
 
 def copy_rows(files, starts, rows, out):
@@ -128,7 +111,6 @@ def copy_rows(files, starts, rows, out):
         np.diff(np.append(begins, len(rows))).tolist(),
     )
     for number, some in itertools.groupby(zip(*runs), operator.itemgetter(0)):
-        file = files[number]
-        with file.opened() as descriptor:
+        with open(files[number].path, "rb") as file:
             for _, first, place, count in some:
-                file.fill(descriptor, first, out[place : place + count])
+                files[number].fill(file, first, out[place : place + count])

@@ -47,27 +47,15 @@ def test_rows_of_several_files_come_in_order(tmp_path, dtype, rows):
 
 
 def test_rows_that_follow_each_other_are_read_at_once(tmp_path, monkeypatch):
-    sizes, preadv = [], os.preadv
+    sizes, fill = [], RowFile.fill
     file = write(tmp_path / "a.npy")
     monkeypatch.setattr(
-        os, "preadv", lambda *a: sizes.append(a[1][0].nbytes) or preadv(*a)
+        RowFile, "fill", lambda *a: sizes.append(a[3].nbytes) or fill(*a)
     )
     # A row has 12 bytes: 2 to 4 at once, then 6 alone.
     rows, out = np.array([6, 2, 3, 4]), np.empty((4, 3), np.float32)
     copy_rows([file], np.array([0, 8]), rows, out)
     assert sizes == [36, 12]
-
-
-def test_a_read_that_gives_less_goes_on(tmp_path, monkeypatch):
-    preadv = os.preadv
-    file = write(tmp_path / "a.npy")
-
-    def few_bytes(descriptor, buffers, offset):
-        part = memoryview(buffers[0]).cast("B")[:5]
-        return preadv(descriptor, [part], offset)
-
-    monkeypatch.setattr(os, "preadv", few_bytes)
-    assert file.read(2, 3).tolist() == ARRAY[2:5].tolist()
 
 
 def test_a_run_is_read_as_it_is_stored(tmp_path):
