@@ -39,6 +39,7 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
+    package_data={"tbnets": ["pictures/page.html", "scenes/README.txt"]},
     # With it an editable install is a path. Without, it is an import hook that
     # comes last: in a folder that holds the clone, `import tbnets` finds that.
     package_dir={"": "."},

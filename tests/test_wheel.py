@@ -26,6 +26,9 @@ def test_the_built_package_has_every_file_of_the_zoo(tmp_path):
     assert found.keys() == wanted.keys()
     for name in zoo.names():
         zoo.check_files(built / name)
+    for name in ("pictures/page.html", "scenes/README.txt"):
+        original = (ROOT / "tbnets" / name).read_bytes()
+        assert (tmp_path / "tbnets" / name).read_bytes() == original
 
 
 def test_the_zoo_of_a_clone_is_that_of_the_repository():

@@ -10,6 +10,7 @@ import io
 import os
 import pathlib
 import re
+import string
 import urllib.parse
 from typing import NamedTuple
 
@@ -22,85 +23,10 @@ THUMBNAIL_SIZE = 400
 """Longer side in pixels: sharp on screens of two pixels a point."""
 JPEG_QUALITY = 80
 
-_STYLE = """
-:root {
-  color-scheme: light dark;
-  --ground: #f6f6f4; --card: #ffffff; --text: #1c1d1f; --quiet: #63666b;
-  --line: #dddedb; --accent: #1a6e50;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ground: #16181b; --card: #212429; --text: #e9eaec; --quiet: #a0a4ab;
-    --line: #33373d; --accent: #6fcfa5;
-  }
-}
-* { box-sizing: border-box; }
-body {
-  margin: 0 auto; max-width: 82rem; padding: 2rem 1.25rem 4rem;
-  background: var(--ground); color: var(--text);
-  font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
-}
-header { border-bottom: 1px solid var(--line); padding-bottom: 1rem; }
-h1 { font-size: 1.05rem; font-weight: 600; margin: 0; }
-p { color: var(--quiet); font-size: .9rem; margin: .2rem 0 0; }
-h2 {
-  font-size: 1.5rem; font-weight: 650; letter-spacing: -.01em;
-  line-height: 1.25; margin: 2.25rem 0 0; overflow-wrap: anywhere;
-}
-ol {
-  display: grid; gap: 1rem; list-style: none; margin: 1rem 0 0; padding: 0;
-  grid-template-columns: repeat(auto-fill, minmax(13.5rem, 1fr));
-}
-@media (max-width: 32rem) {
-  body { padding: 1.25rem .8rem 3rem; }
-  h2 { font-size: 1.25rem; }
-  ol { gap: .6rem; grid-template-columns: 1fr 1fr; }
-}
-li {
-  background: var(--card); border: 1px solid var(--line);
-  border-radius: .6rem; overflow: hidden;
-}
-a { color: inherit; display: block; text-decoration: none; }
-a:hover .name, a:focus-visible .name { text-decoration: underline; }
-a:focus-visible { outline: 3px solid var(--accent); outline-offset: -3px; }
-img, .missing {
-  aspect-ratio: 1; background: var(--ground); display: block;
-  object-fit: contain; width: 100%;
-}
-.missing { color: var(--quiet); display: grid; place-items: center; }
-.facts { display: flex; gap: .5rem; padding: .55rem .7rem 0; }
-.rank { font-weight: 650; }
-.similarity {
-  color: var(--accent); font-variant-numeric: tabular-nums;
-  margin-left: auto;
-}
-.name {
-  color: var(--quiet); display: block; font-size: .82rem; line-height: 1.35;
-  overflow-wrap: anywhere; padding: .1rem .7rem .65rem;
-}
-"""
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<h1>{title}</h1>
-<p>{about}</p>
-</header>
-<main>
-{sections}
-</main>
-</body>
-</html>
-"""
+_PAGE = string.Template(
+    pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+)
 
 
 class Section(NamedTuple):
@@ -136,9 +62,8 @@ def write_page(path, sections, folder, about):
         OSError: it can not be written.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
-    text = _PAGE.format(
+    text = _PAGE.substitute(
         title="Photos for " + _text(_listed([one.query for one in sections])),
-        style=_STYLE,
         about=_text(about),
         sections="\n".join(_section(one, folder, start) for one in sections),
     )

@@ -259,7 +259,7 @@ def _write_all(folder, settings, progress):
     manifest_text = json.dumps(manifest, indent=2) + "\n"
     (folder / DATASET).write_bytes(dataset)
     (folder / RECORDS).write_bytes(lines.encode())
-    (folder / "README.txt").write_bytes(README.encode())
+    (folder / "README.txt").write_bytes(README.read_bytes())
     (folder / MANIFEST).write_bytes(manifest_text.encode())
     return manifest
 

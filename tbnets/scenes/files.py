@@ -8,6 +8,8 @@ Coreference chains are numbered over the whole data set as there: a scene's
 own chain numbers are added to one hundred times its id, and 0 stays 0.
 """
 
+import pathlib
+
 from tbnets.scenes.phrases import BACKGROUND_CHAIN
 
 CHAINS_PER_SCENE = 100
@@ -19,30 +21,8 @@ FOLDERS = {
     "Annotations": ".xml",
     "trees": ".txt",
 }
-README = """\
-Scenes of a few objects, drawn and described by tbnets.
-
-images/<id>.jpg       the pictures
-dataset.json          captions, their tokens and the splits train, val and
-                      test, in the format of Karpathy's json files
-Sentences/<id>.txt    one caption a line with its phrases marked,
-                      [/EN#<chain>/<type> a red circle], as in Flickr30K
-                      Entities. Types: shapes (one object or several), scene
-                      (the background), notvisual (chain 0: nothing to see)
-Annotations/<id>.xml  the boxes of the chains, as in Flickr30K Entities:
-                      pixels count from 1, xmax and ymax are the last pixel
-                      that still belongs to the object. A chain of a plural
-                      phrase has several boxes; a box lists all its chains;
-                      a background is marked <scene>1</scene>, without a box
-trees/<id>.txt        one bracketed constituency tree a line, in the order of
-                      the captions; the leaves are the caption's words
-scenes.jsonl          one line a scene: the objects as they were drawn (boxes
-                      here count from 0, x_max and y_max are the first pixel
-                      after the object) and what each caption claims
-manifest.json         the settings that give these files again
-
-The first digit of an id tells the split: 1 train, 2 val, 3 test.
-"""
+README = pathlib.Path(__file__).with_name("README.txt")
+"""What a folder of scenes says of itself."""
 
 
 def karpathy_entry(described, image_row, first_sentence):

@@ -80,6 +80,7 @@ def read_word_vectors(path, words, progress=None):
             not finite; the message names line or word.
     """
     require_file(path)
+    progress = progress or (lambda count: None)
     file, found = CheckedFile(path), _Found(words)
     with open(path, "rb") as stream:
         start = stream.read(len(_BYTE_ORDER_MARK))
@@ -203,14 +204,13 @@ def _is_number(field):
 
 def _read_text(stream, file, found, header, progress):
     """Reads `word number number ...` lines; returns the dimension."""
-    lines = header is not None  # How many lines are no vectors.
+    line = first = int(header is not None)  # How many lines are no vectors.
     dim = header[1] if header else None
-    count, ends_well = 0, True
+    ends_well = True
     while row := stream.readline(MOST_LINE_BYTES):
-        count, line = count + 1, count + 1 + lines
+        line += 1
         ends_well = row.endswith(b"\n")
-        if progress is not None:
-            progress(len(row))
+        progress(len(row))
         row = row.rstrip(b" \r\n")
         dim = row.count(b" ") if dim is None else dim
         _check_length(row, dim, line, file)
@@ -219,6 +219,7 @@ def _read_text(stream, file, found, header, progress):
         if wanted is not None:
             numbers = _parse(row.rsplit(b" ", dim)[1:], line, name, file)
             found.add(name, wanted, numbers, line, file)
+    count = line - first
     if header and count != header[0]:
         file.report(
             f"expected as many vectors as the header says, {header[0]}; found "
@@ -229,7 +230,7 @@ def _read_text(stream, file, found, header, progress):
         file.suspect(
             "expected a newline after the last vector; found none. Its last "
             "number may be cut: if the file is whole, end the line.",
-            count + lines,
+            line,
         )
     return dim
 
@@ -321,8 +322,7 @@ def _read_binary(stream, file, found, header, progress):
                 row = np.frombuffer(content[space + 1 : end], "<f4")
                 row = row.astype(np.float32)
                 found.add(name, wanted, row, number, file)
-            if progress is not None:
-                progress(end - start)
+            progress(end - start)
             start = end
             if number == 1 < count and content[end : end + 1] == b"\n":
                 between = b"\n"
