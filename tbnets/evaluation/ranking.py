@@ -6,7 +6,7 @@ near it, and the last bit depends on the library, the machine and the place of
 the pair in the matrix, which would make ties a matter of luck. So the matrix
 product counts every candidate that is clear of the query's best positive by
 more than the product's error bound, and the few in between are scored exactly.
-Where those are many (a collapsed model ties with itself everywhere) the block
+Where those are many (a collapsed model ties with itself everywhere) the strip
 is computed again in float64, whose error decides all but a vanishing share.
 
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
@@ -25,7 +25,7 @@ from tbnets.evaluation.exact_scores import pair_scores, strip_scores
 # rows nor a block's words (eight columns each) may be more than 255.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
-# A block with more undecided pairs than one in so many is done in float64.
+# A strip with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
 
 
@@ -45,145 +45,106 @@ class _ColumnGroups:
         return np.repeat(np.arange(len(counts)), counts), self.order[place]
 
 
-class _Masks:
-    """Two reusable boolean strips, padded to whole 64-bit words."""
+class _Counter:
+    """Counts blocks in one thread, with a tile of scores and two masks."""
 
     def __init__(self, block):
-        self.memory = np.zeros((2, MAX_STRIP * block), bool)
+        self._scores = np.empty(block * block, np.float32)
+        self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
-    def shaped(self, num_rows, num_columns):
-        """Returns the two masks as [num_rows, whole words], padding False."""
-        width = -(-num_columns // 8) * 8
-        masks = self.memory[:, : num_rows * width]
-        masks = masks.reshape(2, num_rows, width)
-        masks[:, :, num_columns:] = False
-        return masks
+    def count(self, rows, columns, row_slice, column_slice):
+        """Scores one block and counts it in both directions."""
+        x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
+        scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
+        np.matmul(x, y.T, out=scores)
+        groups = _ColumnGroups(columns.groups[column_slice])
+        mirrored = rows is columns and row_slice == column_slice
+        for start in range(0, len(x), MAX_STRIP):
+            part = scores[start : start + MAX_STRIP]
+            first = row_slice.start + start
+            places = slice(first, first + len(part)), column_slice
+            part[groups.pairs(rows.groups[places[0]])] = -np.inf
+            self._count_strip(
+                (rows, columns), places, part, 1 if mirrored else 2
+            )
 
-
-class _Direction:
-    """One of the two readings of a block: rows as queries, or columns.
-
-    Args:
-      axis: 0 when the rows are the queries, 1 when the columns are.
-      rows: (`Side`, slice) of the block's rows.
-      columns: (`Side`, slice) of the block's columns.
-      masks: `_Masks` that no other direction uses at the same time.
-    """
-
-    def __init__(self, axis, rows, columns, masks):
-        self.axis = axis
-        self.rows = rows
-        self.columns = columns
-        self.masks = masks
-        self.side, self.place = (rows, columns)[axis]
-
-    def _compare(self, scores, low, high):
-        """Returns the masks `score >= low` and `score > high`, padded."""
-        shape = (-1, 1) if self.axis == 0 else (1, -1)
-        at_least, above = self.masks.shaped(*scores.shape)
-        width = scores.shape[1]
-        np.greater_equal(scores, low.reshape(shape), out=at_least[:, :width])
-        np.greater(scores, high.reshape(shape), out=above[:, :width])
-        return at_least, above
-
-    def _strip(self, start, scores):
-        """Returns which of the block's queries a strip of rows is about."""
-        if self.axis == 1:
-            return slice(0, scores.shape[1])
-        return slice(start, start + len(scores))
-
-    def _totals(self, mask, num_columns):
-        """Counts per query."""
-        if self.axis == 0:
-            lanes = np.add.reduce(mask.view(np.uint64), axis=1)
-            return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
-        counts = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint8)
-        return counts[:num_columns]
-
-    def count_clear(self, scores):
-        """Counts candidates by approximate scores, those in doubt by exact.
+    def _count_strip(self, sides, places, scores, num_directions):
+        """Counts approximate scores, -inf at positives, where they decide.
 
         Args:
-          scores: float32 [rows, columns] of the block, -inf at positives.
+          sides: `Side` of the rows and `Side` of the columns.
+          places: slices of both.
+          scores: float32 [rows, columns], at most `MAX_STRIP` rows.
+          num_directions: 1 if the rows alone are queries here.
+        """
+        exact = None
+        for axis in range(num_directions):
+            side, place = sides[axis], places[axis]
+            low, high = side.low[place], side.high[place]
+            at_least, above = self._compare(axis, scores, low, high)
+            found = np.count_nonzero(at_least) - np.count_nonzero(above)
+            is_dense = found * DENSE_SHARE > scores.size
+            if is_dense:
+                if exact is None:
+                    exact = strip_scores(*sides, *places)
+                    exact[np.isneginf(scores)] = -np.inf
+                best = side.best[place]
+                at_least, above = self._compare(axis, exact, best, best)
+                better = _totals(axis, at_least, scores.shape[1])
+                ties = better != _totals(axis, above, scores.shape[1])
+            else:
+                better, ties = _totals(axis, above, scores.shape[1]), False
+            with side.lock:
+                side.better[place] += better
+                side.tied[place] |= ties
+            if found and not is_dense:
+                np.not_equal(at_least, above, out=at_least)
+                pairs = np.divmod(np.flatnonzero(at_least), at_least.shape[1])
+                _count_pairs(axis, sides, places, pairs)
+
+    def _compare(self, axis, scores, low, high):
+        """Returns the masks `score >= low` and `score > high`.
+
+        Args:
+          axis: 0 when the rows are the queries, 1 when the columns are.
+          scores: float32 [rows, columns].
+          low: float32, one a query.
+          high: float32, one a query.
 
         Returns:
-          False, with nothing counted, when too many pairs are in doubt.
+          Two bool [rows, columns and more], whole 64-bit words a row, False
+          behind the columns.
         """
-        low, high = self.side.low[self.place], self.side.high[self.place]
-        totals = np.zeros(self.place.stop - self.place.start, np.int64)
-        num_doubtful, doubtful = 0, [np.empty(0, np.int64)]
-        for start, part in _strips(scores, MAX_STRIP):
-            queries = self._strip(start, part)
-            at_least, above = self._compare(part, low[queries], high[queries])
-            found = np.count_nonzero(at_least) - np.count_nonzero(above)
-            totals[queries] += self._totals(above, part.shape[1])
-            if found:
-                np.not_equal(at_least, above, out=at_least)
-                i, j = np.divmod(np.flatnonzero(at_least), at_least.shape[1])
-                doubtful.append((i + start) * scores.shape[1] + j)
-            num_doubtful += found
-            if num_doubtful * DENSE_SHARE > scores.size:
-                return False
-        with self.side.lock:
-            self.side.better[self.place] += totals
-        i, j = np.divmod(np.concatenate(doubtful), scores.shape[1])
-        self._count_pairs(i + self.rows[1].start, j + self.columns[1].start)
-        return True
-
-    def _count_pairs(self, i, j):
-        """Counts single pairs by their exact scores."""
-        scores = pair_scores(self.rows[0], self.columns[0], i, j)
-        query = (i, j)[self.axis]
-        best = self.side.best[query]
-        with self.side.lock:
-            np.add.at(self.side.better, query[scores >= best], 1)
-            self.side.tied[query[scores == best]] = True
-
-    def count_exact(self, scores, start):
-        """Counts a strip by exact scores, -inf at positives.
-
-        Args:
-          scores: float32 [strip, columns].
-          start: the strip's first row in the block.
-        """
-        queries = self._strip(start, scores)
-        best = self.side.best[self.place][queries]
-        at_least, above = self._compare(scores, best, best)
-        better = self._totals(at_least, scores.shape[1])
-        ties = better != self._totals(above, scores.shape[1])
-        with self.side.lock:
-            self.side.better[self.place][queries] += better
-            self.side.tied[self.place][queries] |= ties
+        num_rows, num_columns = scores.shape
+        width = -(-num_columns // 8) * 8
+        masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)
+        masks[:, :, num_columns:] = False
+        shape = (-1, 1) if axis == 0 else (1, -1)
+        at_least, above = masks
+        low, high = low.reshape(shape), high.reshape(shape)
+        np.greater_equal(scores, low, out=at_least[:, :num_columns])
+        np.greater(scores, high, out=above[:, :num_columns])
+        return at_least, above
 
 
-def _strips(scores, height):
-    for start in range(0, len(scores), height):
-        yield start, scores[start : start + height]
+def _totals(axis, mask, num_columns):
+    """Counts what is True of each query, see `_Counter._compare`."""
+    if axis == 0:
+        lanes = np.add.reduce(mask.view(np.uint64), axis=1)
+        return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
+    counts = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint8)
+    return counts[:num_columns]
 
 
-def _count_block(scores, directions):
-    """Counts one block of approximate scores.
-
-    Args:
-      scores: float32 [rows of the block, columns of the block]; overwritten.
-      directions: the `_Direction`s to count.
-    """
-    (row_side, row_slice) = directions[0].rows
-    (column_side, column_slice) = directions[0].columns
-    groups = _ColumnGroups(column_side.groups[column_slice])
-    row_groups = row_side.groups[row_slice]
-    for start, part in _strips(scores, MAX_STRIP):
-        part[groups.pairs(row_groups[start : start + len(part)])] = -np.inf
-    directions = [d for d in directions if not d.count_clear(scores)]
-    if not directions:
-        return
-    for start, part in _strips(scores, MAX_STRIP):
-        first = row_slice.start + start
-        strip = slice(first, first + len(part))
-        exact = strip_scores(row_side, column_side, strip, column_slice)
-        exact[np.isneginf(part)] = -np.inf
-        for direction in directions:
-            direction.count_exact(exact, start)
+def _count_pairs(axis, sides, places, pairs):
+    """Counts single pairs of a block by their exact scores."""
+    pairs = [one + place.start for one, place in zip(pairs, places)]
+    scores = pair_scores(*sides, *pairs)
+    side, query = sides[axis], pairs[axis]
+    best = side.best[query]
+    with side.lock:
+        np.add.at(side.better, query[scores >= best], 1)
+        side.tied[query[scores == best]] = True
 
 
 def block_size(dim, memory_limit_mb):
@@ -206,35 +167,6 @@ def _blocks(num_rows, num_columns, block, symmetric):
                 slice(i, min(i + block, num_rows)),
                 slice(j, min(j + block, num_columns)),
             )
-
-
-class _Workspace:
-    """The memory of one thread: a tile of scores and two masks."""
-
-    def __init__(self, block):
-        self.scores = np.empty(block * block, np.float32)
-        self.masks = _Masks(block)
-
-    def count(self, rows, columns, row_slice, column_slice):
-        """Scores one block and counts it in both directions."""
-        shape = (
-            row_slice.stop - row_slice.start,
-            column_slice.stop - column_slice.start,
-        )
-        scores = self.scores[: shape[0] * shape[1]].reshape(shape)
-        np.matmul(
-            rows.embeddings[row_slice],
-            columns.embeddings[column_slice].T,
-            out=scores,
-        )
-        mirrored = rows is columns and row_slice == column_slice
-        directions = [
-            _Direction(
-                axis, (rows, row_slice), (columns, column_slice), self.masks
-            )
-            for axis in range(1 if mirrored else 2)
-        ]
-        _count_block(scores, directions)
 
 
 def count_better(rows, columns, memory_limit_mb):
@@ -261,14 +193,14 @@ def count_better(rows, columns, memory_limit_mb):
     )
     free = queue.SimpleQueue()
     for _ in range(min(num_threads, len(blocks))):
-        free.put(_Workspace(block))
+        free.put(_Counter(block))
 
     def count(slices):
-        workspace = free.get()
+        counter = free.get()
         try:
-            workspace.count(rows, columns, *slices)
+            counter.count(rows, columns, *slices)
         finally:
-            free.put(workspace)
+            free.put(counter)
 
     with (
         threadpoolctl.threadpool_limits(1, "blas"),
