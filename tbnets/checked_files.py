@@ -221,16 +221,6 @@ def _as_object(pairs):
     return made
 
 
-def read_json(path):
-    """Returns the value of a JSON file.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ProblemError: it is no JSON; names file and line.
-    """
-    return CheckedFile(path).json()
-
-
 def shown(value):
     """Returns a value as an error message shows it: short, on one line."""
     text = repr(value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbnets.checked_files import CheckedFile, parse_json, read_json
+from tbnets.checked_files import CheckedFile, parse_json
 
 DEEP = "[" * 100_000
 
@@ -51,7 +51,7 @@ def test_a_file_that_is_no_json_is_told(tmp_path, content, message):
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read_json(path)
+        CheckedFile(path).json()
     problems = []
     assert CheckedFile(path, problems).json() is None
     assert [message.split(":")[0] in str(one) for one in problems] == [True]

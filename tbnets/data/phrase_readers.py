@@ -16,9 +16,6 @@ from tbnets.data.phrase_markup import NO_CHAIN, read_sentences
 from tbnets.errors import MissingFileError
 
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
-REASONS = ("notvisual", "scene", "nobndbox", "unknown")
-"""Why a phrase has no box: nothing to see, all of the photo, not visible, or
-a chain of which the annotation says nothing."""
 
 
 class ImagePhrases(NamedTuple):
@@ -133,7 +130,11 @@ def _read_image(root, stem, key, name, problems):
 
 
 def _reason(chain, annotation):
-    """Returns why a chain has no box, one of `REASONS`."""
+    """Returns why a chain has no box.
+
+    There is nothing to see, it is all of the photo, it is not visible, or
+    the annotation says nothing of it.
+    """
     if chain == NO_CHAIN:
         return "notvisual"
     if chain in annotation.scenes:

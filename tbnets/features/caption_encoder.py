@@ -98,14 +98,6 @@ class CaptionEncoder:
             self._vocabulary = Vocabulary(words)
         return self._vocabulary
 
-    def word_counts(self, captions):
-        """Counts the known words of captions.
-
-        Returns:
-            float32 `scipy.sparse.csr_array` `[n, len(words_)]`.
-        """
-        return word_counts(self.vocabulary, captions)
-
     def digest(self):
         """Returns the SHA-256 of all that decides what `transform` gives."""
         digest = hashlib.sha256(self._header(notes=False))

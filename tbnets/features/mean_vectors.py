@@ -3,7 +3,7 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.caption_encoder import CaptionEncoder, word_counts
 
 
 def check_vectors(vectors):
@@ -53,7 +53,7 @@ class MeanFeatures(CaptionEncoder):
 
     def transform(self, captions):
         """Returns mean vectors, float32 `[n, dim]`."""
-        counts = self.word_counts(captions)
+        counts = word_counts(self.vocabulary, captions)
         words = np.asarray(counts.sum(axis=1), np.float32)
         return (counts @ self.vectors_) / np.maximum(words, 1)[:, None]
 

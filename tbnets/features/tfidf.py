@@ -15,7 +15,11 @@ import numpy as np
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
-from tbnets.features.caption_encoder import CaptionEncoder, import_extra
+from tbnets.features.caption_encoder import (
+    CaptionEncoder,
+    import_extra,
+    word_counts,
+)
 from tbnets.text.vocabulary import count_words
 
 STOP_WORDS = frozenset(
@@ -171,7 +175,7 @@ class TfidfFeatures(CaptionEncoder):
             (np.ones(size, np.float32), (np.arange(size), self.columns_)),
             shape=(size, self.dim),
         )
-        return self.word_counts(captions) @ lemma_of_word
+        return word_counts(self.vocabulary, captions) @ lemma_of_word
 
     def shapes(self):
         """Returns the shapes of the fitted arrays."""

@@ -211,14 +211,13 @@ def ids_file(path) -> str:
     return base.removesuffix("_ims") + "_ids.txt"
 
 
-def open_array(path, ids_path=None) -> FeatureArray:
+def open_array(path) -> FeatureArray:
     """Opens a `.npy` file of features without reading it.
 
     Args:
-        path: a `.npy` file of shape `[n, dim]`.
-        ids_path: a text file with one id a line; None for `X_ids.txt` beside
-            `X_ims.npy` or `X.npy`. Where that does not exist, the ids are
-            the row numbers "0", "1", ...
+        path: a `.npy` file of shape `[n, dim]`, with one id a line in
+            `X_ids.txt` beside `X_ims.npy` or `X.npy`. Where that does not
+            exist, the ids are the row numbers "0", "1", ...
 
     Returns:
         The memory-mapped array with its ids.
@@ -234,12 +233,10 @@ def open_array(path, ids_path=None) -> FeatureArray:
     """
     path = os.fspath(path)
     array = _map_array(path)
-    if ids_path is None:
-        ids_path = ids_file(path)
-        if not os.path.exists(ids_path):
-            ids = tuple(map(str, range(len(array))))
-            return FeatureArray(ids, array, path, has_ids=False)
-    ids = _read_ids(CheckedFile(ids_path), array, path)
+    if not os.path.exists(ids_file(path)):
+        ids = tuple(map(str, range(len(array))))
+        return FeatureArray(ids, array, path, has_ids=False)
+    ids = _read_ids(CheckedFile(ids_file(path)), array, path)
     features = FeatureArray(ids, array, path)
     features.check_repeated_rows()
     return features

@@ -42,10 +42,10 @@ def test_ids_lie_beside_the_features(name, expected):
     assert ids_file(name) == expected
 
 
-def test_ids_may_lie_elsewhere(tmp_path):
+def test_ids_are_lines_as_any_editor_writes_them(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)))
-    (tmp_path / "names.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
-    assert open_array(path, tmp_path / "names.txt").ids == ("a", "b")
+    (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
+    assert open_array(path).ids == ("a", "b")
 
 
 def test_without_ids_rows_are_counted(tmp_path):
