@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.examples import TokenRows
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
 from tbnets.flags import command_line
 from tbnets.flags.table import ALL
 
@@ -67,6 +69,11 @@ def parse(*line):
         known[name].unparse()
     known(["test", *line])
     return command_line.settings()
+
+
+def split_of(settings, name, **options):
+    """Returns the `SplitData` of a split, as a run opens it."""
+    return Data(Sources.of(settings), **options).split(name)
 
 
 def token_rows(padded):

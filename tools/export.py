@@ -21,7 +21,7 @@ with startup.quiet_tensorflow():
     import tensorflow  # noqa: F401
 
 from tbnets import runs
-from tbnets.tasks import inputs
+from tbnets.tasks.readers import start_at_photo
 
 _RUN = flags.DEFINE_string("run_dir", None, "Folder of the run.", required=True)
 _CHECKPOINT = flags.DEFINE_enum(
@@ -63,7 +63,7 @@ def main(argv):
     session = runs.open_run(
         _RUN.value, _CHECKPOINT.value, data_root=_DATA_ROOT.value
     )
-    inputs.start_at_photo(session.settings, _WEIGHTS.value)
+    start_at_photo(session.settings, _WEIGHTS.value)
     path = runs.export(
         session,
         half_precision=_HALF_PRECISION.value,

@@ -40,7 +40,7 @@ from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import DTYPES, file_sha256
-from tbnets.tasks.text_inputs import read_showing_progress
+from tbnets.tasks.texts import read_showing_progress
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import coverage, coverage_line
 

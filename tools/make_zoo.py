@@ -49,7 +49,7 @@ from tbnets.flags import settings as settings_files
 from tbnets.rounding import rounded
 from tbnets.serving import zoo, zoo_card, zoo_metrics
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import inputs
+from tbnets.tasks.readers import start_at_photo
 
 _RUN = flags.DEFINE_string("run_dir", "", "Folder of the run.")
 _NAME = flags.DEFINE_string("name", "", "Name of the model.")
@@ -99,7 +99,7 @@ def make(folder, text):
     lines = settings_files.flagfile_lines(
         session.settings, tasks.groups_read(session.settings)
     )
-    inputs.start_at_photo(session.settings, _WEIGHTS.value)
+    start_at_photo(session.settings, _WEIGHTS.value)
     session.settings.images = _IMAGES.value or session.settings.images
     report = zoo_metrics.read_report(pathlib.Path(_RUN.value, zoo_card.METRICS))
     runs.export(session, folder / "1", half_precision=True)

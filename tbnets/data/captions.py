@@ -20,7 +20,7 @@ from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
 from tbnets.errors import InputError, MissingFileError, check_choice
-from tbnets.identity import rows_by
+from tbnets.identity import rows_by, spelling
 
 __all__ = [
     "READERS",
@@ -29,6 +29,18 @@ __all__ = [
     "list_splits",
     "read_captions",
 ]
+
+
+EMPTY = "[EMPTY]"
+
+
+def caption_key(caption):
+    """Returns the id under which a store has the features of a caption.
+
+    It is the caption itself with single spaces between its words, and
+    `[EMPTY]` for one without any.
+    """
+    return spelling(caption) or EMPTY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
@@ -111,6 +123,11 @@ class CaptionedImages:
     def file_name(self, row: int) -> str:
         """Returns the file name of an image, relative to the images folder."""
         return (self.file_names or self.image_ids)[row]
+
+    def common_ids(self, others) -> list[str]:
+        """Returns the ids of images that others have too, if both have ids."""
+        known = {*others.image_ids} if self.has_ids and others.has_ids else ()
+        return [key for key in self.image_ids if key in known]
 
     def subset(self, image_rows) -> "CaptionedImages":
         """Returns some images, in the order asked for, with their captions.

@@ -4,6 +4,7 @@ Words are those of `text.vocabulary.split_words`, which a model reads.
 """
 
 import collections
+import itertools
 import os
 
 import numpy as np
@@ -106,23 +107,17 @@ def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
     Args:
         splits: name -> images.
     """
-    problems = []
-    names = [name for name, images in splits.items() if images.has_ids]
-    for place, first in enumerate(names):
-        for second in names[place + 1 :]:
-            ids = set(splits[second].image_ids)
-            both = [key for key in splits[first].image_ids if key in ids]
-            if both:
-                problems.append(
-                    Problem(
-                        splits[first].path,
-                        None,
-                        "expected each image in one split; found "
-                        f"{len(both)} in {first!r} and in {second!r}: "
-                        f"{_listed(both)}. Take them out of one of the two.",
-                    )
-                )
-    return problems
+    return [
+        Problem(
+            splits[first].path,
+            None,
+            f"expected each image in one split; found {len(both)} in "
+            f"{first!r} and in {second!r}: {_listed(both)}. Take them out of "
+            "one of the two.",
+        )
+        for first, second in itertools.combinations(splits, 2)
+        if (both := splits[first].common_ids(splits[second]))
+    ]
 
 
 def _listed(keys):

@@ -6,7 +6,7 @@ import pathlib
 import unicodedata
 
 from tbnets.data import captions
-from tbnets.images import list_photos
+from tbnets.images import PHOTO_SUFFIXES, list_photos
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):
@@ -40,6 +40,19 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
         for row, key in enumerate(records.image_ids):
             photos.setdefault(key, folder / records.file_name(row))
     return list(photos.items())
+
+
+def find_photo(folder, image_id):
+    """Returns the path of an image's photo inside a folder, or None.
+
+    The id must not lead out of the folder; a link that stands there may.
+    """
+    root = pathlib.Path(os.path.abspath(folder))
+    for suffix in ("", *PHOTO_SUFFIXES):
+        path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
+        if path.is_relative_to(root) and path.is_file():
+            return path
+    return None
 
 
 def list_files(folder):

@@ -11,12 +11,12 @@ import pathlib
 import numpy as np
 
 from tbnets.checked_files import parse_json
+from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.identity import spelling
 from tbnets.store.manifest import MANIFEST, extraction_differences
 from tbnets.store.npz import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
@@ -25,17 +25,7 @@ KINDS = {
     kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
 }
 ENCODER_FILE = "encoder.npz"
-EMPTY = "[EMPTY]"
 SHARD_CAPTIONS = 4096
-
-
-def caption_key(caption):
-    """Returns the id under which a store has the features of a caption.
-
-    It is the caption itself with single spaces between its words, and
-    `[EMPTY]` for one without any.
-    """
-    return spelling(caption) or EMPTY
 
 
 def plan_of(encoder):

@@ -1,15 +1,14 @@
 """Draws the answers of a search side by side."""
 
 import math
-import os
-import pathlib
 import textwrap
 from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from tbnets.data.photos import find_photo
 from tbnets.files import readable
-from tbnets.images import PHOTO_SUFFIXES, BrokenImageError, read_photo
+from tbnets.images import BrokenImageError, read_photo
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 LEGEND_HEIGHT = 24
@@ -35,19 +34,6 @@ class Tile(NamedTuple):
     label: str
     is_hit: bool | None = None
     apart: bool = False
-
-
-def find_photo(folder, image_id):
-    """Returns the path of an image's photo inside a folder, or None.
-
-    The id must not lead out of the folder; a link that stands there may.
-    """
-    root = pathlib.Path(os.path.abspath(folder))
-    for suffix in ("", *PHOTO_SUFFIXES):
-        path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
-        if path.is_relative_to(root) and path.is_file():
-            return path
-    return None
 
 
 def open_photo(folder, image_id):

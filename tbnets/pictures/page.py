@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from tbnets.data.photos import find_photo
 from tbnets.files import readable, write_text
-from tbnets.pictures.montage import find_photo, open_photo
+from tbnets.pictures.montage import open_photo
 
 THUMBNAIL_SIZE = 400
 """Longer side in pixels: sharp on screens of two pixels a point."""

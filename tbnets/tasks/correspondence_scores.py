@@ -86,15 +86,13 @@ class Correspondences(Evaluator):
     """Gives the noun phrases of a split regions, and judges by known links.
 
     Args:
-        settings: the run's settings.
         data: the run's `HierarchicalData`.
         matcher: function of a network that returns its `Matcher`.
     """
 
     best_metric = "correspondence_accuracy"
 
-    def __init__(self, settings, data, matcher):
-        self._settings = settings
+    def __init__(self, data, matcher):
         self._data = data
         self._matcher = matcher
         self._links = {}
@@ -106,7 +104,7 @@ class Correspondences(Evaluator):
             links = self._links_of(examples)
             found = matcher.match(examples, "regions of phrases")
             known = found[CHOICE], links
-        photos = views.shown_photos(self._settings, examples.records)
+        photos = self._data.split(examples.records.split).photo_folder
         return CorrespondenceScores(examples, matcher, *known, photos)
 
     def _links_of(self, examples):
@@ -114,6 +112,8 @@ class Correspondences(Evaluator):
         split = examples.records.split
         if split not in self._links:
             self._links[split] = phrase_links.find_links(
-                self._data.known(split), examples.records, examples.phrases
+                self._data.split(split).phrases,
+                examples.records,
+                examples.phrases,
             )
         return self._links[split]

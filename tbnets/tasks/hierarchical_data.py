@@ -10,7 +10,6 @@ from tbnets.data.phrase_pairs import (
     PhotoRegions,
 )
 from tbnets.errors import InputError
-from tbnets.tasks import phrase_inputs
 from tbnets.tasks.matching_data import MatchingData
 
 
@@ -28,12 +27,14 @@ class HierarchicalData(MatchingData):
     them.
 
     Args:
-        settings: the run's settings.
+        settings: the run's settings (see `flags`).
         matcher: function of a network that returns its `Matcher`.
 
     Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
     "fine-grained embedding learning", whose length the paper does not tell.
     """
+
+    made_by = MatchingData.made_by | {"regions": "region_features_made_by"}
 
     def __init__(self, settings, matcher):
         super().__init__(settings)
@@ -50,44 +51,15 @@ class HierarchicalData(MatchingData):
                 "Nothing else trains that branch before phrases are given "
                 "regions by it."
             )
-        splits = [settings.train_split, settings.dev_split]
-        if self.has_split(settings.test_split):
-            splits.append(settings.test_split)
-        dims = {split: self.regions(split, checked=False) for split in splits}
-        if len({regions.dim for regions in dims.values()}) > 1:
-            found = ", ".join(f"{r.dim} in {s}" for s, r in dims.items())
-            raise InputError(
-                "`--regions` must be as wide in every split. Received: "
-                f"{found} numbers a region. Extract them alike."
-            )
-        if self.knows_links:
-            for split in splits[1:]:  # Those that are measured.
-                self.known(split)
+        splits = self.opened.check_splits()
+        self.check_regions(splits)
+        if self.knows_links:  # Of the splits that are measured.
+            self.opened.parts("phrases", splits[1:])
 
     @property
     def knows_links(self):
         """Whether links of phrases to boxes are known, to measure by."""
-        return bool(self.settings.phrases or self.settings.scenes)
-
-    def known(self, split):
-        """Returns the `PhraseRegions` of a split."""
-        regions = self.regions(split, checked=False)
-        phrases, _ = phrase_inputs.load_phrases(
-            self.settings,
-            self.records(split),
-            regions.store.sizes[regions.rows],
-        )
-        return phrases
-
-    def regions(self, split, checked=True):
-        """Returns the `PhotoRegions` of a split."""
-        return PhotoRegions(
-            *phrase_inputs.open_regions(
-                self.settings, self.records(split), checked
-            ),
-            self.settings.regions_per_image,
-            self.settings.region_overlap,
-        )
+        return bool(self.opened.sources.phrases)
 
     def fit(self):
         """Returns what `MatchingData` does, and what the regions are.
@@ -98,7 +70,7 @@ class HierarchicalData(MatchingData):
         """
         settings = self.settings
         fitted = super().fit()
-        store = self.regions(settings.train_split).store
+        store, _ = self.train.regions
         if settings.region_branch == "shared":
             if fitted["image_dim"] != store.dim:
                 raise InputError(
@@ -112,13 +84,6 @@ class HierarchicalData(MatchingData):
             "region_features_made_by": store.made_by,
         }
 
-    def check_same(self, fitted, splits, where):
-        """Refuses features that were made otherwise than before."""
-        super().check_same(fitted, splits, where)
-        made_by = fitted.get("region_features_made_by")
-        if made_by:
-            phrase_inputs.check_regions(self.settings, splits, made_by, where)
-
     def load(self, split, fitted):
         """Returns the `PairExamples` of a split."""
         examples = super().load(split, fitted)
@@ -128,7 +93,11 @@ class HierarchicalData(MatchingData):
                 for field in dataclasses.fields(examples)
             },
             phrases=noun_phrases(examples.texts),
-            regions=self.regions(split),
+            regions=PhotoRegions(
+                *self.split(split).regions,
+                self.settings.regions_per_image,
+                self.settings.region_overlap,
+            ),
         )
 
     def start_epoch(self, network, train, epoch):

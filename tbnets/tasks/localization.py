@@ -8,7 +8,6 @@ Source: Wang et al. 2018, Sec. 4.
 import functools
 
 from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.tasks import phrase_inputs, text_inputs
 from tbnets.tasks.localization_data import LocalizationData
 from tbnets.tasks.region_scores import Localization, RegionScorer
 from tbnets.tasks.task import Exporter, Task, Tenant
@@ -18,23 +17,21 @@ class LocalizationExporter(Exporter):
     """Exports what compares phrases with regions.
 
     Args:
-        settings: the run's settings.
+        data: the run's `LocalizationData`.
     """
 
-    def __init__(self, settings):
-        self._settings = settings
+    def __init__(self, data):
+        self._data = data
 
     def endpoints(self, network, fitted):
         """Returns `embed_phrases`, `embed_regions`, `score` and so on."""
-        reader = text_inputs.build_text_reader(self._settings, fitted)
+        reader = self._data.texts.reader(fitted)
         return region_endpoints(
             network,
             reader,
             region_dim=fitted["image_dim"],
             text_dim=None if reader else fitted["text_dim"],
-            read_regions=phrase_inputs.build_region_reader(
-                self._settings, fitted
-            ),
+            read_regions=self._data.region_reader(fitted),
         )
 
 
@@ -42,8 +39,8 @@ def compose(settings, model):
     """Returns the `Task` of phrase localization."""
     scorer = functools.lru_cache(maxsize=1)(RegionScorer)
     data = LocalizationData(settings, scorer)
-    evaluators = (Localization(settings, data, scorer),)
-    exporter = LocalizationExporter(settings)
+    evaluators = (Localization(data, scorer),)
+    exporter = LocalizationExporter(data)
     return Task(settings, model, data, evaluators, exporter)
 
 

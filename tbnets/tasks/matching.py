@@ -12,7 +12,7 @@ from tbnets.serving import search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.node_endpoints import node_endpoints
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import inputs, parts, text_inputs, views
+from tbnets.tasks import parts, views
 from tbnets.tasks.correspondence_scores import Correspondences
 from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.hierarchical_data import HierarchicalData
@@ -40,13 +40,13 @@ class MatchingExporter(Exporter):
 
         Of a network that reads regions too, those and noun phrases as well.
         """
-        reader = text_inputs.build_text_reader(self._settings, fitted)
+        reader = self._data.texts.reader(fitted)
         shapes = parts.input_shapes(self._settings, fitted)
         endpoints = two_branch_endpoints(
             network,
             reader,
             image_shape=shapes["images"][1:],
-            read_photos=inputs.build_photo_reader(self._settings, fitted),
+            read_photos=self._data.photo_reader(fitted),
             text_dim=None if reader else fitted["text_dim"],
         )
         if "region_dim" not in fitted:
@@ -63,7 +63,7 @@ class MatchingExporter(Exporter):
         data = self._data
         if not data.own_photos or self._settings.text_encoder == "features":
             return []
-        return views.example_captions(data.records(data.last_split))
+        return views.example_captions(data.last.records)
 
     def answer(self, saved_model, queries, folder, top=5):
         """Ranks the images of the last split for example queries.
@@ -74,16 +74,16 @@ class MatchingExporter(Exporter):
         also drawn, as `answers.png` in the run's folder.
         """
         model = load_saved_model(saved_model)
-        records = self._data.records(self._data.last_split)
+        split = self._data.last
+        records = split.records
         rows, photos = range(records.num_images), None
         if model.takes_image_bytes:
-            photos = inputs.photo_folder(self._settings)
+            photos = self._data.opened.sources.photo_folder
             paths = {photos / records.file_name(row): row for row in rows}
             found, embeddings = search.embed_photos(model, photos, list(paths))
             rows = [paths[photos / name] for name in found]
         else:
-            images = self._data.images(records)
-            features = np.concatenate(list(images.chunks()))
+            features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
         return views.show_answers(
             model,
@@ -113,7 +113,7 @@ def compose(settings, model):
         data = HierarchicalData(settings, matcher)
         evaluators = [
             Retrieval(settings, data),
-            Correspondences(settings, data, matcher),
+            Correspondences(data, matcher),
         ]
     exporter = MatchingExporter(settings, data)
     return Task(settings, model, data, tuple(evaluators), exporter)

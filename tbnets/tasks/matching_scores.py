@@ -10,7 +10,7 @@ from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving import search
-from tbnets.tasks import inputs, views
+from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import FEW_POINTS, Scores
@@ -187,7 +187,7 @@ class Retrieval(Evaluator):
             records,
             pairs,
             self._settings.evaluate_memory,
-            views.shown_photos(self._settings, records),
+            self._data.split(records.split).photo_folder,
         )
 
     def served_scores(self, model, split):
@@ -197,12 +197,12 @@ class Retrieval(Evaluator):
             model: a `served_model.ServedModel` that takes captions.
             split: name of the split.
         """
-        records = self._data.records(split)
+        split = self._data.split(split)
+        records = split.records
         if model.takes_image_bytes:
-            images = inputs.load_photos(self._settings, records).paths
+            images = split.photos.paths
         else:
-            rows = inputs.load_images(self._settings, records)
-            images = np.concatenate(list(rows.chunks()))
+            images = np.concatenate(list(split.images.chunks()))
         images = search.embed(model.embed_images, images, "image", SERVED_BATCH)
         texts = search.embed(model.embed_text, records.captions, "caption")
         pairs = served_pairs(model, images, texts)

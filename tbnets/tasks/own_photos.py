@@ -12,7 +12,9 @@ import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
+from tbnets.data.open import NoPhotos
 from tbnets.data.photos import likely_name, list_files
+from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.features.photo_features import (
@@ -23,14 +25,10 @@ from tbnets.features.photo_features import (
 from tbnets.files import folder_beside, write_atomically
 from tbnets.flags.flag import reads
 from tbnets.flags.table import ALL
-from tbnets.tasks import inputs
+from tbnets.tasks.readers import named_weights
 
 MOST_NAMED = 10
 ABSENT = "is not there"
-
-
-class NoPhotos(MissingFileError):
-    """A split has images, and every one of them is left out."""
 
 
 def has_own_photos(settings):
@@ -51,8 +49,9 @@ class OwnPhotos:
 
     def __init__(self, settings):
         self.settings = settings
-        self.folder = inputs.photo_folder(settings)
-        given = settings.cache and inputs.from_start(settings, settings.cache)
+        self.sources = Sources.of(settings)
+        self.folder = self.sources.photo_folder
+        given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
         self.left_out = {}
         self._made_by = None
@@ -76,7 +75,7 @@ class OwnPhotos:
         In a new run these are the photos that are not there, too.
         """
         if not self.folder.is_dir():
-            raise inputs.nowhere(self.settings, "images", self.folder)
+            raise self.sources.nowhere("images", self.folder)
         if not self.has_begun:
             for row, image_id in enumerate(records.image_ids):
                 if not (self.folder / records.file_name(row)).is_file():
@@ -134,7 +133,7 @@ class OwnPhotos:
                 "--cnn_weights= with --images and no --image_features. Set "
                 "it to imagenet, or to a file."
             )
-        return inputs.cnn_weights(self.settings)
+        return named_weights(self.settings.cnn_weights, self.sources)
 
     def _build(self):
         """Returns the `PhotoFeatures` that the run began with."""

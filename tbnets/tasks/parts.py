@@ -5,6 +5,7 @@ entry of `BUILDERS` is a model: how it is built, how it is compiled, and which
 flags that reads.
 """
 
+import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.localization import hard_negatives
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -26,7 +28,6 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.tasks import inputs, phrase_inputs
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
@@ -62,7 +63,7 @@ def _build_image_encoder(settings):
         return image_encoders.SmallConvNet()
     weights = settings.image_weights or None
     if weights not in (None, "imagenet"):
-        weights = inputs.from_start(settings, weights)
+        weights = pathlib.Path(settings.started_in) / weights
     return image_encoders.ApplicationEncoder(
         settings.image_encoder,
         settings.image_size,
@@ -278,9 +279,22 @@ def build_triplet_loss(settings):
     )
 
 
+def first_hard_epoch(settings):
+    """Returns the epoch (from 0) of the first hard negatives, or None.
+
+    Raises:
+        ValueError: no epoch would come before it.
+    """
+    if settings.task != "localization":
+        return None
+    return hard_negatives.first_epoch(
+        settings.epochs, settings.hard_negative_epochs
+    )
+
+
 def compile_embedding_network(network, settings, steps_per_epoch, **more):
     """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
-    fine_tuned = phrase_inputs.first_hard_epoch(settings)
+    fine_tuned = first_hard_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),

@@ -16,7 +16,7 @@ from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks import inputs, region_views, views
+from tbnets.tasks import region_views
 from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import Scores
@@ -154,22 +154,19 @@ class Localization(Evaluator):
     """Lets each phrase rank the regions of its photo.
 
     Args:
-        settings: the run's settings.
         data: the run's `LocalizationData`.
         scorer: function of a network that returns its `RegionScorer`.
     """
 
     best_metric = f"{DIRECTION}/recall_at_1"
 
-    def __init__(self, settings, data, scorer):
-        self._settings = settings
+    def __init__(self, data, scorer):
         self._data = data
         self._scorer = scorer
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of some `PhraseExamples`."""
-        records = examples.phrases.images
-        photos = views.shown_photos(self._settings, records)
+        photos = self._data.split(examples.records.split).photo_folder
         scores = self._scorer(network).scores(examples)
         return dataclasses.replace(scores, photos=photos)
 
@@ -180,11 +177,9 @@ class Localization(Evaluator):
             model: a `served_localizer.ServedLocalizer` that takes captions.
             split: name of the split.
         """
-        photos, phrases = None, self._data.phrases(split)
-        if model.takes_photos:
-            records = self._data.records(split)
-            photos = inputs.load_photos(self._settings, records).paths
-        store, rows = self._data.regions(split)
+        split = self._data.split(split)
+        photos = split.photos.paths if model.takes_photos else None
+        phrases, (store, rows) = split.phrases, split.regions
         counts = store.counts[rows]
         table = _empty_table(phrases, counts)
         owned = rows_by(phrases.phrase_to_image, len(counts))

@@ -5,7 +5,6 @@ import numpy as np
 from tbnets.pictures import montage
 from tbnets.pictures.points import CAPTION, IMAGE, Points
 from tbnets.serving import search
-from tbnets.tasks import inputs
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
@@ -32,21 +31,6 @@ def example_captions(records):
     told = [caption for row in firsts if (caption := records.captions[row])]
     told = list(dict.fromkeys(told))
     return [told[row] for row in spread(len(told), NUM_QUERIES)]
-
-
-def shown_photos(settings, records):
-    """Returns the folder of the photos; None where they are not at hand.
-
-    Args:
-        settings: the run's settings.
-        records: the `CaptionedImages` whose photos are wanted: the first of
-            them tells whether there are any.
-    """
-    if not (settings.scenes or settings.images) or not records.num_images:
-        return None
-    folder = inputs.photo_folder(settings)
-    first = montage.find_photo(folder, records.file_name(0))
-    return None if first is None else folder
 
 
 def draw_answered_captions(scores):

@@ -1,7 +1,5 @@
 """An exported model of phrase localization that begins with the photo."""
 
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +15,7 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.serving.served_model import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
-from tbnets.tasks.phrase_inputs import build_region_reader
+from tbnets.tasks.readers import region_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
@@ -31,11 +29,6 @@ BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 def extractor():
     cnn = build_named_cnn("SqueezeNet", "random", 64)
     return AveragedFeatures(cnn, ["last"])
-
-
-def settings(**changes):
-    values = {"cnn_weights": "random", "regions": "r", "started_in": ""}
-    return types.SimpleNamespace(**{**values, "data_root": "", **changes})
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +46,12 @@ def tokenizer():
 
 
 def build(extractor, network, tokenizer):
-    fitted = {"image_features_made_by": extractor.description()}
+    made_by = extractor.description()
     return region_endpoints(
         network,
         tokenizer,
         region_dim=extractor.dim,
-        read_regions=build_region_reader(settings(), fitted),
+        read_regions=region_reader(made_by, "random", "r"),
     )
 
 
@@ -201,11 +194,7 @@ def test_half_precision_ranks_as_the_features_do(
 def test_other_features_and_weights_are_refused(extractor):
     made_by = extractor.description()
     with pytest.raises(ValueError, match="`weights` must be those"):
-        build_region_reader(
-            settings(),
-            {"image_features_made_by": {**made_by, "weights_sha256": "0"}},
-        )
+        region_reader({**made_by, "weights_sha256": "0"}, "random", "r")
     for other in ({}, {**made_by, "regions": "warp"}):
         with pytest.raises(ValueError, match="`--cnn_weights` must come with"):
-            build_region_reader(settings(), {"image_features_made_by": other})
-    assert build_region_reader(settings(cnn_weights=""), {}) is None
+            region_reader(other, "random", "r")

@@ -12,7 +12,6 @@ from tbnets.data import description
 from tbnets.store import shards
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
-from tbnets.tasks import inputs
 from tbnets.training import checkpoints, loop
 from tests import fresh, tiny
 
@@ -64,11 +63,10 @@ def replace(folder, name, splits, extraction=EXTRACTION):
 def test_stores_give_what_arrays_give(folder, tmp_path, pattern):
     settings = tiny.settings(folder, tmp_path / "run")
     for split in tiny.SPLITS:
-        records = inputs.load_records(settings, split)
         settings.image_features = "{split}_ims.npy"
-        expected = inputs.load_images(settings, records)
+        expected = tiny.split_of(settings, split).images
         settings.image_features = pattern
-        found = inputs.load_images(settings, records)
+        found = tiny.split_of(settings, split).images
         assert found.shape == expected.shape == (8,)
         np.testing.assert_array_equal(
             np.concatenate(list(found.chunks())),
@@ -187,7 +185,7 @@ def test_description_tells_what_failed(folder, tmp_path):
     writer.add_shard(ids[2:], np.ones((4, 8)), failed=failed)
     writer.finish()
     settings = tiny.settings(folder, tmp_path / "run")
-    images = inputs.load_records(settings, "dev")
+    images = tiny.split_of(settings, "dev").records
     path = str(folder / "part")
     counts, problems = description.describe_features(images, path)
     assert counts == {
@@ -215,7 +213,7 @@ def test_description_tells_what_failed(folder, tmp_path):
 
 def test_description_of_each_splits_store(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
-    images = inputs.load_records(settings, "dev")
+    images = tiny.split_of(settings, "dev").records
     counts, problems = description.describe_features(
         images, str(folder / "stores" / "{split}")
     )
@@ -306,7 +304,7 @@ def test_side_by_side_a_changed_byte_stops_the_training(folder, tmp_path):
 
 def test_side_by_side_features_are_described(folder):
     settings = tiny.settings(folder, "unused")
-    records = inputs.load_records(settings, "dev")
+    records = tiny.split_of(settings, "dev").records
     counts, problems = description.describe_features(
         records, f"{folder}/{{split}}_ims.npy", f"{folder}/all"
     )
@@ -336,7 +334,8 @@ def test_side_by_side_images_that_failed_are_described(folder):
     rest = np.ones((len(ids) - 1, 8))
     writer.add_shard(ids[1:], rest, failed={ids[0]: "is cut"})
     writer.finish()
-    records = inputs.load_records(tiny.settings(folder, "unused"), "dev")
+    settings = tiny.settings(folder, "unused")
+    records = tiny.split_of(settings, "dev").records
     counts, problems = description.describe_features(
         records, f"{folder}/all", f"{folder}/part"
     )

@@ -13,11 +13,10 @@ from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
 from tbnets.rounding import per_cent
 from tbnets.serving.served_model import load_saved_model
-from tbnets.tasks import inputs, text_inputs
 from tbnets.tasks.correspondences import Matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
-from tests import tiny_scenes
+from tests import tiny, tiny_scenes
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +130,14 @@ def test_opened_run_measures_the_same(run):
     ]
 
 
-def test_exported_run_embeds_the_same(run):
+def test_exported_run_embeds_the_same(run, folder):
     session, _, _ = run
     opened = runs.open_run(session.run_dir)
     test = opened.task.data.load("test", opened.state.fitted)
     scores = opened.task.scores(opened.network, test).parts[0]
     path = runs.export(opened)
     said = test.records.captions[:9]
-    gold = tree_files.trees_of(text_inputs.tree_path(opened.settings), said)
+    gold = tree_files.trees_of(folder / "scenes" / "trees", said)
     model = load_saved_model(path)
     np.testing.assert_allclose(
         model.embed_text(gold), scores.text_embeddings[:9], 1e-4, 1e-5
@@ -244,9 +243,9 @@ def test_trees_are_a_text_encoder_of_other_models_too(folder, tmp_path):
         (f"{split}{row}", text)
         for split in ("train", "dev", "test")
         for row, text in enumerate(
-            inputs.load_records(
+            tiny.split_of(
                 tiny_scenes.settings(folder, "unused"), split
-            ).captions
+            ).records.captions
         )
     ]
     trees = {text: f"(NP (NN {text.split()[0]}) (. .))" for _, text in captions}

@@ -12,6 +12,7 @@ from tbnets import boxes, runs, tasks
 from tbnets.evaluation import tables
 from tbnets.flags import command_line
 from tbnets.serving.served_model import load_saved_model
+from tbnets.store import opening
 from tbnets.tasks import sentence_scores
 from tbnets.tasks.matching_scores import RetrievalScores
 from tbnets.tasks.region_scores import LocalizationScores
@@ -190,7 +191,7 @@ def test_photos_are_compared_with_sentences_by_their_phrases(session):
     # Each photo has as many regions, so no row of the table is padded.
     wanted = scores.similarities.max(axis=1)
     np.testing.assert_allclose(own, wanted, 1e-5, 1e-5)
-    records = session.task.data.records("test")
+    records = session.task.data.split("test").records
     if session.network.learned_similarity:
         with pytest.raises(ValueError, match="similarity network of phrases"):
             scores.pair_scores(records)
@@ -200,7 +201,7 @@ def test_photos_are_compared_with_sentences_by_their_phrases(session):
     rows = np.arange(records.num_images), np.arange(records.num_captions)
     distances = np.sqrt(np.maximum(2 - 2 * nearest, 0))
     place = sentence_scores.captions_of_phrases(
-        session.task.data.phrases("test"), records
+        session.task.data.split("test").phrases, records
     )
     np.testing.assert_allclose(
         found.tile(*rows)[:, place], -distances, 1e-5, 1e-5
@@ -287,6 +288,20 @@ def test_statistics_of_features_are_those_of_the_training_regions(
     np.testing.assert_allclose(mean, expected, 1e-4, 1e-5)
 
 
+def test_a_store_is_opened_once_a_run(folder, tmp_path, monkeypatch):
+    opened, open_store = [], opening.open_store
+
+    def counting(path):
+        opened.append(path)
+        return open_store(path)
+
+    monkeypatch.setattr(opening, "open_store", counting)
+    found = tiny_phrases.settings(folder, tmp_path / "run")
+    session, _ = runs.prepare(found, runs.start(found, False))
+    session.task.data.load("test", session.state.fitted)
+    assert opened == [str(folder / "regions")]
+
+
 def test_flags_of_matching_are_refused(folder, tmp_path, monkeypatch):
     found = tiny_phrases.settings(folder, tmp_path, images_per_batch=5)
     monkeypatch.setattr("sys.argv", ["train.py", "--images_per_batch=5"])
@@ -303,7 +318,7 @@ def test_flags_of_matching_are_refused(folder, tmp_path, monkeypatch):
         ({"regions": ""}, "`--regions` must name features"),
         ({"phrases": "nothing.jsonl"}, "`--phrases` must name what is there"),
         ({"regions": "nothing"}, "`--regions` must name what is there"),
-        ({"dev_split": "x"}, "`--captions` must have the split 'x'"),
+        ({"dev_split": "x"}, "`--dev_split` must be a split that .*split=x"),
         ({"jit_compile": True}, "`--jit_compile` must be off"),
         ({"cnn_weights": "random", "export": True}, "`--cnn_weights` must"),
         ({"images": "none"}, "`--images` must name what is there"),

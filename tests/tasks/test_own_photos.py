@@ -85,7 +85,7 @@ def ids_of(session, *splits):
     return {
         image_id
         for split in splits
-        for image_id in session.task.data.records(split).image_ids
+        for image_id in session.task.data.split(split).records.image_ids
     }
 
 
@@ -182,7 +182,7 @@ def test_the_exported_model_starts_at_the_photo(folder):
     session, train = begun(settings_for())
     queries = session.task.exporter.queries
     assert len(queries) == 2
-    assert set(queries) <= set(session.task.data.records("test").captions)
+    assert set(queries) <= set(session.task.data.split("test").records.captions)
     path = runs.export(session)
     model = served_model.load_saved_model(path)
     name = train.records.image_ids[0]

@@ -1,6 +1,5 @@
 import itertools
 import pathlib
-import types
 
 import keras
 import numpy as np
@@ -8,63 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tbnets import tasks
+from tbnets.data.sources import Sources
 from tbnets.flags.flag import reads
 from tbnets.flags.table import GROUPS
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
-from tbnets.tasks import inputs, parts
+from tbnets.tasks import parts, readers
 from tests import tiny
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
-
-
-def settings(root):
-    return types.SimpleNamespace(data_root=str(root), started_in="")
-
-
-def test_paths_start_from_the_data_root():
-    found = inputs.resolve(settings("some/data"), "flickr/captions.json")
-    assert found == pathlib.Path("some/data/flickr/captions.json")
-
-
-def test_absolute_paths_stay(tmp_path):
-    found = inputs.resolve(settings("some/data"), tmp_path / "a.npy")
-    assert found == tmp_path / "a.npy"
-
-
-def test_what_a_tool_made_here_is_found(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "features").mkdir()
-    (tmp_path / "features" / "manifest.json").write_text("{}")
-    found = inputs.resolve(settings("some/data"), "features", "train")
-    assert found == pathlib.Path("features")
-    (tmp_path / "some" / "data" / "features").mkdir(parents=True)
-    found = inputs.resolve(settings("some/data"), "features", "train")
-    assert found == pathlib.Path("some/data/features")
-
-
-def test_split_is_filled_in_under_either_name(folder):
-    pattern = "{split}_ims.npy"
-    for split in ("dev", "val"):
-        found = inputs.resolve(settings(folder), pattern, split)
-        assert found == folder / "dev_ims.npy"
-    with pytest.raises(ValueError, match="test2"):
-        inputs.resolve(settings(folder), pattern, "test2")
-
-
-def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
-    line = tiny.arguments("absent", tmp_path / "run")
-    del line["data_root"]
-    line = [f"--{name}={value}" for name, value in line.items()]
-    monkeypatch.setenv("TBNETS_DATA", str(folder))
-    moved = tiny.parse(*line)
-    assert inputs.load_records(moved, "train").num_images == 12
-    monkeypatch.delenv("TBNETS_DATA")
-    with pytest.raises((ValueError, OSError), match="data"):
-        inputs.load_records(tiny.parse(*line), "train")
 
 
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
@@ -86,13 +40,14 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--cnn_weights={given}",
     )
     parts._build_image_encoder(found)
-    asked.append(inputs.cnn_weights(found)) if given else asked.append(None)
+    named = readers.named_weights(given, Sources.of(found)) if given else None
+    asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")
     assert asked == [by_word.get(given, file)] * 2
     # A network that starts at the photo takes them from the current folder.
     found.image_encoder = "features"
-    inputs.start_at_photo(found, given)
+    readers.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.cnn_weights == place
 
@@ -189,7 +144,7 @@ RUNS = [
     (task, model)
     for task in tasks.TASKS
     for model in parts.BUILDERS
-    if tasks.ONE_TASK.get(model, task) == task
+    if set(parts.BUILDERS[model].needs) <= set(tasks.TASKS[task].gives)
 ]
 VALUES = {
     "bool": [True, False],

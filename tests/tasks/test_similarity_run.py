@@ -134,7 +134,7 @@ def test_what_it_can_not_show_is_left_out(opened):
 def test_exported_model_compares_as_the_run(opened, model, folder):
     session, scores = opened
     whole = whole_matrix(session.network, scores)
-    captions = session.task.data.records("test").captions
+    captions = session.task.data.split("test").records.captions
     features = np.load(folder / "test_ims.npy")
     found = model.similarity(features, captions)
     np.testing.assert_allclose(found, whole, 1e-4, 1e-5)
@@ -251,7 +251,8 @@ def test_other_captions_are_not_combined(opened, tmp_path):
     _, scores = opened
     data = tiny.write_precomputed(tmp_path / "data", seed=1)
     other = tasks.open_task(tiny.settings(data, tmp_path / "run"))
-    others = RetrievalScores(None, None, other.data.records("test"))
+    records = other.data.split("test").records
+    others = RetrievalScores(None, None, records)
     with pytest.raises(
         ValueError, match="`--combine_with` .*the caption differs: '.* in row"
     ):

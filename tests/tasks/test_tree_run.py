@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tbnets import runs
-from tbnets.tasks import parts, text_inputs
+from tbnets.data.sources import Sources
+from tbnets.tasks import parts
 from tbnets.text import packed_trees
 from tbnets.training import loop
 from tests import tiny
@@ -101,7 +102,6 @@ def test_flags_make_the_encoder(folder, tmp_path):
 
 
 def test_scenes_come_with_gold_trees(tmp_path):
-    found = tiny.parse(
-        f"--scenes={tmp_path / 'scenes'}", "--text_encoder=h_lstm"
-    )
-    assert text_inputs.tree_path(found) == tmp_path / "scenes" / "trees"
+    found = Sources(scenes=str(tmp_path), num_scenes=(1, 0, 0)).rendered()
+    assert found.file("trees") == tmp_path / "trees"
+    assert found.file("phrases") == tmp_path == found.photo_folder.parent

@@ -1,7 +1,5 @@
 """Tests of what is drawn of a matching run's examples."""
 
-import types
-
 import numpy as np
 import PIL.Image
 import pytest
@@ -85,29 +83,6 @@ def test_the_pictures_are_pixels(records, tmp_path):
 )
 def test_rows_are_spread(count, most, rows):
     assert views.spread(count, most).tolist() == rows
-
-
-@pytest.mark.parametrize(
-    "scenes, images, data_root, found",
-    [
-        ("", "", "", False),
-        ("", "photos", "here", True),
-        ("", "photos", "elsewhere", False),
-    ],
-)
-def test_photos_are_shown_where_there_are_any(
-    records, tmp_path, scenes, images, data_root, found
-):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "photos").symlink_to(tmp_path)
-    settings = types.SimpleNamespace(
-        scenes=scenes,
-        images=images,
-        data_root=str(tmp_path / data_root),
-        started_in="",
-    )
-    folder = views.shown_photos(settings, records)
-    assert (folder is not None) == found
 
 
 @pytest.mark.parametrize("with_photos", [True, False])

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs
-from tbnets.tasks import inputs
 from tbnets.training import board, checkpoints, loop, optimizers
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 from tests import tiny
@@ -139,7 +138,7 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     assert [line.split()[0] for line in answers] == ["1", "2"]
     # Each answer names an image of the test split and its first caption; a
     # hit the caption that makes it one.
-    records = inputs.load_records(settings, "test")
+    records = session.task.data.split("test").records
     for line in answers:
         _, _, mark, name = line.split()[:4]
         row = records.image_ids.index(name)

@@ -1,7 +1,5 @@
 """Runs on text features and on word vectors that others trained."""
 
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +9,7 @@ from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.tasks import text_inputs
+from tbnets.tasks import texts
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop, summary
 from tests import tiny
@@ -201,13 +199,12 @@ def test_word_vectors_that_are_not_there(folder, tmp_path):
     ],
 )
 def test_a_served_model_reads_what_was_learned_of(max_tokens, fitted, most):
-    settings = types.SimpleNamespace(max_tokens=max_tokens)
-    assert text_inputs.most_words(settings, fitted) == most
+    assert texts.most_words(max_tokens, fitted) == most
 
 
 def test_a_run_knows_its_longest_caption(folder, tmp_path):
     task = tasks.open_task(tiny.settings(folder, tmp_path / "run"))
     lengths = [
-        len(text.split()) for text in task.data.records("train").captions
+        len(text.split()) for text in task.data.split("train").records.captions
     ]
     assert task.data.fit()["longest_text"] == max(lengths) == 3

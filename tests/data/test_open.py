@@ -1,13 +1,13 @@
-"""Tests of where the data of a run is looked for."""
+"""Tests of the door for data: splits, and features of them."""
 
-import pathlib
 import shutil
 
 import numpy as np
 import pytest
 
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
 from tbnets.store.writer import FeatureWriter
-from tbnets.tasks import inputs
 from tests import tiny
 
 
@@ -18,73 +18,45 @@ def write_store(path, layers="conv1", name="a"):
     return path
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The current folder, beside the data root `data`."""
-    monkeypatch.delenv("TBNETS_DATA", raising=False)
+def test_features_of_splits_are_compared_with_a_description(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    return tmp_path
-
-
-def settings(pattern="features/{split}"):
-    return tiny.settings("data", "run", image_features=pattern)
-
-
-def test_stores_of_splits_that_were_made_here_are_found(here):
-    write_store(here / "features" / "train")
-    found = inputs.resolve(settings(), "features/{split}", "train")
-    assert found == pathlib.Path("features/train")
-    write_store(here / "data" / "features" / "train")
-    found = inputs.resolve(settings(), "features/{split}", "train")
-    assert found == pathlib.Path("data/features/train")
-
-
-def test_arrays_of_splits_that_were_made_here_are_found(here):
-    (here / "features").mkdir()
-    np.save(here / "features" / "dev_ims.npy", np.ones((1, 1)))
-    pattern = "features/{split}_ims.npy"
-    for split in ("dev", "val"):
-        found = inputs.resolve(settings(), pattern, split)
-        assert found == pathlib.Path("features/dev_ims.npy")
-    with pytest.raises(ValueError, match="that features/.* has: 'dev'.*test"):
-        inputs.resolve(settings(), pattern, "test")
-    with pytest.raises(ValueError, match="that data/absent/.* has: no split"):
-        inputs.resolve(settings(), "absent/{split}", "test")
-
-
-def test_features_of_splits_are_compared_with_a_description(here):
-    train = write_store(here / "features" / "train")
-    write_store(here / "features" / "dev", "fc7")
+    train = write_store(tmp_path / "features" / "train")
+    write_store(tmp_path / "features" / "dev", "fc7")
     store = {"dim": 1, "dtype": "float32", "kind": "images"}
     made_by = {"layers": "conv1", "store": store}
+    data = Data(Sources(image_features="features/{split}"))
+
+    def check(splits, made_by):
+        data.check_made_by("image_features", splits, made_by, "last.npz")
+
     # There are no features of test.
     for splits in (["train"], ["train", "test"], []):
-        inputs.check_features(settings(), splits, made_by, "last.npz")
+        check(splits, made_by)
     with pytest.raises(ValueError) as error:
-        inputs.check_features(settings(), ["train", "dev"], made_by, "last.npz")
+        check(["train", "dev"], made_by)
     assert (
         "--image_features=features/dev, which differ from those of last.npz: "
         "layers: conv1 in last.npz, fc7 in features/dev. Extract"
     ) in str(error.value)
     shutil.rmtree(train)
-    inputs.check_features(settings(), ["train"], {"x": 1}, "last.npz")
+    check(["train"], {"x": 1})
 
 
 def text_features(folder, ids=None, rows=None):
     """Features of captions: how often each letter stands in them."""
-    settings = tiny.settings(
-        folder, "run", text_encoder="features", text_features="{split}_txt.npy"
+    split = tiny.split_of(
+        tiny.settings(folder, "run", text_features="{split}_txt.npy"), "train"
     )
-    records = inputs.load_records(settings, "train")
+    records = split.records
     counts = [[text.count(key) for key in "abcdr"] for text in records.captions]
     counts = np.array(counts, np.float32)
     np.save(folder / "train_txt.npy", counts[rows or slice(None)])
     if ids is not None:
         lines = [ids(records, row) for row in rows or range(len(counts))]
         (folder / "train_txt_ids.txt").write_text("\n".join(lines) + "\n")
-    found = inputs.load_text_features(settings, records)
-    return found.batch(np.arange(len(counts))), counts
+    return split.texts.batch(np.arange(len(counts))), counts
 
 
 def caption_of(records, row):
@@ -110,3 +82,23 @@ def test_text_features_of_other_captions_are_refused(tmp_path):
     )
     with pytest.raises(ValueError, match=expected):
         text_features(folder, lambda records, row: f"caption {row}")
+
+
+@pytest.mark.parametrize(
+    "images, data_root, found",
+    [("", "", False), ("photos", "here", True), ("photos", "elsewhere", False)],
+)
+def test_photos_are_shown_where_there_are_any(
+    tmp_path, images, data_root, found
+):
+    (tmp_path / "here" / "photos").mkdir(parents=True)
+    (tmp_path / "here" / "photos" / "1.png").touch()
+    (tmp_path / "own.csv").write_text("image,caption\n1.png,A dog\n")
+    sources = Sources(
+        captions=str(tmp_path / "own.csv"),
+        captions_format="table",
+        images=images,
+        data_root=str(tmp_path / data_root),
+    )
+    folder = Data(sources).split("all").photo_folder
+    assert folder == (tmp_path / "here" / "photos" if found else None)

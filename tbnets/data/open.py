@@ -1,0 +1,264 @@
+"""The one door for data: what a run reads, split by split.
+
+    data = Data(Sources.of(settings))
+    data.split("train").records, data.split("train").images.batch([0])
+
+Paths are resolved, splits found and files checked here; each part of a split
+is opened when it is first asked for, and kept.
+"""
+
+import functools
+import itertools
+import os
+
+import tqdm
+
+from tbnets.checked_files import shown
+from tbnets.data import drawn_splits
+from tbnets.data.captions import read_captions
+from tbnets.data.photo_lists import read_listed
+from tbnets.data.sources import Sources
+from tbnets.data.split_data import SplitData
+from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
+from tbnets.errors import InputError, MissingFileError
+from tbnets.store.manifest import extraction_differences
+from tbnets.store.opening import load_features, read_made_by
+
+
+class NoPhotos(MissingFileError):
+    """A split has images, and every one of them is left out."""
+
+
+class Data:
+    """The data of a run.
+
+    Args:
+        sources: `Sources`.
+        own: None, or what extracts the features of a folder of photos: its
+            `kept(records)` leaves out what is no photo, its `load(records)`
+            returns `FeatureRows`.
+        of_phrases: whether the texts of a split are its phrases, not its
+            sentences.
+
+    Attributes:
+        given: the `Sources`, as they were given.
+        cuts: how splits were drawn that the captions do not tell, as
+            `drawn_splits` says; None where they tell them, or none was
+            drawn so far. A run that goes on sets it.
+    """
+
+    def __init__(self, sources, own=None, of_phrases=False):
+        self.given = sources
+        self.own = own
+        self.of_phrases = of_phrases
+        self.cuts = None
+        self._splits = {}
+        self._features = {}
+        self._told = set()
+
+    @functools.cached_property
+    def sources(self):
+        """The `Sources`, the embedded data set as the files that it is."""
+        return self.given.rendered()
+
+    def split(self, name):
+        """Returns the `SplitData` of a split, which need not exist."""
+        return self._splits.setdefault(name, SplitData(self, name))
+
+    def forget_splits(self):
+        """Lets the parts of all splits be opened anew."""
+        self._splits.clear()
+
+    def has(self, name):
+        """Tells whether there is a split with images and captions."""
+        try:
+            return self.split(name).records.num_captions > 0
+        except (NoSuchSplit, NoPhotos):
+            return False
+
+    @property
+    def last_split(self):
+        """The split that a run reports on at its end: test, or else dev."""
+        test = self.given.test_split
+        return test if self.has(test) else self.given.dev_split
+
+    def check_splits(self):
+        """Returns the names of the splits that will be asked for, checked.
+
+        Raises:
+            ValueError: one is not there, or has no captions.
+        """
+        flags = ("train_split", "dev_split")
+        names = [self.existing_split(flag) for flag in flags]
+        test = self.given.test_split
+        # Who names no other test split than by default may have none.
+        if self.has(test):
+            names.append(test)
+        elif test not in ("", Sources.test_split):
+            names.append(self.existing_split("test_split"))
+        return names
+
+    def existing_split(self, flag):
+        """Returns the value of a flag that names a split, with captions."""
+        split = getattr(self.given, flag)
+        try:
+            records = self.split(split).records
+        except NoSuchSplit as error:
+            raise InputError(
+                f"`--{flag}` must be a split that {error.path} has: "
+                f"{', '.join(map(repr, error.names)) or 'none'}. Received: "
+                f"--{flag}={split}. {_advice(flag, error.names)}"
+            ) from error
+        if not records.num_captions:
+            raise InputError(
+                f"`--{flag}` must name a split with captions. Received: "
+                f"--{flag}={split}, without any in {records.path}. Name "
+                "another."
+            )
+        return split
+
+    def parts(self, name, splits):
+        """Returns a part of some splits, opened: split -> part."""
+        return {split: getattr(self.split(split), name) for split in splits}
+
+    def check_widths(self, flag, widths):
+        """Refuses splits whose features are not of one width.
+
+        Args:
+            flag: which names the features.
+            widths: split -> numbers a row.
+        """
+        if len(set(widths.values())) > 1:
+            found = ", ".join(f"{dim} in {k}" for k, dim in widths.items())
+            raise InputError(
+                f"`--{flag}` must be as wide in every split. Received: "
+                f"{found} numbers a row. Extract them alike."
+            )
+
+    def check_made_by(self, flag, splits, made_by, where):
+        """Refuses features that were made otherwise than others.
+
+        Args:
+            flag: which names the features.
+            splits: names of the splits to check; those whose features are
+                not there are left out.
+            made_by: `Features.made_by` that theirs must agree with.
+            where: the path of those features, or of the checkpoint that
+                remembers them.
+
+        Raises:
+            ValueError: listing what differs.
+        """
+        for split in splits:
+            try:
+                paths = self.given.feature_paths(flag, split)
+            except NoSuchSplit:
+                continue  # There are no features of this split.
+            if not all(map(os.path.exists, paths)):
+                continue
+            lines = extraction_differences(
+                made_by,
+                read_made_by(*paths),
+                where,
+                ", ".join(paths),
+            )
+            if lines:
+                raise InputError(
+                    f"`--{flag}` must name features that were all "
+                    f"extracted the same way. Received: --{flag}="
+                    f"{', '.join(paths)}, which differ from those of {where}: "
+                    f"{'; '.join(lines)}. Extract them again with the same "
+                    "settings."
+                )
+
+    def overlaps(self, names):
+        """Returns in words which splits have images in common; "" if none.
+
+        Args:
+            names: of splits that are there; one may stand twice.
+        """
+        found = []
+        for pair in itertools.combinations(dict.fromkeys(names), 2):
+            one, other = (self.split(name).records for name in pair)
+            if both := one.common_ids(other):
+                found.append(
+                    f"{len(both)} images in {pair[0]} and in {pair[1]}, first "
+                    f"{shown(both[0])}"
+                )
+        return "; ".join(found)
+
+    def open_features(self, flag, split):
+        """Returns the `Features` of a split, opened and checked once.
+
+        Raises:
+            ValueError, FileNotFoundError: features are missing, not finite,
+                damaged or made otherwise than those of the training split;
+                the message names them.
+        """
+        paths = tuple(self.given.features(flag, split))
+        if paths not in self._features:
+            features, _ = load_features(paths)
+            train = [self.given.train_split]
+            self.check_made_by(flag, train, features.made_by, features.path)
+            self._features[paths] = features
+        return self._features[paths]
+
+    def read_records(self, split):
+        """Returns the `CaptionedImages` of a split, drawn if need be."""
+        try:
+            return self._kept(split)
+        except NoSuchSplit as error:
+            if not self._draws(split, error):
+                raise
+        records = self._kept(WHOLE_FILE)
+        if self.cuts is None:
+            self.cuts = drawn_splits.draw_cuts(records.image_ids, records.path)
+        return drawn_splits.drawn_split(records, split, self.cuts)
+
+    def _kept(self, split):
+        """Returns the records of a split that the captions tell."""
+        sources = self.sources
+        path, form = sources.captions_path, sources.captions_format
+        try:
+            if sources.split_lists:
+                lists = sources.resolve(sources.split_lists)
+                records = read_listed(form, path, lists, split)
+            else:
+                records = read_captions(form, path, split)
+        except NoSuchSplit as error:
+            if error.names:
+                raise
+            raise sources.nowhere("captions", path) from error
+        return self.own.kept(records) if self.own else records
+
+    def _draws(self, split, error):
+        """Tells whether a split that the captions have not is drawn."""
+        given = self.given
+        told = (given.train_split, given.dev_split, given.test_split)
+        return (
+            error.names == (WHOLE_FILE,)
+            and WHOLE_FILE not in told
+            and drawn_splits.can_be_drawn(split)
+        )
+
+    def tell_problems(self, split, problems):
+        """Says once what was left out; splits may share a file."""
+        new = [one for one in problems if one not in self._told]
+        self._told.update(new)
+        if new:
+            tqdm.tqdm.write(
+                f"left out  {len(new)} bad rows of phrases, read for "
+                f"{split}; the first: {new[0]}"
+            )
+
+
+def _advice(flag, names):
+    if tuple(names) == (WHOLE_FILE,):
+        return (
+            "The file does not tell splits apart: give its rows a split, or "
+            "keep one file a split and write {split} in --captions."
+        )
+    return (
+        f"Set --{flag} to one of these, or give some of the images the split "
+        "that is missing."
+    )

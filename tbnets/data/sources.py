@@ -1,0 +1,234 @@
+"""What a run reads, by the flags that name it, and where that lies."""
+
+import dataclasses
+import os
+import pathlib
+
+import tqdm
+
+from tbnets.data.splits import (
+    SPLIT_FIELD,
+    NoSuchSplit,
+    fill_split,
+    splits_in_path,
+)
+from tbnets.errors import InputError, MissingFileError
+from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.files import DATASET
+from tbnets.scenes.settings import SceneSettings
+from tbnets.store.manifest import MANIFEST
+
+_SCENES = "Set it, or --scenes for the embedded data set."
+_UNSET = {
+    "captions": ("the captions to read", "", _SCENES),
+    "images": ("the folder of the photos", "", _SCENES),
+    "image_features": (
+        "a feature array",
+        " with --image_encoder=features",
+        "Set it, or --images=FOLDER, of whose photos features are extracted.",
+    ),
+    "text_features": (
+        "a feature array",
+        " with --text_encoder=features",
+        "Set it, or another --text_encoder to learn from the words.",
+    ),
+    "phrases": (
+        "phrases and their boxes",
+        " with --task={task}",
+        _SCENES,
+    ),
+    "regions": (
+        "features of regions",
+        " with --task={task} and --model={model}",
+        "Make them by tools/propose_regions.py and "
+        "tools/extract_image_features.py --regions.",
+    ),
+    "trees": (
+        "a file of trees",
+        " with --text_encoder=h_lstm",
+        "Make one by tools/parse_captions.py.",
+    ),
+}
+"""Flag -> what it must name, what asks for that, what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """The files that the flags of the same names name.
+
+    Relative paths start from `data_root`, which starts, if it is relative,
+    from `started_in`: the folder that the run was started in.
+    """
+
+    task: str = "matching"
+    model: str = "embedding"
+    data_root: str = "data"
+    started_in: str = ""
+    scenes: str = ""
+    num_scenes: tuple = ()
+    captions: str = ""
+    captions_format: str = "karpathy"
+    split_lists: str = ""
+    train_split: str = "train"
+    dev_split: str = "dev"
+    test_split: str = "test"
+    images: str = ""
+    image_features: str = ""
+    text_features: str = ""
+    regions: str = ""
+    phrases: str = ""
+    skip_bad_rows: bool = False
+    trees: str = ""
+    word_vectors: str = ""
+
+    @classmethod
+    def of(cls, settings):
+        """Returns what the settings of a run name."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        named = [name for name in names if hasattr(settings, name)]
+        return cls(**{name: getattr(settings, name) for name in named})
+
+    def rendered(self):
+        """Returns the same, the embedded data set as the files it is.
+
+        It is rendered where it is not there yet.
+        """
+        if not self.scenes:
+            return self
+        folder = os.path.abspath(self.from_start(self.scenes))
+        _render(folder, SceneSettings(*self.num_scenes))
+        return dataclasses.replace(
+            self,
+            scenes="",
+            captions=os.path.join(folder, DATASET),
+            captions_format="karpathy",
+            split_lists="",
+            images=os.path.join(folder, "images"),
+            phrases=self.phrases or folder,
+            trees=self.trees or os.path.join(folder, "trees"),
+        )
+
+    def from_start(self, path):
+        """Returns a relative path from the folder of the start."""
+        return pathlib.Path(self.started_in) / path
+
+    def resolve(self, path, split=None):
+        """Returns `path` below the data root, with `{split}` filled in.
+
+        A feature store or a file that is not there is looked for in the
+        folder of the start too, where the tools write what they make.
+
+        Raises:
+            NoSuchSplit: of no file is there one of this split.
+        """
+        below = self.from_start(self.data_root) / path
+        here = self.from_start(path)
+        if split is not None:
+            below, here = _filled(below, split), _filled(here, split)
+        made_here = here.is_file() or (here / MANIFEST).is_file()
+        if made_here and not below.exists():
+            return here
+        if split is None or below.exists():
+            return below
+        # It is nowhere: the error is about the place that has other splits.
+        places = (below, here)
+        pattern = max(places, key=lambda place: len(splits_in_path(place)))
+        return pathlib.Path(fill_split(pattern, split))
+
+    def value(self, flag):
+        """Returns what a flag says, which must be something."""
+        found = getattr(self, flag)
+        if not found:
+            what, why, advice = _UNSET[flag]
+            raise InputError(
+                f"`--{flag}` must name {what}. Received: --{flag}="
+                f"{why.format_map(vars(self))}. {advice}"
+            )
+        return found
+
+    def file(self, flag):
+        """Returns the path that a flag names, which must be there."""
+        path = self.resolve(self.value(flag))
+        if not path.exists():
+            raise self.nowhere(flag, path)
+        return path
+
+    def features(self, flag, split):
+        """Returns the paths of features of a split, which must be there.
+
+        Raises:
+            ValueError, FileNotFoundError: the flag is empty, or a path is
+                not there; the message names it.
+        """
+        self.value(flag)
+        try:
+            paths = self.feature_paths(flag, split)
+        except NoSuchSplit as error:
+            if not error.names:
+                raise self.nowhere(flag, error.path) from error
+            raise InputError(
+                f"`--{flag}` must name features of every split. Received: "
+                f"--{flag}={getattr(self, flag)}, and of split {split} there "
+                f"are none: {error.path} is there for "
+                f"{', '.join(error.names)}. Extract them, or choose another "
+                "split."
+            ) from error
+        for path in paths:
+            if not os.path.exists(path):
+                raise self.nowhere(flag, path)
+        return paths
+
+    def feature_paths(self, flag, split):
+        """Returns the paths that a flag names for the features of a split."""
+        patterns = getattr(self, flag).split(",")
+        return [os.fspath(self.resolve(p.strip(), split)) for p in patterns]
+
+    @property
+    def photo_folder(self):
+        """The folder that the photos' file names start from.
+
+        One that is not below the data root is looked for in the folder of
+        the start.
+        """
+        here = self.from_start(self.images)
+        below = self.resolve(self.images)
+        return here if here.is_dir() and not below.exists() else below
+
+    def nowhere(self, flag, path):
+        """Returns the error of a path that is not there: where it is sought."""
+        return MissingFileError(
+            f"`--{flag}` must name what is there. Received: --{flag}="
+            f"{getattr(self, flag)}, looked for as {path}. Data paths start "
+            f"from --data_root={self.data_root}: set it, or the environment "
+            "variable TBNETS_DATA, to the folder of your data; "
+            "docs/data_formats.md says what to put there."
+        )
+
+    @property
+    def captions_path(self):
+        """Path of the captions, which must be there unless it has {split}."""
+        path = self.resolve(self.value("captions"))
+        if SPLIT_FIELD not in os.fspath(path) and not path.exists():
+            raise self.nowhere("captions", path)
+        return path
+
+
+def _filled(pattern, split):
+    """Returns a pattern filled in; as it is where no file has that split."""
+    try:
+        return pathlib.Path(fill_split(pattern, split))
+    except ValueError:
+        return pattern
+
+
+def _render(folder, scenes):
+    """Renders the embedded data set where it is not there yet, with a bar."""
+    with tqdm.tqdm(
+        total=scenes.num_scenes,
+        desc="rendering scenes",
+        unit="scene",
+        leave=False,
+        delay=1,
+        disable=None,
+    ) as bar:
+        ensure_scenes(folder, scenes, lambda done, _: bar.update(done - bar.n))

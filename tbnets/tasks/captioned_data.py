@@ -1,0 +1,89 @@
+"""Data of images with captions: what those of all tasks have in common."""
+
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
+from tbnets.tasks import texts
+from tbnets.tasks.fitted import SIDES
+from tbnets.tasks.task_data import TaskData
+
+
+class CaptionedData(TaskData):
+    """Images with captions, behind one door.
+
+    Args:
+        settings: the run's settings (see `flags`).
+        own: as of `data.open.Data`.
+
+    Attributes:
+        opened: the `data.open.Data`.
+        texts: the `Texts`.
+        made_by: flag that names features -> what `fit` says made them.
+        of_phrases: whether the texts are phrases, not sentences.
+    """
+
+    fits = SIDES
+    made_by = {}
+    of_phrases = False
+
+    def __init__(self, settings, own=None):
+        super().__init__(settings)
+        self.opened = Data(Sources.of(settings), own, self.of_phrases)
+        self.texts = texts.Texts(settings, self.opened)
+
+    def split(self, name):
+        """Returns the `SplitData` of a split."""
+        return self.opened.split(name)
+
+    @property
+    def train(self):
+        """The `SplitData` of the training split."""
+        return self.opened.split(self.settings.train_split)
+
+    @property
+    def last(self):
+        """The `SplitData` that a run reports on at its end: test, or dev."""
+        return self.opened.split(self.opened.last_split)
+
+    def has_split(self, split):
+        """Tells whether there is a split with images and captions."""
+        return self.opened.has(split)
+
+    def fit(self):
+        """Returns what the training texts tell, and how splits were drawn.
+
+        Returns:
+            dict as of `Texts.fit`, and `split_cuts` where they were drawn.
+        """
+        cuts = self.opened.cuts
+        return self.texts.fit() | ({"split_cuts": cuts} if cuts else {})
+
+    def remember(self, fitted):
+        """Takes over how splits were drawn."""
+        self.opened.cuts = fitted.get("split_cuts")
+
+    def check_regions(self, splits):
+        """Refuses regions that are not there, or not as wide everywhere."""
+        found = self.opened.parts("regions", splits)
+        widths = {split: store.dim for split, (store, _) in found.items()}
+        self.opened.check_widths("regions", widths)
+
+    def check_same(self, fitted, splits, where):
+        """Refuses features that were made otherwise than before."""
+        for flag, name in self.made_by.items():
+            if fitted.get(name):
+                self.opened.check_made_by(flag, splits, fitted[name], where)
+
+    def notes(self, fitted):
+        """Returns how splits were drawn, what they share, and words."""
+        splits, found = self.opened.check_splits(), {}
+        if overlap := self.opened.overlaps(splits):
+            found["overlap"] = overlap
+        if self.opened.cuts:
+            sizes = [
+                f"{self.split(name).records.num_images} {name}"
+                for name in splits
+            ]
+            found["splits"] = (
+                f"drawn by image, as the captions tell none: {', '.join(sizes)}"
+            )
+        return found | texts.notes(fitted)

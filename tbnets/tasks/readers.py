@@ -1,0 +1,103 @@
+"""What reads raw photos for a network on features, by --cnn_weights."""
+
+import os
+
+from tbnets.errors import InputError
+from tbnets.features.photo_features import RANDOM, open_photo_features
+from tbnets.features.regions import open_averaged_features
+
+WEIGHTS_BY_NAME = ("imagenet", RANDOM)
+"""Words for weights; a file that is called so is `./imagenet`."""
+
+
+def named_weights(weights, sources):
+    """Returns weights as builders of networks take them.
+
+    Args:
+        weights: a word for them, or a file.
+        sources: the run's `Sources`, whose places files are looked for in.
+    """
+    return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
+
+
+def weights_from_here(weights):
+    """Returns the same weights with a file's place in full, if it is here.
+
+    The words for weights are none, whatever lies in the current folder.
+    """
+    is_file = weights not in WEIGHTS_BY_NAME and os.path.exists(weights)
+    return os.path.abspath(weights) if is_file else weights
+
+
+def start_at_photo(settings, cnn_weights):
+    """Lets the export of a run on features begin with the photo.
+
+    Args:
+        settings: those of an opened run, which are changed.
+        cnn_weights: `imagenet` or the weights file that the features were
+            made with, from the current folder where it is there; empty: as
+            the run's own flag says.
+
+    Raises:
+        ValueError: the run's network takes photos already.
+    """
+    if not cnn_weights:
+        return
+    if settings.image_encoder != "features":
+        raise InputError(
+            "`--cnn_weights` must come with a run on --image_features. "
+            f"Received: --cnn_weights={cnn_weights}, and the run was trained "
+            f"with --image_encoder={settings.image_encoder}, which "
+            "takes photos already. Leave it out."
+        )
+    settings.cnn_weights = weights_from_here(cnn_weights)
+
+
+def photo_reader(made_by, weights, named):
+    """Returns what turns encoded photos into features.
+
+    Args:
+        made_by: `Features.made_by` of those that were learned from.
+        weights: what `named_weights` returned.
+        named: what --image_features says.
+
+    Returns:
+        A `PhotoFeatures`.
+
+    Raises:
+        ValueError: their making is unknown, or differs from that of the
+            weights.
+    """
+    if "cnn" not in made_by or "ternary" in made_by:
+        raise InputError(
+            "`--cnn_weights` must come with features that "
+            "tools/extract_image_features.py made. Received: --image_features="
+            f"{named}, which do not tell what made them, are several side by "
+            "side, or were stored as ternary by an earlier version. Extract "
+            "them by that tool, all layers at once, or leave --cnn_weights out."
+        )
+    return open_photo_features(made_by, weights)
+
+
+def region_reader(made_by, weights, named):
+    """Returns what turns a photo and boxes into features of regions.
+
+    Args:
+        made_by: `Features.made_by` of those that were learned from.
+        weights: what `named_weights` returned.
+        named: what --regions says.
+
+    Returns:
+        A `features.averaged_regions.AveragedFeatures`.
+
+    Raises:
+        ValueError: they were made in another way, or by other weights.
+    """
+    if made_by.get("regions") != "roi_average":
+        raise InputError(
+            "`--cnn_weights` must come with regions averaged from maps. "
+            f"Received: --regions={named}, made with regions="
+            f"{made_by.get('regions')!r}. Extract them with "
+            "--region_features=roi_average, or leave --cnn_weights out."
+        )
+    return open_averaged_features(made_by, weights)

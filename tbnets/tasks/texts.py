@@ -1,0 +1,226 @@
+"""What a run reads of its texts: words, words along trees, or features."""
+
+import os
+
+import tensorflow as tf
+import tqdm
+
+from tbnets.data.examples import TokenRows
+from tbnets.errors import InputError
+from tbnets.layers.fisher_vectors import open_caption_reader
+from tbnets.serving.doors import MOST_WORDS
+from tbnets.serving.tree_reader import TreeReader
+from tbnets.text.packed_trees import TreeRows, tree_arrays
+from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
+from tbnets.text.word_tables import (
+    centred,
+    coverage,
+    coverage_line,
+    embedding_table,
+    with_new_dims,
+)
+from tbnets.text.word_vectors import read_word_vectors
+
+TOKENIZER_BATCH = 4096
+
+
+class Texts:
+    """The texts of a run, as its --text_encoder takes them.
+
+    Args:
+        settings: the run's settings (see `flags`).
+        data: its `data.open.Data`.
+    """
+
+    def __init__(self, settings, data):
+        self.settings = settings
+        self._data = data
+        self._of_features = settings.text_encoder == "features"
+        self._of_trees = settings.text_encoder == "h_lstm"
+
+    @property
+    def _train(self):
+        """The `SplitData` of the training split."""
+        return self._data.split(self.settings.train_split)
+
+    def check(self, splits, queries=()):
+        """Refuses texts that are not there, or can not be read when served.
+
+        Args:
+            splits: names of the splits that will be asked for.
+            queries: example queries that the exported model will be asked.
+
+        Raises:
+            ValueError, FileNotFoundError: features or trees are missing, or
+                no encoder is known that a query could be read by.
+        """
+        if self._of_trees:
+            self._check_trees(splits)
+        if not self._of_features:
+            return
+        found = self._data.parts("texts", splits)
+        widths = {split: rows.shape[0] for split, rows in found.items()}
+        self._data.check_widths("text_features", widths)
+        made_by = self._train.texts.features.made_by
+        if queries and "encoder_sha256" not in made_by:
+            raise InputError(
+                "`--example_query` must come with a model that takes captions. "
+                f"Received: --example_query={queries[0]} with "
+                "--text_encoder=features, whose features no encoder is known "
+                "of. Leave it out, make them by "
+                "tools/extract_text_features.py, or choose another "
+                "--text_encoder."
+            )
+        if self.settings.export:
+            self.reader({"words": [], "text_features_made_by": made_by})
+
+    def _check_trees(self, splits):
+        """Refuses texts without trees, and what trees can not be used for."""
+        if getattr(self.settings, "jit_compile", False):
+            raise InputError(
+                "`--jit_compile` must be false with --text_encoder=h_lstm: the "
+                "sizes of a batch of trees are data, which XLA does not "
+                "compile. Received: --jit_compile=True. Leave it out."
+            )
+        for split in splits:
+            self._data.split(split).trees()
+
+    def fit(self):
+        """Returns what the training texts tell.
+
+        Returns:
+            dict of `words`, [] with features; `longest_text`, the number of
+            words of the longest, where there are words; `word_vectors` and
+            their coverage, where words begin with those of others;
+            `text_dim`, the size of features, None where there are none; and
+            `text_features_made_by`, {} where that is unknown.
+        """
+        fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
+        if self._of_features:
+            rows = self._train.texts
+            fitted["text_dim"] = rows.shape[0]
+            fitted["text_features_made_by"] = rows.features.made_by
+            return fitted
+        counts, lengths = count_words(self._train.said.captions)
+        vocabulary = Vocabulary.of_counts(
+            counts,
+            min_count=self.settings.min_count,
+            max_words=self.settings.max_words or None,
+        )
+        fitted["words"] = list(vocabulary.words)
+        fitted["longest_text"] = int(lengths.max(initial=0))
+        return fitted | self._word_vectors(vocabulary, counts)
+
+    def _word_vectors(self, vocabulary, counts):
+        """Returns the first vectors of words, from --word_vectors; else {}."""
+        settings = self.settings
+        if not settings.word_vectors:
+            return {}
+        path = self._data.given.file("word_vectors")
+        vectors = read_showing_progress(path, vocabulary.words)
+        if settings.word_vectors_scale:
+            vectors = centred(vectors, settings.word_vectors_scale)
+        table = embedding_table(
+            vectors, vocabulary, settings.missing_vectors, settings.seed
+        )
+        if settings.word_vectors_training != "frozen":
+            table = with_new_dims(table, settings.new_word_dims, settings.seed)
+        report = coverage(vectors, counts)
+        return {"word_vectors": table, "word_vectors_coverage": report}
+
+    def rows(self, split, fitted):
+        """Returns the texts of a split as an encoder takes them.
+
+        Args:
+            split: its `SplitData`.
+            fitted: what `fit` returned.
+
+        Returns:
+            Object with `shape`, `dtype` and `batch(rows)`.
+        """
+        if self._of_features:
+            return split.texts
+        vocabulary = Vocabulary(fitted["words"])
+        limit = self.settings.max_tokens or None
+        if self._of_trees:
+            return TreeRows(tree_arrays(split.trees(), vocabulary, limit))
+        return tokenize(Tokenizer(vocabulary, limit), split.said.captions)
+
+    def reader(self, fitted):
+        """Returns what turns raw captions into what a served network takes.
+
+        It cuts a caption after `most_words`.
+
+        Args:
+            fitted: dict with `words` and `text_features_made_by`.
+
+        Returns:
+            A `Tokenizer`; a `TreeReader` where captions are read along trees;
+            a `CaptionReader` where features come from a store with the
+            encoder that made them; None where they come from elsewhere.
+
+        Raises:
+            FileNotFoundError, ValueError: the encoder is missing, damaged or
+                another one.
+        """
+        if fitted["words"]:
+            read = TreeReader if self._of_trees else Tokenizer
+            limit = most_words(self.settings.max_tokens, fitted)
+            return read(Vocabulary(fitted["words"]), limit)
+        made_by = fitted.get("text_features_made_by", {})
+        if "encoder_sha256" not in made_by:
+            return None
+        split = self.settings.train_split
+        paths = self._data.given.feature_paths("text_features", split)
+        return open_caption_reader(made_by, *paths, max_tokens=MOST_WORDS)
+
+
+def most_words(max_tokens, fitted):
+    """Returns after how many words a served model cuts a caption.
+
+    Args:
+        max_tokens: of the run, which counts unless it is 0.
+        fitted: dict with `longest_text`, the words of the longest training
+            caption, if that is known.
+    """
+    return max_tokens or max(MOST_WORDS, fitted.get("longest_text") or 0)
+
+
+def notes(fitted):
+    """Returns what people should know of the words: title -> text.
+
+    Args:
+        fitted: what `Texts.fit` returned.
+    """
+    found = {}
+    if fitted.get("words"):
+        found["words"] = str(len(fitted["words"]))
+    if fitted.get("word_vectors_coverage"):
+        found["vectors"] = coverage_line(fitted["word_vectors_coverage"])
+    return found
+
+
+def tokenize(tokenizer, captions):
+    """Returns the `TokenRows` of captions, a few thousand at a time."""
+    parts = [
+        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
+        for start in range(0, len(captions), TOKENIZER_BATCH)
+    ]
+    if not parts:
+        return TokenRows([], [])
+    ids = tf.concat(parts, axis=0)
+    return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
+
+
+def read_showing_progress(path, words):
+    """Returns `read_word_vectors(path, words)`, with a progress bar."""
+    with tqdm.tqdm(
+        total=os.path.getsize(path),
+        desc="reading word vectors",
+        unit="B",
+        unit_scale=True,
+        leave=False,
+        delay=1,
+        disable=None,
+    ) as bar:
+        return read_word_vectors(path, words, bar.update)
