@@ -1,5 +1,6 @@
 """Tests of a run's folder that was cut, damaged, or is written by another."""
 
+import gc
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from tbnets import runs
-from tbnets.locks import fcntl
+from tbnets.locks import fcntl, try_lock
 from tbnets.tasks import parts
 from tbnets.training import checkpoints
 from tbnets.training.optimizers import create_optimizer_variables
@@ -109,6 +110,33 @@ def test_another_training_is_kept_out_and_readers_are_not(folder, run_dir):
     session = resume(folder, run_dir)
     assert (run_dir / LOCK).read_text().startswith(f"{os.getpid()} of ")
     assert session.state.epoch == 1
+
+
+@pytest.mark.skipif(fcntl is None, reason="this system has no locks")
+def test_a_new_run_is_locked_as_long_as_its_session_lasts(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run")
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    with open(tmp_path / "run" / LOCK) as file:
+        assert try_lock(file.fileno()) is False
+        del session
+        gc.collect()
+        assert try_lock(file.fileno())
+
+
+def test_a_new_folder_is_looked_at_once_more_when_it_is_locked(
+    folder, begun, tmp_path, monkeypatch
+):
+    lock = runs.lock_run
+
+    def late(place):
+        shutil.copytree(begun, place)
+        return lock(place)
+
+    settings = tiny.settings(folder, tmp_path / "run")
+    run = runs.start(settings, False)
+    monkeypatch.setattr(runs, "lock_run", late)
+    with pytest.raises(ValueError, match="holds a run. Add --resume"):
+        runs.prepare(settings, run)
 
 
 def test_a_run_that_another_one_began_meanwhile_is_not_taken(folder, begun):
