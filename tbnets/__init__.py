@@ -85,7 +85,7 @@ _MODULES = {
     "format_table": "tbnets.evaluation.tables",
     # SavedModels.
     "export_saved_model": "tbnets.serving.export",
-    "load_saved_model": "tbnets.serving.served_model",
+    "load_saved_model": "tbnets.serving.served",
     "zoo": "tbnets.serving.zoo",  # The module itself.
 }
 

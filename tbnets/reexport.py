@@ -14,7 +14,8 @@ from tbnets.errors import InputError
 from tbnets.flags.settings import from_record
 from tbnets.flags.table import ALL
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
+from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.trees import read_tree
 
 TOLERANCE = 1e-6
@@ -158,7 +159,7 @@ def _compare(before, after):
             for spec in before[name].structured_input_signature[1].values()
         }
         wanted = before[name](**{k: tf.constant(v) for k, v in inputs.items()})
-        found = after._signatures[name](
+        found = after.signatures[name](
             **{k: tf.constant(v) for k, v in inputs.items()}
         )
         for output, value in wanted.items():
@@ -197,6 +198,6 @@ def _question(spec, model, generator):
         if spec.dtype == tf.string:
             return np.array([caption.encode() for caption in captions])
         trees = [f"(S (NP {text}) (VP (NP {text})))" for text in captions]
-        return model.text_input([read_tree(one) for one in trees]).numpy()
+        return TreeReader(model.vocabulary).read(map(read_tree, trees))
     shape = [size or _QUESTIONS for size in spec.shape]
     return generator.normal(size=shape).astype(np.float32)

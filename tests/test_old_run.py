@@ -9,7 +9,7 @@ import pytest
 
 from tbnets import runs
 from tbnets.flags import command_line
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.training import loop
 from tests import tiny
 

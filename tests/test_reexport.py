@@ -7,7 +7,7 @@ import tensorflow as tf
 from tbnets import reexport
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 
 
 def scaling(factor):
@@ -32,9 +32,9 @@ def test_an_answer_that_differs_is_told(tmp_path):
         load_saved_model(write_saved_model(scaling(factor), tmp_path / name))
         for name, factor in (("1", 1.0), ("2", 1.0), ("3", 1.1))
     )
-    assert reexport._compare(one._signatures, same) == 0
+    assert reexport._compare(one.signatures, same) == 0
     with pytest.raises(ValueError, match="embed, whose embeddings differ by"):
-        reexport._compare(one._signatures, other)
+        reexport._compare(one.signatures, other)
 
 
 def test_weights_without_a_place_are_named():

@@ -37,12 +37,20 @@ class ColourNetwork(tf.Module):
         return tf.matmul(regions, phrases, transpose_b=True)
 
 
-def mean_colours(image_bytes, boxes):
-    """Returns the mean colour of each box of an encoded photo."""
-    return roi_average(tf.cast(decode_photo(image_bytes), tf.float32), boxes)
+class MeanColours:
+    """Reads the mean colour of each box of an encoded photo."""
+
+    @staticmethod
+    def decode(image_bytes):
+        pixels = decode_photo(image_bytes)
+        return pixels, tf.cast(tf.shape(pixels)[1::-1], tf.float32)
+
+    @staticmethod
+    def of_decoded(pixels, sides, boxes):
+        return roi_average(tf.cast(pixels, tf.float32), boxes)
 
 
-def write_model(path, read_regions=mean_colours):
+def write_model(path, read_regions=MeanColours):
     """Writes the model; None for `read_regions`: it takes colours alone."""
     endpoints = region_endpoints(
         ColourNetwork(),

@@ -43,7 +43,6 @@ from tbnets import files
 from tbnets.images import read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search, zoo
-from tbnets.serving.served_localizer import ServedLocalizer
 
 _MODEL = flags.DEFINE_string(
     "model",
@@ -130,13 +129,13 @@ def check_output(flag, path, photo):
 def open_localizer():
     """Loads --model, which must find boxes in photos by phrases."""
     model = zoo.open_model(_MODEL.value, _TRUST.value)
-    if not isinstance(model, ServedLocalizer):
+    if not model.has("embed_phrases"):
         raise InputError(
             "`--model` must be a network of phrase localization. Received: "
             f"--model={_MODEL.value}, which is one for whole images: ask it "
             "by tools/query.py, or train another with --task=localization."
         )
-    if not model.takes_photos:
+    if not model.has("localize"):
         raise InputError(
             "`--model` must begin with the photo. Received: "
             f"--model={_MODEL.value}, which has no endpoint `localize`. Export "
@@ -214,7 +213,8 @@ def main(argv):
     pixels = read_photo(photo)  # Its errors name the file.
     model = open_localizer()
     warn_of_unknown(model, phrases)
-    found = model.find(phrases, photo, _TOP.value)
+    boxes = model.propose(pixels)
+    found = model.find(phrases, photo, _TOP.value, boxes)
     print_found(model, phrases, found)
     if _JSON.value:
         write_found(model, phrases, found, photo)

@@ -48,7 +48,7 @@ from tbnets.files import new_folder, write_json, write_text
 from tbnets.flags import settings as settings_files
 from tbnets.rounding import rounded
 from tbnets.serving import zoo, zoo_card, zoo_metrics
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks.readers import start_at_photo
 
 _RUN = flags.DEFINE_string("run_dir", "", "Folder of the run.")

@@ -51,7 +51,6 @@ with startup.quiet_tensorflow():
 from tbnets import files, images
 from tbnets.pictures import montage, page
 from tbnets.serving import index, search, zoo
-from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.store.opening import open_features
 
 _MODEL = flags.DEFINE_string(
@@ -112,16 +111,16 @@ _BATCH_SIZE = flags.DEFINE_integer(
 
 def embed_images(model):
     """Embeds what --image_features or --images name: `(ids, embeddings)`."""
-    needed = "--images" if model.takes_image_bytes else "--image_features"
-    given = _IMAGES if model.takes_image_bytes else _IMAGE_FEATURES
+    needed = "--images" if model.takes_photos else "--image_features"
+    given = _IMAGES if model.takes_photos else _IMAGE_FEATURES
     if not given.value:
         raise InputError(
             f"`{needed}` must be given, as this network takes "
-            f"{'photos' if model.takes_image_bytes else 'image features'}. "
+            f"{'photos' if model.takes_photos else 'image features'}. "
             f"Received: --images={_IMAGES.value}, --image_features="
             f"{_IMAGE_FEATURES.value}. Add {needed}=..."
         )
-    if model.takes_image_bytes:
+    if model.takes_photos:
         return index.embed_folder(
             model, _IMAGES.value, _CACHE.value, _BATCH_SIZE.value
         )
@@ -136,9 +135,11 @@ def embed_images(model):
 
 def embed_query_image(model):
     """Embeds --image, a photo or an id: `[1, embedding_dim]`."""
-    if model.takes_image_bytes:
-        images.read_photo(_IMAGE.value)  # Its errors name the file.
-        return model.embed_images([pathlib.Path(_IMAGE.value).read_bytes()])
+    if model.takes_photos:
+        batch = next(search.embed_files(model, [_IMAGE.value]))
+        for path, reason in {**batch.refused, **batch.unread}.items():
+            raise images.BrokenImageError(path, reason)
+        return batch.embeddings
     if not _IMAGE_FEATURES.value:
         raise InputError(
             "`--image_features` must be given, as this network takes image "
@@ -275,11 +276,12 @@ def check_flags(queries):
 def open_model():
     """Loads --model, which must compare sentences with whole images."""
     model = zoo.open_model(_MODEL.value, _TRUST.value)
-    if isinstance(model, ServedLocalizer):
+    if not model.has("embed_image", "embed_text"):
         raise InputError(
             "`--model` must be a network for whole images. Received: --model="
-            f"{_MODEL.value}, which finds regions: ask it by tools/localize.py "
-            f'--model={_MODEL.value} PHOTO "a red ball".'
+            f"{_MODEL.value}, which has {sorted(model.signatures)}. Ask one "
+            f"that finds regions by tools/localize.py --model={_MODEL.value} "
+            'PHOTO "a red ball".'
         )
     if not model.takes_captions:
         raise InputError(

@@ -1,11 +1,16 @@
-"""What a SavedModel can be asked."""
+"""What a SavedModel can be asked, and the endpoints of what compares two sides.
+
+A network embeds two kinds of things and compares them: images and texts, or
+phrases and regions. `two_sided` builds what any such network can be asked;
+`image_endpoints` and `region_endpoints` name the sides and add what begins
+with a photo.
+"""
 
 import dataclasses
 
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Tokenizer
 
 
@@ -29,12 +34,83 @@ class Endpoints:
     photos: object | None = None
 
 
+class Side:
+    """One of the two kinds of things that a network compares.
+
+    Args:
+        name: of the endpoint that embeds them, for example `embed_text`.
+        embeddings: what `compare` calls their embeddings.
+        spec: `tf.TensorSpec` of `n` of them.
+        embed: function of such a tensor -> float32 `[n, embedding_dim]`.
+    """
+
+    def __init__(self, name, embeddings, spec, embed):
+        self.name = name
+        self.embeddings = embeddings
+        self.spec = spec
+        # A function of its own, so that the SavedModel has it once.
+        self.embed = tf.function(embed, input_signature=[spec])
+
+
+def embedding(side):
+    """Returns the endpoint that embeds what is of a `Side`."""
+
+    @tf.function(input_signature=[side.spec])
+    def call(rows):
+        return {"embeddings": side.embed(rows)}
+
+    return call
+
+
+def two_sided(first, second, similarities, compared_dim=None):
+    """Returns what a network can be asked that compares two sides.
+
+    Signatures (`n` of the first side, `m` of the second, either may be 0):
+
+    - one by the name of each side: its things -> `embeddings` float32
+      `[n, embedding_dim]`;
+    - `score`: things of both -> `similarities` float32 `[n, m]`;
+    - `compare`: embeddings of both -> the same.
+
+    Args:
+        first: a `Side`.
+        second: a `Side`.
+        similarities: function of embeddings of both -> `[n, m]`, larger is
+            closer.
+        compared_dim: dimension of embeddings; None for no `compare`.
+
+    Returns:
+        dict, name -> `tf.function`.
+    """
+
+    @tf.function(input_signature=[first.spec, second.spec])
+    def score(rows, others):
+        rows, others = first.embed(rows), second.embed(others)
+        return {"similarities": similarities(rows, others)}
+
+    functions = {side.name: embedding(side) for side in (first, second)}
+    functions["score"] = score
+    if compared_dim is None:
+        return functions
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, compared_dim], tf.float32, side.embeddings)
+            for side in (first, second)
+        ]
+    )
+    def compare(rows, others):
+        return {"similarities": similarities(rows, others)}
+
+    return {**functions, "compare": compare}
+
+
 def text_spec(tokenizer, text_dim, name="captions"):
     """Returns the `tf.TensorSpec` of texts.
 
     Args:
-        tokenizer: what turns strings into what a network takes; a
-            `TreeReader` where texts are trees, None where they are features.
+        tokenizer: what turns strings into what a network takes, or what its
+            `spec` says, as a `TreeReader`; None where texts are features.
         text_dim: dimension of text features; None where there is a tokenizer.
         name: what strings are called.
 
@@ -50,6 +126,5 @@ def text_spec(tokenizer, text_dim, name="captions"):
         )
     if tokenizer is None:
         return tf.TensorSpec([None, text_dim], tf.float32, "text_features")
-    if isinstance(tokenizer, TreeReader):
-        return tokenizer.spec
-    return tf.TensorSpec([None], tf.string, name)
+    strings = tf.TensorSpec([None], tf.string, name)
+    return getattr(tokenizer, "spec", strings)

@@ -18,8 +18,12 @@ from tbnets.serving.half_precision import copy_halved, with_halves
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.ops import check_ops
 from tbnets.serving.photo_reader import limit_pixels
-from tbnets.serving.saved_files import METADATA_FILE, SHA256, hash_files
-from tbnets.serving.served import VOCABULARY_FILE
+from tbnets.serving.saved_files import (
+    METADATA_FILE,
+    SHA256,
+    VOCABULARY_FILE,
+    hash_files,
+)
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 

@@ -4,7 +4,13 @@ import tensorflow as tf
 
 from tbnets.losses import distances
 from tbnets.serving.doors import bounded
-from tbnets.serving.endpoints import Endpoints, text_spec
+from tbnets.serving.endpoints import (
+    Endpoints,
+    Side,
+    embedding,
+    text_spec,
+    two_sided,
+)
 from tbnets.serving.photo_reader import PhotoReader, require_photos
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
@@ -56,92 +62,60 @@ def two_branch_endpoints(
         ValueError: neither or both of `tokenizer` and `text_dim` are given.
     """
     tokenizer = bounded(tokenizer)
-    text = text_spec(tokenizer, text_dim)
-    arrays = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
     read_text = tokenizer or tf.identity
 
-    # Functions of their own, so that the SavedModel has them once.
-    @tf.function(input_signature=[text])
-    def text_embeddings(texts):
+    def embed_text(texts):
         return model.embed_text(read_text(texts), training=False)
 
-    @tf.function(input_signature=[arrays])
-    def array_embeddings(rows):
+    def embed_arrays(rows):
         return model.embed_images(rows, training=False)
 
-    photos = None
-    if read_photos is None:
-        image, of_images = arrays, array_embeddings
-        functions = {"embed_image": _embedding(arrays, array_embeddings)}
-    else:
-        photos = PhotoReader(read_photos)
-        image = PHOTOS
-        functions, of_images = _of_photos(photos, array_embeddings, arrays)
+    spec = text_spec(tokenizer, text_dim)
+    texts = Side("embed_text", "text_embeddings", spec, embed_text)
+    spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
+    images = Side("embed_image", "image_embeddings", spec, embed_arrays)
+    functions, photos = {}, None
+    if read_photos is not None:
+        arrays, photos = images, PhotoReader(read_photos)
+        functions["embed_image"], images = _of_photos(photos, arrays)
         if len(image_shape) == 1:
-            functions["embed_features"] = _embedding(arrays, array_embeddings)
-    functions["embed_text"] = _embedding(text, text_embeddings)
+            functions["embed_features"] = embedding(arrays)
     learned = getattr(model, "learned_similarity", False)
-    similarities = model.similarities if learned else distances.similarities
-
-    @tf.function(input_signature=[image, text])
-    def score(images, texts):
-        embeddings = of_images(images), text_embeddings(texts)
-        return {"similarities": similarities(*embeddings)}
-
-    functions["score"] = score
-    if learned:
-        functions["compare"] = _comparison(model)
+    functions |= two_sided(
+        images,
+        texts,
+        model.similarities if learned else distances.similarities,
+        model.embedding_dim if learned else None,
+    )
     return Endpoints(functions, "embed_text", tokenizer, photos)
 
 
-def _embedding(spec, embed):
-    """Returns the endpoint that embeds rows."""
-
-    @tf.function(input_signature=[spec])
-    def call(rows):
-        return {"embeddings": embed(rows)}
-
-    return call
-
-
-def _of_photos(reader, array_embeddings, arrays):
-    """Returns the endpoints that embed photos, and the strict one's function.
+def _of_photos(reader, arrays):
+    """Returns the endpoint that embeds photos, and the `Side` of strict ones.
 
     Args:
         reader: the `PhotoReader`.
-        array_embeddings: function of what the reader makes of them.
-        arrays: `tf.TensorSpec` of that.
+        arrays: the `Side` of what it makes of them.
     """
 
-    @tf.function(input_signature=[PHOTOS])
     def answers(images):
         rows, status = reader(images)
-        embeddings = array_embeddings(tf.ensure_shape(rows, arrays.shape))
+        embeddings = arrays.embed(tf.ensure_shape(rows, arrays.spec.shape))
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status
 
-    def embeddings_of_all(images):
-        return require_photos(*answers(images))
+    # Functions of their own, so that the SavedModel has them once.
+    answers = tf.function(answers, input_signature=[PHOTOS])
 
     @tf.function(input_signature=[PHOTOS])
     def embed_image(images):
         embeddings, status = answers(images)
         return {"embeddings": embeddings, "status": status}
 
-    strict = _embedding(PHOTOS, embeddings_of_all)
-    functions = {"embed_image": embed_image, "embed_image_strict": strict}
-    return functions, embeddings_of_all
+    def embed_strictly(images):
+        return require_photos(*answers(images))
 
-
-def _comparison(model):
-    """Returns the endpoint that compares embeddings."""
-    images, texts = (
-        tf.TensorSpec([None, model.embedding_dim], tf.float32, name)
-        for name in ("image_embeddings", "text_embeddings")
+    strict = Side(
+        "embed_image_strict", arrays.embeddings, PHOTOS, embed_strictly
     )
-
-    @tf.function(input_signature=[images, texts])
-    def compare(images, texts):
-        return {"similarities": model.similarities(images, texts)}
-
-    return compare
+    return embed_image, strict

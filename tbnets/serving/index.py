@@ -81,7 +81,7 @@ def embed_folder(model, folder, place=None, batch_size=None):
     nothing can be kept, that is said once.
 
     Args:
-        model: a `ServedModel` that takes photos.
+        model: a `Served` that takes photos.
         folder: folder of photos, subfolders included.
         place: folder to keep the embeddings in; None for the one beside
             `folder`. Take another one for each folder of photos.
@@ -121,7 +121,7 @@ def _embed_new(model, paths, index, batch_size):
     """Puts into an index what it does not know yet.
 
     Args:
-        model: a `ServedModel` that takes photos.
+        model: a `Served` that takes photos.
         paths: dict, name of a photo -> its path.
         index: the `Index`.
         batch_size: as in `embed_folder`.
@@ -160,7 +160,7 @@ class Index:
 
     Args:
         place: folder beside the photos; nothing is written until `save`.
-        model: the `ServedModel` that embeds them.
+        model: the `Served` that embeds them.
         make_place: function that makes the folder; None for a plain one.
 
     Attributes:

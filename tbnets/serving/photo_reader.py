@@ -124,10 +124,9 @@ class RegionReader:
     """Turns a photo and boxes into what a network takes of regions.
 
     Args:
-        read_regions: function of TensorFlow operations, (string `[]`, float32
-            `[n, 4]`) -> float32 `[n, dim]`. Where it has them, its methods
-            `decode`, string `[]` -> `(pixels, sides)`, and `of_decoded`, of
-            these and the boxes, are called instead.
+        read_regions: `features.averaged_regions.AveragedFeatures`, or another
+            with its methods `decode`, string `[]` -> `(pixels, sides)`, and
+            `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
 
     Attributes:
         max_pixels: as of a `PhotoReader`, and
@@ -151,32 +150,14 @@ class RegionReader:
             `PhotoReader` tells it.
         """
         self.is_traced = True
-        if hasattr(self._read, "of_decoded"):
-            decoded, is_photo = attempt_once(
-                lambda one: self._read.decode(self._small_enough(one)),
-                (image_bytes,),
-                (tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])),
-            )
-            rows = self._read.of_decoded(*decoded, boxes)
-        else:
-            rows, is_photo = self._read_whole(image_bytes, boxes)
+        decoded, is_photo = attempt_once(
+            lambda one: self._read.decode(small_enough(one, self.max_pixels)),
+            (image_bytes,),
+            (tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])),
+        )
+        rows = self._read.of_decoded(*decoded, boxes)
         status = status_of(image_bytes[None], is_photo[None], self.max_pixels)
         return rows, status[0]
-
-    def _read_whole(self, image_bytes, boxes):
-        """Reads regions by a function that decodes and goes on."""
-        read = tf.function(
-            lambda one, boxes: self._read(self._small_enough(one), boxes),
-            input_signature=[
-                tf.TensorSpec([], tf.string),
-                tf.TensorSpec([None, 4], tf.float32),
-            ],
-        ).get_concrete_function()
-        nothing = tf.zeros([tf.shape(boxes)[0], read.output_shapes[-1]])
-        return attempt_once(read, (image_bytes, boxes), nothing)
-
-    def _small_enough(self, image_bytes):
-        return small_enough(image_bytes, self.max_pixels)
 
 
 def small_enough(image_bytes, max_pixels):

@@ -1,9 +1,15 @@
-"""What a SavedModel of phrase localization can be asked."""
+"""What a SavedModel can be asked about regions and the phrases for them."""
 
 import tensorflow as tf
 
 from tbnets.serving.doors import bounded, require_rows
-from tbnets.serving.endpoints import Endpoints, text_spec
+from tbnets.serving.endpoints import (
+    Endpoints,
+    Side,
+    embedding,
+    text_spec,
+    two_sided,
+)
 from tbnets.serving.photo_reader import RegionReader, require_photos
 
 
@@ -37,56 +43,26 @@ def region_endpoints(
             where they are trees.
         region_dim: features of a region.
         text_dim: features of a phrase; None where there is a tokenizer.
-        read_regions: `features.averaged_regions.AveragedFeatures`, or a
-            function of TensorFlow operations: (string `[]`, boxes `[n, 4]`)
-            -> `[n, region_dim]`; None for no `localize`.
+        read_regions: what a `photo_reader.RegionReader` takes, for example
+            `features.averaged_regions.AveragedFeatures`; None for no
+            `localize`.
     """
     tokenizer = bounded(tokenizer)
-    phrases = text_spec(tokenizer, text_dim, "phrases")
-    regions = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
-    sides = [
-        tf.TensorSpec([None, model.embedding_dim], tf.float32, name)
-        for name in ("phrase_embeddings", "region_embeddings")
-    ]
-    read = tokenizer or tf.identity
+    read_text = tokenizer or tf.identity
 
-    # Functions of their own, so that the SavedModel has them once.
-    @tf.function(input_signature=[phrases])
-    def of_phrases(texts):
-        return model.embed_text(read(texts), training=False)
+    def embed_phrases(texts):
+        return model.embed_text(read_text(texts), training=False)
 
-    @tf.function(input_signature=[regions])
-    def of_regions(rows):
+    def embed_regions(rows):
         return model.embed_images(rows, training=False)
 
-    @tf.function(input_signature=sides)
     def similarities(texts, rows):
         return tf.transpose(model.similarities(rows, texts))
 
-    @tf.function(input_signature=[phrases])
-    def embed_phrases(texts):
-        return {"embeddings": of_phrases(texts)}
-
-    @tf.function(input_signature=[regions])
-    def embed_regions(rows):
-        return {"embeddings": of_regions(rows)}
-
-    @tf.function(input_signature=sides)
-    def compare(texts, rows):
-        return {"similarities": similarities(texts, rows)}
-
-    @tf.function(input_signature=[phrases, regions])
-    def score(texts, rows):
-        return {
-            "similarities": similarities(of_phrases(texts), of_regions(rows))
-        }
-
-    functions = {
-        "embed_phrases": embed_phrases,
-        "embed_regions": embed_regions,
-        "compare": compare,
-        "score": score,
-    }
+    spec = text_spec(tokenizer, text_dim, "phrases")
+    phrases = Side("embed_phrases", "phrase_embeddings", spec, embed_phrases)
+    regions = _regions(region_dim, embed_regions)
+    functions = two_sided(phrases, regions, similarities, model.embedding_dim)
     if read_regions is None:
         return Endpoints(functions, "embed_phrases", tokenizer)
     reader = RegionReader(read_regions)
@@ -94,15 +70,61 @@ def region_endpoints(
     def answers(texts, image_bytes, boxes):
         rows, status = reader(image_bytes, boxes)
         rows = tf.ensure_shape(rows, [None, region_dim])
-        values = similarities(of_phrases(texts), of_regions(rows))
+        values = similarities(phrases.embed(texts), regions.embed(rows))
         return tf.where(tf.equal(status, ""), values, 0.0), status
 
-    functions |= _localization(phrases, answers)
+    functions |= _localization(phrases.spec, answers)
     return Endpoints(functions, "embed_phrases", tokenizer, reader)
 
 
+def node_endpoints(model, reader, region_dim):
+    """Returns the endpoints of a model that embeds noun phrases and regions.
+
+    Signatures (`m` trees, `p` noun phrases in them, `n` regions):
+
+    - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
+      `embeddings` float32 `[n, embedding_dim]`;
+    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees
+      each phrase is in, and `spans` int32 `[p, 2]`, its words.
+
+    Args:
+        model: a `models.hm_lstm.HMLSTM`.
+        reader: `serving.tree_reader.TreeReader`.
+        region_dim: features of a region.
+
+    Returns:
+        dict, name -> `tf.function`.
+    """
+
+    def embed_regions(rows):
+        return model.embed_regions(rows, training=False)
+
+    @tf.function(input_signature=[reader.spec])
+    def embed_noun_phrases(rows):
+        embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
+        return {"embeddings": embeddings, "captions": captions, "spans": spans}
+
+    return {
+        "embed_regions": embedding(_regions(region_dim, embed_regions)),
+        "embed_noun_phrases": embed_noun_phrases,
+    }
+
+
+def _regions(region_dim, embed):
+    """Returns the `Side` of regions."""
+    spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
+    return Side("embed_regions", "region_embeddings", spec, embed)
+
+
 def _localization(phrases, answers):
-    """Returns the endpoints that begin with a photo."""
+    """Returns the endpoints that begin with a photo.
+
+    Args:
+        phrases: `tf.TensorSpec` of phrases.
+        answers: function of these, a photo and boxes -> similarities, and
+            what is wrong with the photo.
+    """
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     boxes = tf.TensorSpec([None, 4], tf.float32, "boxes")
 

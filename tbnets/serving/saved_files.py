@@ -6,6 +6,7 @@ was exported before it did is taken as it is.
 
 import pathlib
 
+import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tbnets.checked_files import CheckedFile
@@ -15,6 +16,7 @@ from tbnets.store.manifest import file_sha256
 
 GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
+VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
 _CURE = "Copy it again, or export the run again."
 
@@ -45,6 +47,38 @@ def newest_version(path):
         f"Received: path='{path}'. Give the folder of a run that has finished, "
         "for example runs/quickstart."
     )
+
+
+def load(path, trust=False):
+    """Loads a SavedModel, once it is found to be whole.
+
+    Args:
+        path: as in `newest_version`.
+        trust: whether its graph may have any ops.
+
+    Returns:
+        (path, signatures, metadata): the folder, name -> concrete function,
+        and what `read_metadata` returns.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it is damaged, has no signatures or ops of others.
+    """
+    path = newest_version(path)
+    metadata = read_metadata(path)
+    check_files(path, metadata)
+    if not trust:
+        check_graph(path)
+    try:
+        signatures = tf.saved_model.load(str(path)).signatures
+    except Exception as error:  # Whatever bytes of others lead TensorFlow to.
+        raise damaged(path, error) from error
+    if not signatures:
+        raise InputError(
+            "`path` must be a SavedModel exported by tbnets. Received: "
+            f"path='{path}' without signatures. Export the run again."
+        )
+    return path, signatures, metadata
 
 
 def hash_files(path):

@@ -1,6 +1,6 @@
 """Search with an exported network: what answers a sentence or an image best.
 
-Works on a `served_model.ServedModel`, so that it sees what TensorFlow Serving
+Works on a `served.Served`, so that it sees what TensorFlow Serving
 would.
 """
 
@@ -8,7 +8,6 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 import tqdm
 
 from tbnets import images
@@ -89,12 +88,11 @@ class PhotoBatch(NamedTuple):
 def embed_files(model, paths, batch_size=PHOTO_BATCH_SIZE):
     """Embeds files that should be photos, each of them decoded once.
 
-    The model itself tells what a photo is: a batch that it refuses is halved
-    until the files it refuses stand alone. There is a progress bar where it
+    The model itself tells what a photo is. There is a progress bar where it
     takes long.
 
     Args:
-        model: a `ServedModel` that takes photos.
+        model: a `Served` that takes photos.
         paths: list of `pathlib.Path`.
         batch_size: photos embedded at once.
 
@@ -119,38 +117,19 @@ def embed_files(model, paths, batch_size=PHOTO_BATCH_SIZE):
 
 def _embed_some(model, paths):
     """Returns the `PhotoBatch` of some files."""
-    contents, refused, unread = {}, {}, {}
+    contents, unread = {}, {}
     for path in paths:
         try:
             contents[path] = images.read_content(path)
         except images.BrokenImageError as error:
             unread[path] = error.reason
-    photos, rows = [], []
-    embedded = _embed_photos(model, list(contents.values()))
-    for (path, content), row in zip(contents.items(), embedded):
-        if isinstance(row, Exception):
-            reason = images.fault_of(content)
-            refused[path] = reason or f"the network refuses: {row}"
-        else:
-            photos.append(path)
-            rows.append(row)
-    embeddings = np.array(rows, np.float32).reshape(-1, model.embedding_dim)
+    embeddings, reasons = model.try_images(list(contents.values()))
+    told = dict(zip(contents, reasons))
+    photos = [path for path, reason in told.items() if not reason]
+    refused = {path: reason for path, reason in told.items() if reason}
+    embeddings = embeddings[np.array(reasons, object) == ""]
     check_finite(embeddings, "image", photos)
     return PhotoBatch(photos, embeddings, refused, unread)
-
-
-def _embed_photos(model, contents):
-    """Returns for each content its embedding, or the error of the model."""
-    if not contents:
-        return []
-    try:
-        return list(model.embed_images(contents))
-    except (ValueError, tf.errors.InvalidArgumentError) as error:
-        if len(contents) == 1:
-            return [error]
-    half = len(contents) // 2
-    first = _embed_photos(model, contents[:half])
-    return first + _embed_photos(model, contents[half:])
 
 
 def embed_photos(model, folder, paths, batch_size=PHOTO_BATCH_SIZE):
@@ -160,7 +139,7 @@ def embed_photos(model, folder, paths, batch_size=PHOTO_BATCH_SIZE):
     `index.embed_folder` also keeps what it embeds.
 
     Args:
-        model: a `ServedModel` that takes photos.
+        model: a `Served` that takes photos.
         folder: folder of photos.
         paths: which of its files.
         batch_size: photos embedded at once.
@@ -307,7 +286,7 @@ def answer_queries(model, queries, ids, embeddings, top, hits=None):
     """Ranks images for sentences.
 
     Args:
-        model: a `ServedModel` that takes captions.
+        model: a `Served` that takes captions.
         queries: list of sentences.
         ids: the images' ids.
         embeddings: float32 `[len(ids), embedding_dim]` of the images.

@@ -1,45 +1,111 @@
-"""What each loaded SavedModel has, whatever it was exported for."""
+"""An exported model, called with lists and arrays.
 
-import os
+Its signatures tell what it is: what a model lacks, its class need not know.
+"""
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.images import read_content
+from tbnets.images import fault_of
+from tbnets.serving import finding, saved_files
+from tbnets.serving.served_inputs import (
+    IMAGE_BYTES,
+    as_input,
+    broken,
+    is_trees,
+    photo_content,
+    refuse_single,
+)
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Vocabulary
 
-VOCABULARY_FILE = "assets.extra/vocabulary.txt"
-IMAGE_BYTES = "image_bytes"
-"""Name of the input that takes encoded photos."""
+SIDES = (
+    {"embed_image": "image_embeddings", "embed_text": "text_embeddings"},
+    {
+        "embed_phrases": "phrase_embeddings",
+        "embed_regions": "region_embeddings",
+    },
+)
+"""The endpoints of the two sides that a model compares, in the order of its
+similarities -> what its endpoint `compare` calls their embeddings."""
+_ARGUMENTS = {
+    "embed_image": "images",
+    "embed_text": "texts",
+    "embed_features": "features",
+    "embed_phrases": "phrases",
+    "embed_regions": "features",
+}
+PAIRS_AT_ONCE = 8192
+"""Pairs that a learned comparison works on at once."""
 
 
 class Served:
-    """A loaded SavedModel whose signatures are called with lists and arrays.
+    """A loaded SavedModel, whatever it was exported for.
+
+    A method whose endpoint the model lacks says so; `call` takes any.
 
     Args:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} where absent.
-        reads_text: name of the signature that embeds texts alone; None where
-            there is none.
 
     Attributes:
-        required: names of the signatures that a model must have.
         vocabulary: the `Vocabulary` of its texts; None without.
-        text_spec: `tf.TensorSpec` of its texts; None without.
     """
 
-    required = ()
-
-    def __init__(self, path, signatures, metadata, reads_text=None):
+    def __init__(self, path, signatures, metadata):
         self.path = path
         self.metadata = metadata
-        words = path / VOCABULARY_FILE
+        self.signatures = signatures
+        words = path / saved_files.VOCABULARY_FILE
         self.vocabulary = Vocabulary.load(words) if words.is_file() else None
-        self._signatures = signatures
-        self.text_spec = self._specs(reads_text)[0] if reads_text else None
+
+    def has(self, *names):
+        """Tells whether the model has endpoints of these names."""
+        return set(names) <= set(self.signatures)
+
+    def inputs(self, name):
+        """Returns what an endpoint takes: name -> `tf.TensorSpec`.
+
+        Raises:
+            ValueError: the model has no such endpoint.
+        """
+        if not self.has(name):
+            raise InputError(
+                "`signature` must be one of the model's. Received: signature="
+                f"{name!r} of {self.path}, which has "
+                f"{sorted(self.signatures)}. Ask for one of these; one that "
+                "begins with a photo comes by tools/export.py "
+                "--cnn_weights=imagenet."
+            )
+        specs = self.signatures[name].structured_input_signature[1]
+        return {spec.name: spec for spec in specs.values()}
+
+    @property
+    def takes_photos(self):
+        """Whether it begins with photos (else with features)."""
+        return any(
+            IMAGE_BYTES in one.structured_input_signature[1]
+            for one in self.signatures.values()
+        )
+
+    @property
+    def takes_captions(self):
+        """Whether texts are strings (else they are feature vectors)."""
+        read = {"embed_text", "embed_phrases"} & set(self.signatures)
+        specs = [spec for name in read for spec in self.inputs(name).values()]
+        return any(one.dtype == tf.string or is_trees(one) for one in specs)
+
+    @property
+    def embedding_dim(self):
+        """The number of features of an embedding; None where there is none."""
+        outputs = [one.structured_outputs for one in self.signatures.values()]
+        sizes = [
+            x["embeddings"].shape[-1] for x in outputs if "embeddings" in x
+        ]
+        return next((size for size in sizes if size is not None), None)
 
     def call(self, signature, **inputs):
         """Calls any signature.
@@ -54,117 +120,231 @@ class Served:
         Raises:
             ValueError: there is none of this name, or of these inputs.
         """
-        if signature not in self._signatures:
-            raise InputError(
-                "`signature` must be one of the model's. Received: signature="
-                f"{signature!r}. There are: {sorted(self._signatures)}."
-            )
-        specs = {spec.name: spec for spec in self._specs(signature)}
+        specs = self.inputs(signature)
         if specs.keys() != inputs.keys():
             raise InputError(
                 f"`inputs` must be those of {signature}, {sorted(specs)}. "
                 f"Received: {sorted(inputs)}. Give each by its name."
             )
-        given = {
-            name: as_input(name, specs[name], value)
-            for name, value in inputs.items()
-        }
-        answers = self._signatures[signature](**given)
-        return {name: value.numpy() for name, value in answers.items()}
+        for name, value in inputs.items():
+            inputs[name] = as_input(name, specs[name], value)
+        return self._ask(signature, inputs)
 
-    def _specs(self, name):
-        specs = self._signatures[name].structured_input_signature[1]
-        if not specs:
-            raise InputError(
-                "`path` must be a SavedModel exported by tbnets. Received: "
-                f"path='{self.path}', whose {name} takes nothing. Export the "
-                "run again."
-            )
-        return list(specs.values())
+    def _ask(self, name, inputs):
+        """Calls an endpoint with tensors; returns NumPy arrays."""
+        self.inputs(name)
+        answers = self.signatures[name](**inputs)
+        return {key: value.numpy() for key, value in answers.items()}
 
-    @property
-    def takes_captions(self):
-        """Whether texts are strings (else they are feature vectors)."""
-        spec = self.text_spec
-        return spec is not None and (
-            spec.dtype == tf.string or self.takes_trees
-        )
+    def _input(self, name, rows):
+        """Returns the input of an endpoint that embeds: name -> tensor."""
+        [spec] = self.inputs(name).values()
+        argument = _ARGUMENTS[name]
+        if not is_trees(spec):
+            return {spec.name: as_input(argument, spec, rows)}
+        refuse_single(argument, rows)
+        reader = TreeReader(self.vocabulary, self.metadata.get("max_tokens"))
+        return {spec.name: tf.constant(reader.read(rows))}
 
-    @property
-    def takes_trees(self):
-        """Whether texts are parsed before the graph takes them."""
-        return self.text_spec.name == TreeReader.spec.name
+    def _embed(self, name, rows):
+        return self._ask(name, self._input(name, rows))["embeddings"]
 
-    def text_input(self, texts, argument="texts"):
-        """Returns texts as the graph takes them.
+    def embed_text(self, texts):
+        """Embeds texts.
 
         Args:
-            texts: list of strings, or float array; where `takes_trees`,
-                strings, which are parsed, or `text.trees.Tree`s.
-            argument: how a message calls them.
+            texts: list of `m` strings, or float array `[m, text_dim]`; of a
+                model of trees strings, which are parsed, or
+                `text.trees.Tree`s.
+
+        Returns:
+            float32 NumPy array `[m, embedding_dim]`, unit vectors.
         """
-        if not self.takes_trees:
-            return as_input(argument, self.text_spec, texts)
-        if isinstance(texts, str):
-            raise InputError(
-                f"`{argument}` must be a list. Received: one str. Put it into "
-                "a list."
+        return self._embed("embed_text", texts)
+
+    def embed_phrases(self, phrases):
+        """Embeds phrases, as `embed_text` texts."""
+        return self._embed("embed_phrases", phrases)
+
+    def embed_regions(self, features):
+        """Embeds features of regions `[n, region_dim]`, as `embed_features`."""
+        return self._embed("embed_regions", features)
+
+    def embed_features(self, features):
+        """Embeds image features, where the model also takes photos.
+
+        Args:
+            features: float array `[n, feature_dim]`.
+
+        Returns:
+            float32 NumPy array `[n, embedding_dim]`, unit vectors.
+        """
+        return self._embed("embed_features", features)
+
+    def embed_images(self, images):
+        """Embeds images.
+
+        Args:
+            images: list of `n` photos, each a path (`str` or `pathlib.Path`)
+                or the content of a JPEG or PNG file (`bytes`); or, where the
+                model takes features, float array `[n, feature_dim]`.
+
+        Returns:
+            float32 NumPy array `[n, embedding_dim]`, unit vectors.
+
+        Raises:
+            ValueError: one of them is no photo; names it and tells why.
+        """
+        embeddings, reasons = self.try_images(images)
+        for row, reason in enumerate(reasons):
+            if reason:
+                raise InputError(
+                    "`images` must be whole JPEG or PNG files. Received: "
+                    f"images[{row}], which {reason}. Leave it out."
+                )
+        return embeddings
+
+    def try_images(self, images):
+        """Embeds images, and tells which are none.
+
+        Args:
+            images: as in `embed_images`.
+
+        Returns:
+            (embeddings, reasons): float32 `[n, embedding_dim]`, and of each
+            photo "", or what is wrong with it, a few words after "which": its
+            row is then 0.
+        """
+        inputs = self._input("embed_image", images)
+        answers = self._ask("embed_image", inputs)
+        reasons = [
+            # The same function on the host tells more of what is wrong.
+            told and (fault_of(content) or told)
+            for content, told in zip(
+                inputs.get(IMAGE_BYTES, tf.constant([])).numpy(),
+                (one.decode() for one in answers.get("status", ())),
             )
-        reader = TreeReader(self.vocabulary, self.metadata.get("max_tokens"))
-        return tf.constant(reader.read(texts))
-
-    @property
-    def embedding_dim(self):
-        """The number of features of an embedding."""
-        outputs = [one.structured_outputs for one in self._signatures.values()]
-        sizes = [
-            one["embeddings"].shape[-1]
-            for one in outputs
-            if "embeddings" in one
         ]
-        return next((size for size in sizes if size is not None), None)
+        return answers["embeddings"], reasons
+
+    def similarity(self, first, second):
+        """Compares each of one side with each of the other.
+
+        Args:
+            first: `n` images as in `embed_images`; of phrase localization
+                phrases, as in `embed_phrases`.
+            second: `m` texts as in `embed_text`; of phrase localization
+                features of regions, as in `embed_regions`.
+
+        Returns:
+            float32 NumPy array `[n, m]` of cosine similarities, or of the
+            logits of a model that learned to compare.
+        """
+        inputs = {}
+        for name, rows in zip(self._sides(), (first, second)):
+            inputs |= self._input(name, rows)
+        try:
+            return self._ask("score", inputs)["similarities"]
+        except tf.errors.InvalidArgumentError:
+            if IMAGE_BYTES in inputs:
+                self.embed_images(first)  # It names the one that is none.
+            raise
+
+    def compare(self, first, second):
+        """Compares each of one side with each of the other, by embeddings.
+
+        Where the model learned to compare, a few thousand pairs are in work
+        at once.
+
+        Args:
+            first: float array `[n, embedding_dim]`, and
+            second: float array `[m, embedding_dim]`, of the sides that
+                `similarity` takes.
+
+        Returns:
+            float32 NumPy array `[n, m]`, as `similarity` does.
+        """
+        if not self.has("compare"):
+            return first @ second.T
+        one, other = self._sides().values()
+        first, second = np.float32(first), np.float32(second)
+        found = np.empty((len(first), len(second)), np.float32)
+        for column in range(0, len(second), PAIRS_AT_ONCE):
+            columns = slice(column, column + PAIRS_AT_ONCE)
+            step = max(1, PAIRS_AT_ONCE // len(second[columns]))
+            for row in range(0, len(first), step):
+                rows = slice(row, row + step)
+                pairs = {
+                    one: tf.constant(first[rows]),
+                    other: tf.constant(second[columns]),
+                }
+                answers = self._ask("compare", pairs)
+                found[rows, columns] = answers["similarities"]
+        return found
+
+    def _sides(self):
+        """Returns the entry of `SIDES` that the model has."""
+        found = [one for one in SIDES if self.has(*one)]
+        if not found:
+            self.inputs("embed_text")  # It says what there is.
+        return found[0]
+
+    search = finding.search
+    propose = finding.propose
+    find = finding.find
+
+    def localize(self, phrases, photo, boxes):
+        """Compares each phrase with each box of a photo.
+
+        Args:
+            phrases: as in `embed_phrases`.
+            photo: a path (`str` or `pathlib.Path`) or the content of a JPEG
+                or PNG file (`bytes`).
+            boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
+
+        Returns:
+            float32 NumPy array `[m, n]`, as `similarity` does.
+
+        Raises:
+            BrokenImageError: the photo is none.
+            ValueError: the boxes are none, or the model takes no photos.
+        """
+        content = photo_content(photo)
+        answers = self._ask(
+            "localize",
+            {
+                **self._input("embed_phrases", phrases),
+                "boxes": tf.constant(check_boxes(boxes), tf.float32),
+                IMAGE_BYTES: tf.constant(content),
+            },
+        )
+        reason = answers.get("status", b"").decode()
+        if reason:
+            raise broken(photo, fault_of(content) or reason)
+        return answers["similarities"]
 
 
-def as_input(argument, spec, values):
-    """Converts one input; says what is wrong with its shape or type.
+def load_saved_model(path, trust=False):
+    """Loads a SavedModel that `export_saved_model` wrote.
+
+    A SavedModel is a program: what its graph says is done when it is called.
+    One with ops that an exported model has not, which could write files, is
+    refused before anything of it is executed.
 
     Args:
-        argument: how the message calls it.
-        spec: its `tf.TensorSpec`.
-        values: list of strings, or float array; for `IMAGE_BYTES` paths will
-            do too.
+        path: its folder, the one that holds `saved_model.pb`; or one above
+            it, of which the newest version is taken.
+        trust: whether its graph may have any ops.
 
     Returns:
-        A tensor.
+        A `Served`.
 
     Raises:
-        ValueError: it is no list, or of another shape.
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it is damaged, has no signatures or ops of others.
+
+    Example:
+        served = tbnets.load_saved_model("served/1")
+        served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    if spec.dtype == tf.string:
-        if isinstance(values, str | bytes | os.PathLike):
-            raise InputError(
-                f"`{argument}` must be a list. Received: one "
-                f"{type(values).__name__}. Put it into a list."
-            )
-        if spec.name == IMAGE_BYTES:
-            values = [
-                one if isinstance(one, bytes) else read_content(one)
-                for one in values
-            ]
-        return tf.constant(list(values), tf.string, [len(values)])
-    values = np.asarray(values, np.float32)
-    if not spec.shape.is_compatible_with(values.shape):
-        raise InputError(
-            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
-            f"shape={values.shape}. Use the features the network was trained "
-            "on."
-        )
-    finite = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
-    if not finite.all():  # As the graph would say, which knows no argument.
-        bad = np.flatnonzero(~finite)
-        raise InputError(
-            f"`{argument}` must be finite. Received: NaN or infinity in "
-            f"{len(bad)} of {finite.size}, first in row {bad[0]}. Check the "
-            "features."
-        )
-    return tf.constant(values)
+    return Served(*saved_files.load(path, trust))

@@ -19,7 +19,7 @@ import re
 
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 
 CHECKSUMS = "sha256.txt"
 _CURE = (
@@ -55,8 +55,7 @@ def load(name):
         name: one of `names()`.
 
     Returns:
-        A `served_model.ServedModel`; of phrase localization, a
-        `served_localizer.ServedLocalizer`.
+        A `served.Served`.
 
     Raises:
         ValueError: no model has this name, or a file of it was changed, is
@@ -81,14 +80,13 @@ def open_model(name_or_path, trust=False):
         name_or_path: one of `names()`; or the folder of a run, of a SavedModel
             or of its versions. A name of the zoo is taken as such: write
             `./NAME` for a folder that is called the same.
-        trust: as of `served_model.load_saved_model`; the zoo's own need none.
+        trust: as of `served.load_saved_model`; the zoo's own need none.
 
     Returns:
-        A `served_model.ServedModel`; of phrase localization, a
-        `served_localizer.ServedLocalizer`.
+        A `served.Served`.
 
     Raises:
-        ValueError: see `load` and `served_model.load_saved_model`.
+        ValueError: see `load` and `served.load_saved_model`.
         FileNotFoundError: it is neither.
     """
     if str(name_or_path) in names():

@@ -13,7 +13,6 @@ from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
-from tbnets.serving.served_localizer import ServedLocalizer
 from tbnets.serving.zoo import CHECKSUMS, list_files
 from tbnets.serving.zoo_metrics import finds_regions, read_metrics
 
@@ -162,15 +161,13 @@ def describe(report, model, scores, date):
 
     Args:
         report: that of the run.
-        model: the `ServedModel` or `ServedLocalizer` that was exported.
+        model: the `served.Served` that was exported.
         scores: its metrics on the test split.
         date: of the export, as YYYY-MM-DD.
     """
-    if isinstance(model, ServedLocalizer):
-        photos = "photos with boxes" if model.takes_photos else None
-        takes = photos or "features of regions"
-    else:
-        takes = "photos" if model.takes_image_bytes else "features"
+    regions = model.has("embed_phrases")
+    with_photos, without = _TAKES[regions]
+    takes = with_photos if model.takes_photos else without
     kept = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
     return {
         "takes": takes,
@@ -221,6 +218,10 @@ _MEASURED_REGIONS = (
     "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
     "at most, and the mean average precision of phrases, all in per cent,\n"
 )
+_TAKES = {
+    False: ("photos", "features"),
+    True: ("photos with boxes", "features of regions"),
+}
 _IMAGES = {True: '["one.jpg", "two.png"]', False: "features"}
 _USE_WITH_IMAGES = """```python
 import tbnets

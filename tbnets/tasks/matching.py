@@ -10,8 +10,8 @@ import numpy as np
 
 from tbnets.serving import search
 from tbnets.serving.image_endpoints import two_branch_endpoints
-from tbnets.serving.node_endpoints import node_endpoints
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.region_endpoints import node_endpoints
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks import parts, views
 from tbnets.tasks.correspondence_scores import Correspondences
 from tbnets.tasks.correspondences import Matcher
@@ -77,7 +77,7 @@ class MatchingExporter(Exporter):
         split = self._data.last
         records = split.records
         rows, photos = range(records.num_images), None
-        if model.takes_image_bytes:
+        if model.takes_photos:
             photos = self._data.opened.sources.photo_folder
             paths = {photos / records.file_name(row): row for row in rows}
             found, embeddings = search.embed_photos(model, photos, list(paths))

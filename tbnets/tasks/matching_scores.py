@@ -194,12 +194,12 @@ class Retrieval(Evaluator):
         """Embeds a split by an exported model, from what a user has.
 
         Args:
-            model: a `served_model.ServedModel` that takes captions.
+            model: a `serving.served.Served` that takes captions.
             split: name of the split.
         """
         split = self._data.split(split)
         records = split.records
-        if model.takes_image_bytes:
+        if model.takes_photos:
             images = split.photos.paths
         else:
             images = np.concatenate(list(split.images.chunks()))
@@ -213,14 +213,14 @@ def served_pairs(model, images, texts):
     """Returns the `PairScores` of an exported model that learned to compare.
 
     Args:
-        model: a `served_model.ServedModel`.
+        model: a `serving.served.Served`.
         images: float32 `[num_images, dim]`, embeddings.
         texts: float32 `[num_texts, dim]`, likewise.
 
     Returns:
         None where inner products rank.
     """
-    if not model.learned_similarity:
+    if not model.has("compare"):
         return None
     return score_tiles.PairScores(
         len(images),

@@ -174,7 +174,7 @@ class Localization(Evaluator):
         """Scores a split by an exported model, from what a user has.
 
         Args:
-            model: a `served_localizer.ServedLocalizer` that takes captions.
+            model: a `serving.served.Served` that takes captions.
             split: name of the split.
         """
         split = self._data.split(split)

@@ -39,7 +39,7 @@ class Evaluator:
         """Returns the `Scores` of a split by an exported model.
 
         Args:
-            model: what `serving.served_model.load_saved_model` returned.
+            model: what `serving.served.load_saved_model` returned.
             split: name of the split.
 
         Raises:

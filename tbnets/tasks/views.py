@@ -132,7 +132,7 @@ def show_answers(model, queries, records, embeddings, top, photos, path):
     """Ranks images for sentences, and draws them where there are photos.
 
     Args:
-        model: a `ServedModel` that takes captions.
+        model: a `serving.served.Served` that takes captions.
         queries: list of sentences.
         records: `CaptionedImages` of the images.
         embeddings: float32 `[num_images, embedding_dim]`.

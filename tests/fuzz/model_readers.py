@@ -15,7 +15,7 @@ from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import index, zoo, zoo_card
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.training import checkpoints
 from tests import tiny
 from tests.fuzz.array_readers import header_of, with_header

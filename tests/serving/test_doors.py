@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tbnets.serving.doors import MOST_WORDS, bounded
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh
 from tests.serving.test_export import VOCABULARY, make_network

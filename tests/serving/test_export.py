@@ -21,7 +21,7 @@ from tbnets.serving import saved_files
 from tbnets.serving.export import export_saved_model, next_version
 from tbnets.serving.ops import TF_TEXT_SERVING_OPS, check_ops
 from tbnets.serving.saved_files import newest_version
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests import fresh
 from tests.test_images import HUGE
@@ -231,7 +231,7 @@ def test_fresh_process_embedding_network(tmp_path):
 
 def test_served_model_takes_lists_and_arrays(features_model, served_features):
     network, served = features_model[0], served_features
-    assert served.takes_captions and not served.takes_image_bytes
+    assert served.takes_captions and not served.takes_photos
     texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS))
     close(served.embed_text(CAPTIONS), texts)
     images = network.embed_images(np.eye(5, dtype=np.float32))
@@ -244,7 +244,7 @@ def test_served_model_takes_lists_and_arrays(features_model, served_features):
 
 def test_served_model_takes_photos_and_text_features(served_bytes):
     served = served_bytes
-    assert served.takes_image_bytes and not served.takes_captions
+    assert served.takes_photos and not served.takes_captions
     assert served.embed_images([photo("red")]).shape == (1, 4)
     assert served.embed_text(np.ones([2, 5])).shape == (2, 4)
     assert served.embed_images([]).shape == (0, 4)
@@ -400,6 +400,7 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
     [
         ({"text_dim": 5}, "`text_dim` must be"),
         ({"vocabulary": None}, "`text_dim` must be"),
+        ({"max_pixels": 100}, "`max_pixels` must come with a model that"),
     ],
 )
 def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, message):
@@ -479,5 +480,7 @@ def test_load_saved_model_that_is_damaged(tmp_path):
 
 def test_load_saved_model_of_another_kind(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
-    with pytest.raises(ValueError, match="exported by tbnets.*embed_image"):
+    with pytest.raises(
+        ValueError, match="exported by tbnets.*without signatures"
+    ):
         load_saved_model(tmp_path / "1")

@@ -10,7 +10,7 @@ from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import half_precision
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tests.serving.test_export import CAPTIONS, VOCABULARY, run_client
 
 SIZE = 16

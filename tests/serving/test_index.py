@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import files
-from tbnets.images import decode_images
+from tbnets.images import decode_images, fault_of
 from tbnets.serving import index
 from tests import photo_files
 
@@ -38,12 +38,16 @@ class MeanColour:
         self.count = 0
         self._stop_after = stop_after
 
-    def embed_images(self, contents):
-        means = tf.reduce_mean(decode_images(contents, 2), axis=[1, 2])
-        self.count += len(contents)
+    def try_images(self, contents):
+        reasons = [fault_of(content) or "" for content in contents]
+        good = [one for one, reason in zip(contents, reasons) if not reason]
+        rows = np.zeros((len(contents), 3), np.float32)
+        means = tf.reduce_mean(decode_images(good, 2), axis=[1, 2])
+        rows[np.array(reasons, object) == ""] = means / 255
+        self.count += len(good)
         if self._stop_after is not None and self.count > self._stop_after:
             raise KeyboardInterrupt
-        return (means / 255).numpy()
+        return rows, reasons
 
 
 @pytest.fixture
@@ -221,14 +225,14 @@ from tests.serving.test_index import MeanColour
 
 index.PHOTOS_PER_FILE = 1
 model = MeanColour(pathlib.Path(sys.argv[1]))
-embed = model.embed_images
+embed = model.try_images
 
-def embed_images(contents):
+def try_images(contents):
     if model.count == 2:
         os.kill(os.getpid(), 9)
     return embed(contents)
 
-model.embed_images = embed_images
+model.try_images = try_images
 index.embed_folder(model, sys.argv[2], batch_size=1)
 """
 
@@ -314,8 +318,8 @@ def test_a_damaged_file_is_told_and_made_again(
 
 
 def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
-    nan = np.full((3, 3), np.nan, np.float32)
-    monkeypatch.setattr(model, "embed_images", lambda contents: nan)
+    nan = np.full((3, 3), np.nan, np.float32), [""] * 3
+    monkeypatch.setattr(model, "try_images", lambda contents: nan)
     with pytest.raises(ValueError, match="must be finite.*a.png"):
         index.embed_folder(model, photos)
     monkeypatch.undo()

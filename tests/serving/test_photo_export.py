@@ -11,7 +11,7 @@ from tbnets import runs
 from tbnets.features import extraction
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
-from tbnets.serving import served_model
+from tbnets.serving.served import load_saved_model
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tbnets.training import loop
@@ -80,7 +80,7 @@ def trained(settings):
 def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
     settings = settings_for(folder, tmp_path / "run", image_transform=transform)
     session = trained(settings)
-    model = served_model.load_saved_model(runs.export(session))
+    model = load_saved_model(runs.export(session))
     features = open_store(folder / "store")
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))
     expected = session.network.embed_images(rows)
@@ -137,14 +137,14 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
         folder, tmp_path / "run", image_features=store, cnn_weights=""
     )
     session = trained(settings)
-    served = served_model.load_saved_model(runs.export(session))
-    assert not served.takes_image_bytes
+    served = load_saved_model(runs.export(session))
+    assert not served.takes_photos
     shutil.rmtree(store)  # What it knows of the photos is in the run.
     opened = runs.open_run(tmp_path / "run")
     opened.settings.cnn_weights = "cnn.weights.h5"
     path = runs.export(opened)
     assert path.name == "2"
-    assert served_model.load_saved_model(path).takes_image_bytes
+    assert load_saved_model(path).takes_photos
 
 
 def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
@@ -163,7 +163,7 @@ def published(folder, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("published") / "run"
     session = trained(settings_for(folder, run_dir, image_transform=""))
     path = runs.export(session, run_dir / "1", half_precision=True)
-    return session, served_model.load_saved_model(path)
+    return session, load_saved_model(path)
 
 
 def test_a_published_model_needs_no_tbnets(folder, published, tmp_path):

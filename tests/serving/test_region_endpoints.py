@@ -13,7 +13,7 @@ from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks.readers import region_reader
 from tbnets.text.packed_trees import TreeRows
@@ -167,7 +167,7 @@ def test_phrases_may_be_trees(tmp_path):
     assert model.similarity(trees, np.ones((3, 6))).shape == (2, 3)
     broken = reader.read(trees)
     broken[1, 0, 2] = 1 << 30  # Memory for so many levels would be asked for.
-    call = model._signatures["embed_phrases"]
+    call = model.signatures["embed_phrases"]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
         call(trees=tf.constant(broken))
     with pytest.raises(

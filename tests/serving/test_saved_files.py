@@ -12,7 +12,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import export_saved_model, write_saved_model
 from tbnets.serving.ops import foreign_ops, is_allowed
 from tbnets.serving.saved_files import GRAPH_FILE, METADATA_FILE
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tests.serving.test_export import VOCABULARY, make_network
 
 FILES = (
@@ -120,6 +120,7 @@ def test_whatever_tensorflow_raises_is_damage(path, monkeypatch, error):
             "expected metadata.image_features_made_by to be dict",
         ),
         (b'{"sha256": {"../x": ""}}', "../x is not below the folder"),
+        (b'{"sha256": {"/x": ""}}', "where /x is not below the folder"),
     ],
 )
 def test_metadata_that_are_damaged(path, content, message):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tbnets.features.proposals import Proposer, proposer_of
-from tbnets.images import BrokenImageError
-from tbnets.serving.served_localizer import ServedLocalizer
-from tbnets.serving.served_model import load_saved_model
+from tbnets.images import BrokenImageError, read_photo
+from tbnets.serving import finding
+from tbnets.serving.doors import MOST_WORDS
+from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
 
 BOXES = np.array(list(tiny_localizer.BOXES.values()), "float32")
@@ -26,10 +27,14 @@ def model(folder):
 
 
 def test_it_is_loaded_as_what_it_is(model):
-    assert isinstance(model, ServedLocalizer)
+    assert model.has("localize", "embed_phrases", "score")
+    assert not model.has("embed_text")
+    with pytest.raises(ValueError, match="'embed_text' of .*'embed_phrases'"):
+        model.embed_text(["red"])
     assert model.takes_photos and model.takes_captions
     assert model.embedding_dim == 3
     assert "red" in model.vocabulary.words
+    assert model.metadata["max_tokens"] == MOST_WORDS
 
 
 def test_phrases_are_compared_with_boxes_and_features(model, folder):
@@ -71,6 +76,14 @@ def test_boxes_are_proposed_as_for_the_training(model, folder):
         [[(found, similarity)]] = model.find([name], folder / "photo.png")
         assert similarity > 0.9
         assert tiny_localizer.is_centred_in(found, box)
+
+
+def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
+    pytest.importorskip("cv2")
+    path = folder / "photo.png"
+    wanted, pixels = model.propose(path), read_photo(path)
+    monkeypatch.setattr(finding, "decode_photo", None)
+    np.testing.assert_array_equal(model.propose(pixels), wanted)
 
 
 def test_what_is_no_photo_is_named(model, folder):

@@ -227,7 +227,7 @@ from absl import flags
 from tools import query
 
 class Model:
-    takes_image_bytes = False
+    takes_photos = False
 
     @staticmethod
     def embed_images(rows):

@@ -12,7 +12,7 @@ from tbnets import runs, tasks
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
 from tbnets.rounding import per_cent
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks.correspondences import Matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary

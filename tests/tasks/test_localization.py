@@ -11,7 +11,7 @@ import tensorflow as tf
 from tbnets import boxes, runs, tasks
 from tbnets.evaluation import tables
 from tbnets.flags import command_line
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.store import opening
 from tbnets.tasks import sentence_scores
 from tbnets.tasks.matching_scores import RetrievalScores

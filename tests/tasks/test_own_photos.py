@@ -11,7 +11,7 @@ import pytest
 from tbnets import runs, tasks
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.flags import command_line
-from tbnets.serving import served_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos, recipes
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
@@ -184,7 +184,7 @@ def test_the_exported_model_starts_at_the_photo(folder):
     assert len(queries) == 2
     assert set(queries) <= set(session.task.data.split("test").records.captions)
     path = runs.export(session)
-    model = served_model.load_saved_model(path)
+    model = load_saved_model(path)
     name = train.records.image_ids[0]
     np.testing.assert_allclose(
         model.embed_images([(folder / "photos" / name).read_bytes()]),
@@ -261,6 +261,6 @@ def test_one_command_from_photos_to_answers(folder):
     assert "--text_encoder=mean" in (run_dir / "run.flags").read_text()
     settings = json.loads((run_dir / "settings.json").read_text())
     assert settings["cnn"] == "SqueezeNet"
-    model = served_model.load_saved_model(run_dir)
-    assert model.takes_image_bytes
+    model = load_saved_model(run_dir)
+    assert model.takes_photos
     assert os.listdir(folder / "photos.tbnets")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tbnets import runs, tasks
 from tbnets.evaluation import tables
 from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Scores
 from tbnets.tasks.task import Evaluator, Exporter, Task, Tenant

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.flags import command_line
-from tbnets.serving.served_model import load_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching_scores import RetrievalScores
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.training import loop, summary
@@ -142,7 +142,7 @@ def test_exported_model_compares_as_the_run(opened, model, folder):
     np.testing.assert_allclose(images, scores.image_embeddings, 1e-4, 1e-5)
     np.testing.assert_allclose(model.compare(images, texts), whole, 1e-4, 1e-5)
     assert model.compare(images, texts[:0]).shape == (6, 0)
-    assert model.learned_similarity
+    assert model.has("compare")
     answers = model.search(captions[:2], features, top=3)
     for query, answered in enumerate(answers):
         order = np.argsort(-whole[:, query], kind="stable")[:3]

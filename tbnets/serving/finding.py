@@ -1,0 +1,141 @@
+"""Questions to a whole model: a folder's photos, the regions of one photo.
+
+The functions are methods of `served.Served`.
+"""
+
+import os
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.boxes import non_maximum_suppression
+from tbnets.errors import InputError
+from tbnets.features.proposals import proposer_of
+from tbnets.images import decode_photo, fault_of, list_photos
+from tbnets.serving import search as searching
+from tbnets.serving.served_inputs import broken, photo_content
+
+SUPPRESSION = 0.5
+"""A region that overlaps a better one by more is no answer of its own."""
+
+
+def search(model, queries, images, top=5):
+    """Finds the images that answer a sentence best.
+
+    Args:
+        model: the `Served`.
+        queries: as in `embed_text`.
+        images: as in `embed_images`; or a folder, of which all photos are
+            searched, while files that are none are told on standard error and
+            left out; or, where the model takes photos, float array `[n,
+            embedding_dim]`, what `embed_images` returned.
+        top: number of answers for each query.
+
+    Returns:
+        list with a list for each query, best first, of `(image,
+        similarity)`: the path, or the row where images have none.
+
+    Example:
+        model.search(["a dog in the snow"], "photos", top=3)
+    """
+    if isinstance(images, str | os.PathLike):
+        images, embeddings = _embed_folder(model, pathlib.Path(images))
+    elif model.takes_photos and isinstance(images, np.ndarray):
+        embeddings = images
+    else:
+        embeddings = _embed_all(model.embed_images, images, "image")
+    texts = _embed_all(model.embed_text, queries, "query")
+    similarities = model.compare(embeddings, texts).T
+    order, similarities = searching.best(similarities, top)
+    return [
+        [(_name(images, row), float(value)) for row, value in zip(rows, values)]
+        for rows, values in zip(order, similarities)
+    ]
+
+
+def _embed_folder(model, folder):
+    """Returns the photos of a folder, and their embeddings."""
+    if not model.takes_photos:
+        raise InputError(
+            "`images` must be features of images. Received: a folder, "
+            f"{folder}, and the model takes no photos. Give an array."
+        )
+    found = searching.embed_photos(model, folder, list_photos(folder))
+    return [folder / name for name in found[0]], found[1]
+
+
+def _embed_all(embed, rows, what):
+    """Embeds in batches; none at all too."""
+    return searching.embed(embed, rows, what) if len(rows) else embed(rows)
+
+
+def _name(images, row):
+    """Returns the path of an image, or its row where it has none."""
+    image = images[row]
+    is_path = isinstance(image, str | os.PathLike)
+    return os.fspath(image) if is_path else int(row)
+
+
+def propose(model, photo):
+    """Proposes boxes as they were proposed for the training.
+
+    Args:
+        model: the `Served`.
+        photo: as in `localize`; or its pixels, as `images.read_photo` returns
+            them.
+
+    Returns:
+        float32 NumPy array `[n, 4]` in pixels of the upright photo, best
+        first; n may be 0.
+
+    Raises:
+        BrokenImageError: the photo is none.
+        ValueError: see `features.proposals.proposer_of`.
+    """
+    made_by = model.metadata.get("metadata", {})
+    made_by = made_by.get("image_features_made_by", {})
+    proposer = proposer_of(made_by.get("proposals", {}))
+    if isinstance(photo, np.ndarray):
+        return proposer(photo)[0]
+    content = photo_content(photo)
+    try:
+        pixels = decode_photo(content).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        raise broken(photo, fault_of(content)) from error
+    return proposer(pixels)[0]
+
+
+def find(model, phrases, photo, top=1, boxes=None):
+    """Finds the regions of a photo that phrases name.
+
+    Of regions that overlap by more than half, the best one answers for all of
+    them.
+
+    Args:
+        model: the `Served`.
+        phrases: as in `embed_phrases`.
+        photo: as in `localize`.
+        top: most regions for each phrase.
+        boxes: float `[n, 4]` to choose from, in pixels of the upright photo;
+            None for those that `propose` finds, which needs OpenCV (the extra
+            `regions`).
+
+    Returns:
+        list with a list for each phrase, best first, of `(box, similarity)`:
+        float32 `[4]` and a float. It is empty where nothing is proposed.
+
+    Raises:
+        BrokenImageError: the photo is none.
+        ValueError: see `localize` and `propose`.
+
+    Example:
+        model.find(["a red ball"], "photo.jpg")[0]  # [(box, similarity)]
+    """
+    boxes = model.propose(photo) if boxes is None else boxes
+    boxes = np.asarray(boxes, np.float32).reshape(-1, 4)
+    found = []
+    for row in model.localize(phrases, photo, boxes):
+        kept = non_maximum_suppression(boxes, row, SUPPRESSION, top)
+        found.append([(boxes[one], float(row[one])) for one in kept])
+    return found
