@@ -12,23 +12,26 @@ TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
 HERE = pathlib.Path(__file__).resolve().parent
-ZOO = HERE / "model_zoo"
+SHIPPED = ("model_zoo", "configs")
 
 
-class BuildWithZoo(build_py):
-    """Puts model_zoo inside the package; an editable one reads the clone's."""
+class BuildWithFolders(build_py):
+    """Puts `SHIPPED` inside the package; an editable one reads the clone's."""
 
     def run(self):
         super().run()
-        if not self.editable_mode:
-            inside = pathlib.Path(self.build_lib) / "tbnets" / ZOO.name
+        if self.editable_mode:
+            return
+        for name in SHIPPED:
+            inside = pathlib.Path(self.build_lib) / "tbnets" / name
             shutil.rmtree(inside, ignore_errors=True)
-            shutil.copytree(ZOO, inside)
+            shutil.copytree(HERE / name, inside)
 
     def get_source_files(self):
-        found = [path for path in ZOO.rglob("*") if path.is_file()]
+        found = [path for name in SHIPPED for path in HERE.glob(f"{name}/**/*")]
         relative = [str(path.relative_to(HERE)) for path in found]
-        return [*super().get_source_files(), *relative]
+        files = [path for path in relative if (HERE / path).is_file()]
+        return [*super().get_source_files(), *files]
 
 
 setuptools.setup(
@@ -43,7 +46,8 @@ setuptools.setup(
     # With it an editable install is a path. Without, it is an import hook that
     # comes last: in a folder that holds the clone, `import tbnets` finds that.
     package_dir={"": "."},
-    cmdclass={"build_py": BuildWithZoo},
+    cmdclass={"build_py": BuildWithFolders},
+    entry_points={"console_scripts": ["tbnets = tbnets.commands:main"]},
     python_requires=">=3.10",
     install_requires=[
         "tensorflow>=2.15",

@@ -67,7 +67,7 @@ def start(settings, resume):
             it holds no run and `resume` is on, or the flags differ from those
             the run was started with.
     """
-    check_limits(settings)
+    check_limits(settings, ALL.values())
     folder = check_run_folder(settings.run_dir, resume)
     last = checkpoint_path(folder, "last")
     if last.exists() and not resume:

@@ -5,16 +5,18 @@ import ctypes
 import errno
 import logging as py_logging
 import os
+import pathlib
 import platform
+import re
+import shlex
 import signal
 import sys
 import tempfile
 import threading
 import warnings
 
-from absl import app, flags, logging
+from absl import logging
 
-from tbnets import usage
 from tbnets.cores import usable_cores
 from tbnets.errors import UserError
 
@@ -151,14 +153,37 @@ def raise_if_interrupted():
 
     Python raises it wherever the main thread is, which may be a destructor
     or a library's `except:` that drops it. Work that takes long asks here
-    now and then, in a tool that `run_tool` runs.
+    now and then, in a program that `run` runs.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
 
 
-def run_tool(main, sections=None):
-    """Runs a tool's `main(argv)` under absl; ends on a plain error line.
+_TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
+
+
+def spoken(text):
+    """Returns a text with its commands as this process was started by one.
+
+    Texts name tools of a clone, `python tools/query.py`; where the package
+    was installed the same is `tbnets query`.
+    """
+    return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
+
+
+def typed():
+    """Returns the command that started this process, as it was typed."""
+    program = "tbnets" if _is_installed() else sys.argv[0]
+    return shlex.join([program, *sys.argv[1:]])
+
+
+def _is_installed():
+    """Tells whether this process is the script that pip installs."""
+    return pathlib.Path(sys.argv[0]).stem == "tbnets"
+
+
+def run(work):
+    """Runs a program; ends the process, on a plain error line if it must.
 
     What a user can mend (see `is_for_the_user`) is printed without a
     traceback, and the exit code is 1. Any other exception keeps its
@@ -166,26 +191,20 @@ def run_tool(main, sections=None):
     shell expects.
 
     Args:
-        main: the tool's function.
-        sections: see `usage.parser`.
+        work: function () -> the exit code, or None.
     """
     keep_freed_memory()
     sys.excepthook = _print_bug
     signal.signal(signal.SIGINT, _interrupt)
-
-    def guarded(argv):
-        # TensorFlow and Keras inform and warn through these two; a tool's
-        # own words are printed.
-        if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.ERROR)
-        py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
-        try:
-            return main(argv)
-        except Exception as error:
-            if not is_for_the_user(error):
-                raise
-            sys.exit(f"error: {_say(error)}")
-        except KeyboardInterrupt:
-            sys.exit(130)
-
-    app.run(guarded, flags_parser=usage.parser(main, sections))
+    # TensorFlow and Keras inform and warn through these two; a tool's own
+    # words are printed.
+    logging.set_verbosity(logging.ERROR)
+    py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
+    try:
+        sys.exit(work())
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        sys.exit(spoken(f"error: {_say(error)}"))
+    except KeyboardInterrupt:
+        sys.exit(130)

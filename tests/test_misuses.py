@@ -20,19 +20,15 @@ from tests import fresh, tiny
 # Runs a tool once for each line, in one process, and tells how each ended.
 DRIVER = """
 import contextlib
-import importlib
 import io
 import json
 import pathlib
 import sys
 import traceback
 
-from absl.testing import flagsaver
-
-from tbnets import startup
+from tbnets import commands, startup
 
 name, folder, lines = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
-tool = importlib.import_module(f"tools.{name}")
 
 
 def files():
@@ -42,14 +38,12 @@ def files():
 ended = []
 for line in json.loads(lines):
     text, before = io.StringIO(), files()
-    sys.argv = [f"tools/{name}.py", *line]
-    with flagsaver.flagsaver(), contextlib.redirect_stderr(text):
+    with contextlib.redirect_stderr(text):
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                startup.run_tool(tool.main)
-                code = 0
+                startup.run(lambda: commands.call(name, line))
             except SystemExit as error:
-                code = error.code
+                code = error.code or 0
                 if isinstance(code, str):
                     text.write(code + "\\n")
                     code = 1
@@ -262,7 +256,7 @@ EVALUATE = [
     ),
     (ARRAYS + "--split=dev", ["`--split`", "read with --run_dir"]),
     (ARRAYS + "--json={root}/absent/m.json", ["`--json`", "Make the folder"]),
-    (ARRAYS + "--memory_limit_mb=0", ["--memory_limit_mb=0", "--help"]),
+    (ARRAYS + "--memory_limit_mb=0", ["`--memory_limit_mb` must be at least"]),
     (ARRAYS + "--protocol=best", ["--protocol=best", "--help"]),
     (ARRAYS + "--protocol=coco_5k", ["5000 rows"]),
     (ARRAYS + "--image_embeddings={root}/no.npy", ["no.npy", "existing file"]),
@@ -288,7 +282,7 @@ QUERY = [
     (MODEL + "--images={root}/photos dog", ["`--image_features` must be"]),
     (MODEL + "--image_features={root}/no.npy dog", ["no.npy"]),
     (MODEL + "--image_features={root}/wide.npy dog", ["(3, 4)", "trained on"]),
-    (MODEL + "--top=0 dog", ["--top=0", "--help"]),
+    (MODEL + "--top=0 dog", ["`--top` must be at least 1"]),
     (MODEL + "--montage=m.png dog", ["`--montage` must come", "Add --images"]),
     (MODEL + "--html=m.html dog", ["`--html` must come", "Add --images"]),
     (

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from tbnets import runs
-from tbnets.flags import command_line
+from tbnets.flags import run_line
 from tbnets.serving.served import load_saved_model
 from tbnets.training import loop
 from tests import tiny
@@ -52,8 +52,8 @@ def test_it_exports(old_run):
 
 
 def test_it_resumes(old_run):
-    tiny.parse("--epochs=4")
-    settings = command_line.settings(runs.settings_before(old_run))
+    line = tiny.typed("--epochs=4")
+    settings = run_line.settings(line, runs.settings_before(old_run))
     settings.run_dir = "run"
     session, train = runs.prepare(settings, runs.start(settings, True))
     # By the code that it was started with.

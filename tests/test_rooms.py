@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # From the top floor down. A name is a folder or a module right below tbnets/;
 # those of one floor may import each other, as long as there is no circle.
 FLOORS = [
+    ["commands"],
     ["runs", "reexport"],
     ["tasks"],
     ["models"],
@@ -34,7 +35,7 @@ FLOORS = [
     [
         *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
         *("exif", "files", "identity", "images", "locks", "photo_head"),
-        *("rounding", "seeds", "startup", "statistics", "usage"),
+        *("rounding", "seeds", "shipped", "startup", "statistics"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

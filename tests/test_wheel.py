@@ -1,4 +1,4 @@
-"""What pip makes of the repository holds the zoo."""
+"""What pip makes of the repository holds the zoo and configurations."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ from tbnets.serving import zoo, zoo_card
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def test_the_built_package_has_every_file_of_the_zoo(tmp_path):
+def test_the_built_package_has_the_zoo_and_every_configuration(tmp_path):
     pytest.importorskip("setuptools")
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path],
@@ -29,6 +29,9 @@ def test_the_built_package_has_every_file_of_the_zoo(tmp_path):
     for name in ("pictures/page.html", "scenes/README.txt"):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (tmp_path / "tbnets" / name).read_bytes() == original
+    configs = {path.name for path in (ROOT / "configs").iterdir()}
+    built = tmp_path / "tbnets" / "configs"
+    assert {path.name for path in built.iterdir()} == configs
 
 
 def test_the_zoo_of_a_clone_is_that_of_the_repository():

@@ -3,10 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets import tasks
+from tbnets.commands import train
 from tbnets.data.examples import TokenRows
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.flags import command_line
+from tbnets.flags import run_line
+from tbnets.flags.command_line import CommandLine
+from tbnets.flags.flag import flags_of
 from tbnets.flags.table import ALL
 
 WORDS = ("dog", "cat", "red", "blue", "runs", "sits")
@@ -60,15 +64,27 @@ def settings(folder, run_dir, **changes):
     return parse(*[f"--{name}={value}" for name, value in line])
 
 
+def typed(*line):
+    """Returns the `CommandLine` of a training."""
+    return CommandLine(line, [*ALL.values(), *flags_of(train.Options)])
+
+
 def parse(*line):
-    """Parses flags as a tool does; those not given have their defaults."""
-    known = command_line.FLAGS
-    if "captions_format" not in known:
-        command_line.define_run_flags()
-    for name in ALL:
-        known[name].unparse()
-    known(["test", *line])
-    return command_line.settings()
+    """Parses flags as a training does; those not given have defaults."""
+    return run_line.settings(typed(*line))
+
+
+def unread(*line):
+    """Refuses flags that nothing reads, as a training does."""
+    settings = parse(*line)
+    tasks.open_task(settings)
+    return run_line.check_read(
+        typed(*line),
+        settings,
+        tasks.groups_read(settings),
+        tasks.readers_of_groups(),
+        tasks.fixed_flags(settings),
+    )
 
 
 def split_of(settings, name, **options):

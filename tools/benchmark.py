@@ -23,155 +23,125 @@ slows both. Read the ratios, not the milliseconds; docs/benchmarks.md has
 measured ones.
 """
 
+import dataclasses
 import functools
+import importlib
+import sys
 
-from absl import flags
-
-from tbnets import startup
-
-_BENCHMARK = flags.DEFINE_enum(
-    "benchmark",
-    "loss",
-    [
-        *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
-        *("fisher_vectors", "region_step", "tree_lstm"),
-    ],
-    "loss: miner and loss against the distance matmuls. train_step: a whole "
-    "step of the embedding network against its matmuls, in float32 and "
-    "mixed_bfloat16. evaluation: retrieval of 25,000 captions. pair_scores: "
-    "the evaluation of a similarity network. extraction: "
-    "image features from files to store against the forward passes. "
-    "fisher_vectors: encoding captions against writing them down. "
-    "region_step: a step of phrase localization against its matmuls. "
-    "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM.",
-)
-_NUM_IMAGES = flags.DEFINE_list(
-    "num_images",
-    None,
-    "Images: of a batch, one table each (default 500,1500; train_step takes "
-    "the first), or of the evaluation (default 5000).",
-)
-_CAPTIONS = flags.DEFINE_integer(
-    "captions_per_image",
-    None,
-    "Captions of each image; default 2, of the evaluation 5.",
-    1,
-)
-_DIM = flags.DEFINE_integer("embedding_dim", 512, "Embedding size.", 1)
-_HIDDEN = flags.DEFINE_integer(
-    "hidden_dim", 2048, "Hidden units of a branch, or of tree_lstm.", 1
-)
-_NEGATIVES = flags.DEFINE_integer(
-    "num_negatives", 10, "Negatives K kept for an anchor; Wang 2018: 10.", 1
-)
-_REPEATS = flags.DEFINE_integer(
-    "repeats", None, "Timed runs of each row; default 15, of evaluation 3.", 1
-)
-_IMAGES = flags.DEFINE_string("images", None, "Photos, for extraction.")
-_CNN = flags.DEFINE_string(
-    "cnn", "EfficientNetLite0", "Network, for extraction; weights are random."
-)
-_LAYERS = flags.DEFINE_list("layers", ["last"], "Its layers.")
-_IMAGE_SIZE = flags.DEFINE_integer(
-    "image_size", 0, "Its input in pixels; 0: what it was made for.", 0
-)
-_NUM_BOXES = flags.DEFINE_integer(
-    "num_boxes", 0, "Boxes a photo to extract, for extraction; 0: photos.", 0
-)
-_NUM_PHOTOS = flags.DEFINE_integer(
-    "num_photos", 3072, "Photos in a timed extraction.", 1
-)
-_NUM_CAPTIONS = flags.DEFINE_integer(
-    "num_captions", 1000, "Captions: fisher_vectors, tree_lstm.", 1
-)
-_WORD_DIM = flags.DEFINE_integer("word_dim", 300, "Their word vectors.", 1)
-_COMPONENTS = flags.DEFINE_integer(
-    "num_components", 30, "Centres of their mixture.", 1
-)
+from tbnets import commands, startup
+from tbnets.flags.flag import COUNT, NOT_NEGATIVE, flag
 
 
-def _run_fisher_vectors(repeats):
-    from benchmarks import fisher_vectors
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is timed, and at what size."""
 
-    fisher_vectors.run(
-        _NUM_CAPTIONS.value, _WORD_DIM.value, _COMPONENTS.value, repeats
+    benchmark: str = flag(
+        "loss",
+        "loss: miner and loss against the distance matmuls. train_step: a "
+        "whole step of the embedding network against its matmuls, in float32 "
+        "and mixed_bfloat16. evaluation: retrieval of 25,000 captions. "
+        "pair_scores: the evaluation of a similarity network. extraction: "
+        "image features from files to store against the forward passes. "
+        "fisher_vectors: encoding captions against writing them down. "
+        "region_step: a step of phrase localization against its matmuls. "
+        "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM.",
+        choices=[
+            *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
+            *("fisher_vectors", "region_step", "tree_lstm"),
+        ],
     )
+    num_images: list[int] = flag(
+        [],
+        "Images: of a batch, one table each (default 500,1500; train_step "
+        "takes the first), or of the evaluation (default 5000).",
+    )
+    captions_per_image: int | None = flag(
+        None,
+        "Captions of each image; default 2, of the evaluation 5.",
+        limits=COUNT,
+    )
+    embedding_dim: int = flag(512, "Embedding size.", limits=COUNT)
+    hidden_dim: int = flag(
+        2048, "Hidden units of a branch, or of tree_lstm.", limits=COUNT
+    )
+    num_negatives: int = flag(
+        10, "Negatives K kept for an anchor; Wang 2018: 10.", limits=COUNT
+    )
+    repeats: int | None = flag(
+        None,
+        "Timed runs of each row; default 15, of evaluation 3.",
+        limits=COUNT,
+    )
+    images: str = flag("", "Photos, for extraction.")
+    cnn: str = flag(
+        "EfficientNetLite0", "Network, for extraction; weights are random."
+    )
+    layers: list[str] = flag(["last"], "Its layers.")
+    image_size: int = flag(
+        0, "Its input in pixels; 0: what it was made for.", limits=NOT_NEGATIVE
+    )
+    num_boxes: int = flag(
+        0,
+        "Boxes a photo to extract, for extraction; 0: photos.",
+        limits=NOT_NEGATIVE,
+    )
+    num_photos: int = flag(3072, "Photos in a timed extraction.", limits=COUNT)
+    num_captions: int = flag(
+        1000, "Captions: fisher_vectors, tree_lstm.", limits=COUNT
+    )
+    word_dim: int = flag(300, "Their word vectors.", limits=COUNT)
+    num_components: int = flag(30, "Centres of their mixture.", limits=COUNT)
 
 
-def _run_pair_scores():
-    from benchmarks import pair_scores
+def main(options):
+    """Runs the benchmark that was asked for."""
+    with startup.quiet_tensorflow():
+        benchmark = importlib.import_module(f"benchmarks.{options.benchmark}")
+    dim, hidden = options.embedding_dim, options.hidden_dim
+    images, captions = options.num_images, options.captions_per_image
+    often, seldom = options.repeats or 15, options.repeats or 3
+    match options.benchmark:
+        case "loss":
+            images, captions = images or [500, 1500], captions or 2
+            negatives = options.num_negatives
+            benchmark.run(images, captions, dim, negatives, often)
+        case "train_step":
+            [first, *_] = images or [500]
+            benchmark.run(first, captions or 2, hidden, dim, often)
+        case "evaluation":
+            [first, *_] = images or [5000]
+            benchmark.run(first, captions or 5, dim, seldom)
+        case "pair_scores":
+            [first, *_] = images or [200]
+            benchmark.run(first, captions or 5, dim, seldom)
+        case "region_step":
+            for count in images or (8, 100):
+                benchmark.run(count, hidden, dim, often)
+        case "tree_lstm":
+            size = (options.num_captions, options.word_dim)
+            benchmark.run(*size, hidden, often)
+        case "fisher_vectors":
+            size = (options.num_captions, options.word_dim)
+            benchmark.run(*size, options.num_components, often)
+        case "extraction":
+            run_extraction(options, benchmark, often)
 
-    num_images = int(_NUM_IMAGES.value[0]) if _NUM_IMAGES.value else 200
-    captions, repeats = _CAPTIONS.value or 5, _REPEATS.value or 3
-    pair_scores.run(num_images, captions, _DIM.value, repeats)
 
-
-def _run_extraction(repeats):
-    from benchmarks import extraction
-
-    run = extraction.run
-    if _NUM_BOXES.value:
-        run = functools.partial(extraction.run_regions, _NUM_BOXES.value)
+def run_extraction(options, benchmark, repeats):
+    """Times the extraction of photos, or with --num_boxes of boxes in them."""
+    run = benchmark.run
+    if options.num_boxes:
+        run = functools.partial(benchmark.run_regions, options.num_boxes)
     run(
-        _IMAGES.value,
-        _CNN.value,
-        _LAYERS.value,
-        _IMAGE_SIZE.value or None,
-        _NUM_PHOTOS.value,
+        options.images,
+        options.cnn,
+        options.layers,
+        options.image_size or None,
+        options.num_photos,
         repeats,
     )
 
 
-def _run_tree_lstm(repeats):
-    from benchmarks import tree_lstm
-
-    tree_lstm.run(_NUM_CAPTIONS.value, _WORD_DIM.value, _HIDDEN.value, repeats)
-
-
-def _run_region_step(repeats):
-    from benchmarks import region_step
-
-    for count in _NUM_IMAGES.value or (8, 100):
-        region_step.run(int(count), _HIDDEN.value, _DIM.value, repeats)
-
-
-def main(_):
-    """Runs the benchmark that was asked for."""
-    if _BENCHMARK.value != "evaluation":
-        with startup.quiet_tensorflow():
-            import tensorflow  # noqa: F401
-    num_images = [int(count) for count in _NUM_IMAGES.value or (500, 1500)]
-    captions, repeats = _CAPTIONS.value or 2, _REPEATS.value or 15
-    if _BENCHMARK.value == "loss":
-        from benchmarks import loss
-
-        loss.run(num_images, captions, _DIM.value, _NEGATIVES.value, repeats)
-    elif _BENCHMARK.value == "train_step":
-        from benchmarks import train_step
-
-        train_step.run(
-            num_images[0], captions, _HIDDEN.value, _DIM.value, repeats
-        )
-    elif _BENCHMARK.value == "extraction":
-        _run_extraction(repeats)
-    elif _BENCHMARK.value == "pair_scores":
-        _run_pair_scores()
-    elif _BENCHMARK.value == "region_step":
-        _run_region_step(repeats)
-    elif _BENCHMARK.value == "fisher_vectors":
-        _run_fisher_vectors(repeats)
-    elif _BENCHMARK.value == "tree_lstm":
-        _run_tree_lstm(repeats)
-    else:
-        from benchmarks import evaluation
-
-        evaluation.run(
-            num_images[0] if _NUM_IMAGES.value else 5000,
-            _CAPTIONS.value or 5,
-            _DIM.value,
-            _REPEATS.value or 3,
-        )
-
-
 if __name__ == "__main__":
-    startup.run_tool(main)
+    commands.run_tool(sys.modules[__name__])

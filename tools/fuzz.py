@@ -22,38 +22,37 @@ trainings and other tools by SIGKILL and starts them again. The exit code is
 clone of the repository.
 """
 
+import dataclasses
 import pathlib
 import sys
 
-from absl import flags
-
-from tbnets import startup
+from tbnets import commands, startup
 from tbnets.errors import InputError
+from tbnets.flags.flag import NOT_NEGATIVE, flag
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 
-def define_flags():
-    """Defines the flags of this tool.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is broken, and how often."""
 
-    Not at import: a process that the harness starts imports this file too,
-    and may be another tool, with flags of its own.
-    """
-    flags.DEFINE_integer("mutations", 0, "Broken files of each reader.", 0)
-    flags.DEFINE_list(
-        "readers", [], "Only these readers; all of them unless given."
+    mutations: int = flag(
+        0, "Broken files of each reader.", limits=NOT_NEGATIVE
     )
-    flags.DEFINE_string(
-        "only",
-        None,
+    readers: list[str] = flag(
+        [], "Only these readers; all of them unless given."
+    )
+    only: str = flag(
+        "",
         "READER:NUMBER of one mutation: how it breaks the file and what came "
         "of it, with the traceback.",
     )
-    flags.DEFINE_integer("seed", 0, "Seed of what is drawn.", 0)
-    flags.DEFINE_integer(
-        "requests", 0, "Malformed requests to the models of the zoo.", 0
+    seed: int = flag(0, "Seed of what is drawn.", limits=NOT_NEGATIVE)
+    requests: int = flag(
+        0, "Malformed requests to the models of the zoo.", limits=NOT_NEGATIVE
     )
-    flags.DEFINE_integer("kills", 0, "Tools to kill and start again.", 0)
+    kills: int = flag(0, "Tools to kill and start again.", limits=NOT_NEGATIVE)
 
 
 def read_broken_files(given):
@@ -69,9 +68,9 @@ def read_broken_files(given):
     return table.run(readers, given.mutations, given.seed)
 
 
-def main(_):
+def main(given):
     """Runs what was asked for; exits with 1 where there were faults."""
-    given, faults = flags.FLAGS, 0
+    faults = 0
     if not any((given.mutations, given.only, given.requests, given.kills)):
         raise InputError(
             "`--mutations`, `--only`, `--requests` or `--kills` must be set. "
@@ -91,5 +90,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    startup.run_tool(main)
+    commands.run_tool(sys.modules[__name__])

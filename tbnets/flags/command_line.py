@@ -1,194 +1,113 @@
-"""Flags as tools define and parse them.
+"""The command line: words -> values of flags, by absl."""
 
-Tools turn flags into plain `settings` (an object with one attribute a flag);
-the library takes settings or arguments and never looks at flags.
-"""
+import copy
 
-import os
-import sys
-import types
+from absl import flags as absl_flags
 
-from absl import flags
-
-from tbnets.data.format_guess import usual_format
 from tbnets.errors import InputError
-from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
-from tbnets.flags.flag import reads, what_reads
-from tbnets.flags.table import ALL, GROUPS, complete
+from tbnets.flags import flagfiles
+from tbnets.flags.flag import REQUIRED, flags_of
+from tbnets.flags.limits import check_limits
 
-FLAGS = flags.FLAGS
-
-
-def define_run_flags(tasks=(), models=()):
-    """Defines every flag of a run; call once, at import of a tool.
-
-    Args:
-        tasks: names of the tasks, for --help.
-        models: names of the models, for --help.
-    """
-    names = {"task": tasks, "model": models}
-    for flag in ALL.values():
-        text = flag.help
-        if names.get(flag.name):
-            text += f" One of {', '.join(names[flag.name])}."
-        if flag.default is None:
-            text += " By default as in the paper of --loss."
-        if flag.choices:
-            flags.DEFINE_enum(flag.name, flag.default, flag.choices, text)
-        else:
-            kind = "list" if flag.kind == "integers" else flag.kind
-            value = flag.default
-            if kind == "list":
-                value = list(value)
-            getattr(flags, f"DEFINE_{kind}")(flag.name, value, text)
+_NUMBERS = {"integers": int, "floats": float}
+_DEFINE = {
+    "string": absl_flags.DEFINE_string,
+    "integer": absl_flags.DEFINE_integer,
+    "float": absl_flags.DEFINE_float,
+    "bool": absl_flags.DEFINE_bool,
+    "repeated": absl_flags.DEFINE_multi_string,
+    **dict.fromkeys(("list", *_NUMBERS), absl_flags.DEFINE_list),
+}
 
 
-def settings(before=None):
-    """Returns the parsed flags of a run as plain attributes.
+class CommandLine:
+    """What was typed: the values of flags, and words that are none.
 
     Args:
-        before: settings of a run that goes on, from which come the flags
-            that are not given; None for their defaults.
+        words: those behind the program's name.
+        flags: the `Flag`s that there are; one of kind words has those that
+            are no flags.
+
+    Attributes:
+        values: name -> value of each flag, its default where it is not given.
+        given: names of the flags that are given, in a flagfile too.
+        typed: names of those that stand on the command line itself.
 
     Raises:
-        ValueError: a list that must hold integers does not.
+        ValueError, FileNotFoundError: a flag is unknown, has no value that it
+            can have, or must be given; or words are none.
     """
-    values = {
-        name: FLAGS[name].value
-        if before is None or FLAGS[name].present
-        else getattr(before, name)
-        for name in ALL
-    }
-    for name, flag in ALL.items():
-        if flag.kind != "integers":
-            continue
+
+    def __init__(self, words, flags):
+        parser = absl_flags.FlagValues()
+        named = [flag for flag in flags if flag.kind != "words"]
+        for flag in named:
+            values = (flag.choices,) if flag.choices else ()
+            define = absl_flags.DEFINE_enum if values else _DEFINE[flag.kind]
+            define(flag.name, None, *values, flag.help, flag_values=parser)
         try:
-            values[name] = [int(item) for item in values[name]]
-        except ValueError as error:
+            others = parser(["", *flagfiles.expand(words)])[1:]
+        except absl_flags.Error as error:
+            message = " ".join(str(error).split()).rstrip(".")
+            raise InputError(f"{message}. See --help.") from error
+        self.given = {flag.name for flag in named if parser[flag.name].present}
+        self.typed = _typed(words, named)
+        self.values = {
+            flag.name: _value(flag, parser[flag.name].value)
+            if flag.name in self.given
+            else _default(flag)
+            for flag in named
+        }
+        rest = {flag.name: others for flag in flags if flag.kind == "words"}
+        if others and not rest:
             raise InputError(
-                f"`--{name}` must be integers with commas between. "
-                f"Received: --{name}={','.join(values[name])}. "
-                "A comment can not follow a value in a flagfile."
-            ) from error
-    if before is None:
-        values.update(_usual_values(values))
-    values = complete(values)
-    if "data_root" not in on_command_line():
-        values["data_root"] = os.environ.get(
-            DATA_ROOT_VARIABLE, values["data_root"]
-        )
-    return types.SimpleNamespace(**values)
+                "The command line must have flags only. Received: "
+                f"{' '.join(others)}. Write --flag=value."
+            )
+        self.values |= rest
+
+    def take(self, group):
+        """Returns a group of flags with their values.
+
+        Raises:
+            ValueError: a number lies outside its limits.
+        """
+        flags = flags_of(group)
+        made = group(**{flag.name: self.values[flag.name] for flag in flags})
+        check_limits(made, flags)
+        return made
 
 
-def _usual_values(values):
-    """Returns flags that were not given and whose value others suggest."""
-    found = {}
-    if not FLAGS["captions_format"].present:
-        found["captions_format"] = usual_format(values["captions"])
-    if not FLAGS["run_dir"].present:
-        found["run_dir"] = run_dir()
-    return found
-
-
-def run_dir():
-    """Returns the folder of the run: --run_dir, or by --images its usual one.
-
-    A run on the photos of FOLDER alone is by custom in runs/FOLDER.
-    """
-    given = FLAGS["run_dir"]
-    values = types.SimpleNamespace(**{name: FLAGS[name].value for name in ALL})
-    if given.present or not reads(ALL["cnn"], values):
-        return given.value
-    name = os.path.basename(os.path.abspath(values.images))
-    return os.path.join("runs", name)
-
-
-def fill(settings, values):
-    """Gives flags that are not given on the command line or in a flagfile.
-
-    Where a paper's loss was asked for, its values stay.
-
-    Args:
-        settings: the run's settings, which are changed.
-        values: dict, name -> value.
-
-    Returns:
-        dict, those that were taken.
-    """
-    own = {name for name in values if FLAGS[name].present}
-    if FLAGS["loss"].present:
-        own |= {flag.name for flag in GROUPS["triplet_loss"]}
-    taken = {name: v for name, v in values.items() if name not in own}
-    vars(settings).update(taken)
-    return taken
-
-
-def on_command_line(known=ALL):
-    """Returns the names of the flags given on the command line itself.
-
-    Args:
-        known: the names of flags to look for.
-    """
+def _typed(words, flags):
+    """Returns the names of the flags that words name."""
     names = {
         word.lstrip("-").partition("=")[0]
-        for word in sys.argv[1:]
+        for word in words
         if word.startswith("-")
     }
-    return {name for name in known if name in names or f"no{name}" in names}
+    return {
+        flag.name for flag in flags if names & {flag.name, f"no{flag.name}"}
+    }
 
 
-def check_read(settings, groups, readers, fixed=types.MappingProxyType({})):
-    """Refuses flags on the command line that nothing reads.
-
-    Where a run leaves a flag that others read by at one value, no other may
-    be given, in a flagfile either.
-
-    Args:
-        settings: the run's settings.
-        groups: names of the groups that the run's task and model read.
-        readers: group -> the tasks and models that read it, in words.
-        fixed: flag -> the one value that it has in this run.
-
-    Returns:
-        A line that names those of the flagfiles that nothing reads; "".
-
-    Raises:
-        ValueError: one was given on the command line, with what would read
-            it; or one has another value than its run leaves it at.
-    """
-    unread = {}
-    for group, members in GROUPS.items():
-        for flag in members:
-            if not _is_given(flag.name, fixed):
-                continue
-            if group not in groups:
-                unread[flag.name] = readers.get(group, "nothing")
-            elif flag.name in fixed:
-                _refuse_other(settings, flag.name, fixed[flag.name])
-            elif not reads(flag, settings):
-                unread[flag.name] = what_reads(flag)
-    for name in on_command_line():
-        if name in unread:
-            raise InputError(
-                f"`--{name}` must be a flag that this run reads. Received: "
-                f"--{name}={FLAGS[name].value}, which is read with "
-                f"{unread[name]}. Change that, or leave --{name} out."
-            )
-    return ", ".join(
-        f"--{name} (read with {reader})" for name, reader in unread.items()
-    )
+def _default(flag):
+    if flag.default is REQUIRED:
+        raise InputError(
+            f"`--{flag.name}` must be given. Received: a command line without "
+            f"it. Add --{flag.name}=...; see --help."
+        )
+    return copy.copy(flag.default)
 
 
-def _is_given(name, fixed):
-    """Tells whether a flag is given, and does not say what is fixed."""
-    agrees = name in fixed and FLAGS[name].value == fixed[name]
-    return FLAGS[name].present and not agrees
-
-
-def _refuse_other(settings, name, value):
-    """Raises the error of a flag that this run leaves at one value."""
-    raise InputError(
-        f"`--{name}` must be {value} with --task={settings.task} and "
-        f"--model={settings.model}. Received: --{name}={FLAGS[name].value}. "
-        f"Give --{name}={value}, or change the task or the model."
-    )
+def _value(flag, value):
+    """Returns a given value; the numbers of a list as such."""
+    if flag.kind not in _NUMBERS:
+        return value
+    try:
+        return [_NUMBERS[flag.kind](item) for item in value]
+    except ValueError as error:
+        raise InputError(
+            f"`--{flag.name}` must be {flag.kind} with commas between. "
+            f"Received: --{flag.name}={','.join(value)}. A comment can not "
+            "follow a value in a flagfile."
+        ) from error

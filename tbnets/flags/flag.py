@@ -1,7 +1,32 @@
-"""A flag of a run: when it is read, and the numbers it may have."""
+"""A flag: a field of a dataclass, with what a user is told and may give.
+
+A group of flags is a frozen dataclass whose fields are made by `flag`::
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Batches:
+        '''Batches.'''
+
+        images_per_batch: int = flag(500, "Images a batch.", limits=COUNT)
+
+The first line of its docstring is its title in --help. What is read from the
+command line, checked and shown goes by `flags_of` the group.
+"""
 
 import dataclasses
+import types
 from typing import NamedTuple
+
+REQUIRED = dataclasses.MISSING
+KINDS = {
+    str: "string",
+    int: "integer",
+    float: "float",
+    bool: "bool",
+    list[str]: "list",
+    list[int]: "integers",
+    list[float]: "floats",
+}
+"""Annotation of a field -> kind of its flag."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,20 +64,29 @@ class Limits:
     reason: str = ""
 
 
+COUNT = Limits(at_least=1)
+NOT_NEGATIVE = Limits(at_least=0)
+RATE = Limits(at_least=0, below=1)
+SHARE = Limits(at_least=0, at_most=1)
+
+
 class Flag(NamedTuple):
-    """One flag of a run.
+    """What a field of a group says of its flag.
 
     Args:
         name: without dashes.
-        kind: string, integer, float, bool, list or integers.
-        default: its value when it is not given; None: what --loss says.
+        kind: string, integer, float, bool; list (of strings), integers,
+            floats; repeated (strings of a flag given many times); words (what
+            stands on the command line and is no flag).
+        default: its value when it is not given; `REQUIRED`: it must be; None:
+            none, or of a run what --loss says.
         help: what it is, its unit and the papers' value.
         choices: the values it may have, for kind string; () for any.
         when: the values of other flags under which it is read: dicts of flag
             -> tuple of values or `Other`, of which one must hold; () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
-        limits: the numbers it may have; every number has some.
+        limits: the numbers it may have; every number of a run has some.
         before: what runs did that were started before there was the flag,
             where that is not its default.
     """
@@ -67,6 +101,52 @@ class Flag(NamedTuple):
     free: bool = False
     limits: Limits | None = None
     before: object = None
+
+
+def flag(default, help, **more):
+    """Returns a field of a group of flags.
+
+    Args:
+        default: see `Flag`.
+        help: see `Flag`.
+        **more: any other field of `Flag` but its name; the kind is told by
+            the annotation where it is none of repeated and words.
+    """
+    metadata = {"help": help, **more}
+    if isinstance(default, list):
+        return dataclasses.field(
+            default_factory=lambda: list(default), metadata=metadata
+        )
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def flags_of(group):
+    """Returns the `Flag`s of a group in the order of its fields."""
+    return [_flag_of(field) for field in dataclasses.fields(group)]
+
+
+def _flag_of(field):
+    kind, default = field.type, field.default
+    if isinstance(kind, types.UnionType):  # What it is, or None.
+        kind = kind.__args__[0]
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    given = {"kind": KINDS[kind], "default": default, **field.metadata}
+    return Flag(name=field.name, **given)
+
+
+def changed(options):
+    """Returns the names of the flags of a group that have not their default."""
+    return {
+        each.name
+        for each in flags_of(options)
+        if getattr(options, each.name) != each.default
+    }
+
+
+def title_of(group):
+    """Returns the title of a group in --help."""
+    return group.__doc__.partition("\n")[0].rstrip(".")
 
 
 def reads(flag, settings):

@@ -1,44 +1,65 @@
-"""The flags of a run as --help shows them: in the order of the data's way."""
+"""What --help shows of flags: a line of name and default, then what it is."""
 
-from tbnets.flags.flag import what_reads
-from tbnets.flags.table import ALL, GROUPS, TITLES
-from tbnets.usage import Section
+import shutil
+import textwrap
 
-FIRST = (
-    "flagfile",
-    "run_dir",
-    "resume",
-    "scenes",
-    "captions",
-    "images",
-    "image_features",
-    "image_encoder",
-    "text_encoder",
-    "epochs",
-    "example_query",
-)
-"""What a first run is made of; not repeated in the groups."""
+from tbnets.flags.flag import REQUIRED, what_reads
+
+MOST_COLUMNS = 100
 
 
-_FLAGFILE = "File of flags, one a line. What follows it overrides it."
+def format_help(text, sections, width=None):
+    """Returns the help of a program.
+
+    absl would show flags in the order of the alphabet; here they stand in
+    sections, in the order in which a reader wants them.
+
+    Args:
+        text: what it does, which is shown as it is.
+        sections: title -> list of `Flag`s.
+        width: columns to wrap flags to; None: those of the terminal.
+    """
+    if width is None:
+        width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    parts = [text.strip()]
+    for title, flags in sections.items():
+        entries = [_format_flag(flag, max(width, 40)) for flag in flags]
+        parts.append(f"{title}:\n\n" + "\n".join(entries))
+    return "\n\n".join(parts) + "\n"
 
 
-def run_sections():
-    """Returns the `Section`s of a tool that trains."""
-    first = {**_notes(FIRST), "flagfile": _FLAGFILE}
-    sections = [Section("The flags to begin with", first)]
-    for group, title in TITLES.items():
-        names = [flag.name for flag in GROUPS[group]]
-        notes = _notes(name for name in names if name not in FIRST)
-        sections.append(Section(title, notes))
-    return sections
+def _format_flag(flag, width):
+    """Returns a line with a flag's name and default, then what it is."""
+    head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
+    if flag.kind == "words":
+        head = f"{flag.name.upper()} ..."
+    words = [flag.help]
+    if flag.choices:
+        words.append(f"One of {', '.join(flag.choices)}.")
+    if flag.when:
+        words.append(f"Read with {what_reads(flag)}.")
+    lines = []
+    for text, indent in ((head, 2), (" ".join(words), 8)):
+        lines += textwrap.wrap(
+            text,
+            width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
 
 
-def _notes(names):
-    """Returns name -> under which other flags it is read."""
-    return {
-        name: f"Read with {what_reads(ALL[name])}."
-        if name in ALL and ALL[name].when
-        else ""
-        for name in names
-    }
+def _default(flag):
+    """Returns a flag's default in brackets; "" where there is none."""
+    value = flag.default
+    if value is REQUIRED:
+        return "(required)"
+    if value is None or value in ("", []):
+        return ""
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return f"(default: {value})"

@@ -4,27 +4,31 @@ import dataclasses
 import math
 
 from tbnets.errors import InputError
-from tbnets.flags.table import ALL
 
 
-def check_limits(settings):
-    """Refuses numbers that no run can work with.
+def check_limits(settings, flags):
+    """Refuses numbers that can not be worked with.
 
     Args:
-        settings: the run's settings.
+        settings: what has the value of each flag as an attribute.
+        flags: the `Flag`s to check.
 
     Raises:
         ValueError: naming the first flag whose number lies outside its
             `Limits`.
     """
-    for name, flag in ALL.items():
-        value = getattr(settings, name)
-        if flag.limits is None or _within(flag.limits, value):
+    for flag in flags:
+        name, limits, value = (
+            flag.name,
+            flag.limits,
+            getattr(settings, flag.name),
+        )
+        if limits is None or value is None or _within(limits, value):
             continue
         shown = ",".join(map(str, value)) if _is_list(value) else value
-        reason = f"{flag.limits.reason} " if flag.limits.reason else ""
+        reason = f"{limits.reason} " if limits.reason else ""
         raise InputError(
-            f"`--{name}` must be {_expected(flag.limits)}. Received: "
+            f"`--{name}` must be {_expected(limits)}. Received: "
             f"--{name}={shown}. {reason}Change --{name}."
         )
 

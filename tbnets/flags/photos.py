@@ -1,43 +1,34 @@
-"""The flags of tools that work on photos."""
+"""The flags of verbs that work on photos."""
 
-from absl import flags
+import dataclasses
 
 from tbnets.data.captions import READERS
 from tbnets.data.format_guess import usual_format
 from tbnets.data.photos import find_photos
+from tbnets.flags.flag import REQUIRED, flag
 
-flags.disclaim_key_flags()  # They are the tool's, and stand in its --help.
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Photos:
+    """Which photos are worked on."""
 
-def define_photo_flags():
-    """Defines --images, --captions, --captions_format and --splits.
-
-    Returns:
-        Function () -> what `find_photos` does by the values of these flags.
-    """
-    images = flags.DEFINE_string(
-        "images", None, "Folder of the photos.", required=True
-    )
-    captions_path = flags.DEFINE_string(
-        "captions",
-        None,
+    images: str = flag(REQUIRED, "Folder of the photos.")
+    captions: str = flag(
+        "",
         "Captions whose images are wanted, and which tell their splits; "
         "without, all photos below --images, each under its path as id.",
     )
-    captions_format = flags.DEFINE_enum(
-        "captions_format",
+    captions_format: str | None = flag(
         None,
-        list(READERS),
         "Format of --captions; docs/data_formats.md describes each. Not given, "
         "table for a .csv, .tsv or .jsonl, else karpathy.",
+        choices=tuple(READERS),
     )
-    splits = flags.DEFINE_list(
-        "splits", None, "Splits of --captions to work on; by default all."
+    splits: list[str] = flag(
+        [], "Splits of --captions to work on; by default all."
     )
 
-    def find():
-        path = captions_path.value or ""
-        format = captions_format.value or usual_format(path)
-        return find_photos(images.value, format, path, splits.value)
-
-    return find
+    def find(self):
+        """Returns what `find_photos` does by these flags."""
+        form = self.captions_format or usual_format(self.captions)
+        return find_photos(self.images, form, self.captions, self.splits)

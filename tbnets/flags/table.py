@@ -1,35 +1,46 @@
 """The flags of a run, in groups.
 
-Every flag of a run stands once, with its unit and the papers' value, in
-`data_groups` or `learning_groups`. A task and a model name the groups they
-read; inside a group a flag may be read under some values of others alone.
+Every flag of a run stands once, with its unit and the papers' value, in the
+modules of groups. A task and a model name the groups they read; inside a
+group a flag may be read under some values of others alone.
 """
 
-from tbnets.flags.data_groups import DATA_GROUPS
-from tbnets.flags.flag import reads
-from tbnets.flags.learning_groups import LEARNING_GROUPS
+from tbnets.flags.data_groups import Captions, Features, Images, Run
+from tbnets.flags.flag import flags_of, reads
+from tbnets.flags.learning_groups import (
+    Batches,
+    Branches,
+    Cca,
+    Optimizer,
+    Pairs,
+    Training,
+    TripletLoss,
+)
+from tbnets.flags.phrase_groups import Correspondences, Phrases, Regions
+from tbnets.flags.text_groups import Texts
 from tbnets.losses.presets import PRESETS
 
-GROUPS = {**DATA_GROUPS, **LEARNING_GROUPS}
-TITLES = {
-    "run": "The run",
-    "captions": "Captions and splits",
-    "images": "Images, from pixels or from features",
-    "features": "Photos, and features of images or regions",
-    "regions": "Phrases and regions",
-    "phrases": "Regions that phrases name, and batches of both",
-    "correspondences": "Regions that phrases are found to name",
-    "texts": "Texts, and what reads them",
-    "batches": "Batches",
-    "branches": "Branches into the shared space",
-    "triplet_loss": "Loss",
-    "pairs": "Pairs, and the head that judges them",
-    "cca": "Canonical correlation analysis",
-    "optimizer": "Optimizer",
-    "training": "Training",
+GROUPS = {
+    "run": Run,
+    "captions": Captions,
+    "images": Images,
+    "features": Features,
+    "regions": Regions,
+    "phrases": Phrases,
+    "correspondences": Correspondences,
+    "texts": Texts,
+    "batches": Batches,
+    "branches": Branches,
+    "triplet_loss": TripletLoss,
+    "pairs": Pairs,
+    "cca": Cca,
+    "optimizer": Optimizer,
+    "training": Training,
 }
-"""Group -> title, in the order in which data pass through a run."""
-ALL = {flag.name: flag for group in GROUPS.values() for flag in group}
+"""In the order in which data pass through a run."""
+FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
+"""Name of a group -> its flags."""
+ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
 
 
 def flags_read(settings, groups):
@@ -41,11 +52,10 @@ def flags_read(settings, groups):
     """
     return [
         flag
-        for group, members in GROUPS.items()
-        for flag in members
-        if group in groups
-        and hasattr(settings, flag.name)
-        and reads(flag, settings)
+        for name in GROUPS
+        if name in groups
+        for flag in FLAGS[name]
+        if hasattr(settings, flag.name) and reads(flag, settings)
     ]
 
 
@@ -61,13 +71,9 @@ def complete(values):
     """
     found = {}
     for name, flag in ALL.items():
-        found[name] = values.get(name)
-        if found[name] is None:
-            found[name] = flag.default
-        if flag.kind == "integers":
-            found[name] = [int(item) for item in found[name]]
-        elif flag.kind == "list":
-            found[name] = list(found[name])
+        value = values.get(name)
+        value = flag.default if value is None else value
+        found[name] = list(value) if isinstance(value, list | tuple) else value
     loss = {**PRESETS["wang2018"], **PRESETS[found["loss"]]}
     for name in found:
         term = name.removesuffix("_weight")

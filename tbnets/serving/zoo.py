@@ -20,6 +20,7 @@ import re
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving.served import load_saved_model
+from tbnets.shipped import shipped_folder
 
 CHECKSUMS = "sha256.txt"
 _CURE = (
@@ -29,14 +30,8 @@ _CURE = (
 
 
 def folder():
-    """Returns the folder of the zoo: in the wheel, or beside the package.
-
-    Returns:
-        `pathlib.Path`; where neither is there, the place beside the package.
-    """
-    package = pathlib.Path(__file__).resolve().parent.parent
-    inside = package / "model_zoo"
-    return inside if inside.is_dir() else package.parent / "model_zoo"
+    """Returns the folder of the zoo; see `shipped_folder`."""
+    return shipped_folder("model_zoo")
 
 
 def names():

@@ -1,14 +1,13 @@
 """What a run tells people: what is trained, on what, and what came of it."""
 
 import platform
-import shlex
-import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import tbnets
+from tbnets import startup
 
 
 def describe(session, train):
@@ -65,7 +64,7 @@ def results(last, best):
         "epochs": last.epoch,
         "train_seconds": round(sum(row["seconds"] for row in last.history), 1),
         "dev": best.dev,
-        "command": shlex.join(sys.argv),
+        "command": startup.typed(),
         "versions": {
             "tbnets": tbnets.__version__,
             "tensorflow": tf.__version__,

@@ -4,15 +4,14 @@ import re
 import types
 
 import pytest
-from absl import flags as absl_flags
 
 from tbnets import runs, tasks
-from tbnets.flags import command_line
+from tbnets.flags import run_line
 from tbnets.flags import settings as settings_files
 from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL, GROUPS
 from tbnets.losses.presets import PRESETS
-from tests.tiny import parse
+from tests.tiny import parse, typed, unread
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
@@ -54,9 +53,8 @@ def test_a_comment_behind_a_value_is_told(tmp_path, name):
 
 
 def test_every_flag_says_what_it_is():
-    parse()
-    for name in ALL:
-        assert len(command_line.FLAGS[name].help) > 8, name
+    for name, flag in ALL.items():
+        assert len(flag.help) > 8, name
 
 
 @pytest.mark.parametrize(
@@ -165,8 +163,7 @@ def test_a_flagfile_has_what_is_read_alone(tmp_path):
     lines = (tmp_path / "run.flags").read_text()
     assert "--head_units=" in lines and "--regions=" in lines
     assert "--cca_dim=" not in lines and "--image_encoder=" not in lines
-    again = parse(f"--flagfile={tmp_path / 'run.flags'}")
-    assert unread(again) == ""
+    assert unread(f"--flagfile={tmp_path / 'run.flags'}") == ""
 
 
 def test_photos_of_a_task_that_does_not_extract_them_name_no_run():
@@ -175,8 +172,7 @@ def test_photos_of_a_task_that_does_not_extract_them_name_no_run():
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
-    monkeypatch.chdir(ROOT)  # Configurations name others from there.
+def test_every_config_parses_and_all_of_it_is_read(path):
     text = path.read_text()
     assert text.startswith("# ")
     lines = text.splitlines()
@@ -185,26 +181,15 @@ def test_every_config_parses_and_all_of_it_is_read(path, monkeypatch):
     assert all(line.startswith("#") for line in named)
     assert named or "_base" in path.name
     assert all(line.startswith(("# ", "--")) for line in lines)
-    if "example_query" not in command_line.FLAGS:
-        absl_flags.DEFINE_multi_string("example_query", [], "")
     found = parse(f"--flagfile={path}")
     assert found.images_per_batch > 1
     assert ("vilalta" in path.name) == (found.rnn_units == 2048)
-    assert unread(found) == ""
+    assert unread(f"--flagfile={path}") == ""
 
 
 @pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
 def test_every_flag_of_a_model_of_the_zoo_is_read(path):
-    assert unread(parse(f"--flagfile={path}")) == ""
-
-
-def unread(settings):
-    return command_line.check_read(
-        settings,
-        tasks.groups_read(settings),
-        tasks.readers_of_groups(),
-        tasks.fixed_flags(settings),
-    )
+    assert unread(f"--flagfile={path}") == ""
 
 
 @pytest.mark.parametrize(
@@ -230,12 +215,10 @@ def unread(settings):
         (["--cnn=VGG16"], "--image_encoder=features and no --image_features"),
     ],
 )
-def test_a_flag_that_nothing_reads_is_refused(monkeypatch, line, reader):
-    settings = parse(*line)
-    monkeypatch.setattr("sys.argv", ["train.py", *line])
+def test_a_flag_that_nothing_reads_is_refused(line, reader):
     name = line[0].lstrip("-").partition("=")[0].removeprefix("no")
     with pytest.raises(ValueError) as caught:
-        unread(settings)
+        unread(*line)
     assert f"`--{name}` must be a flag that this run reads" in str(caught.value)
     assert f"which is read with {reader}" in str(caught.value)
 
@@ -243,7 +226,7 @@ def test_a_flag_that_nothing_reads_is_refused(monkeypatch, line, reader):
 def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
     path = tmp_path / "shared.flags"
     path.write_text("--momentum=0.5\n--rnn_units=7\n--margin=0.3\n")
-    assert unread(parse(f"--flagfile={path}")) == (
+    assert unread(f"--flagfile={path}") == (
         "--momentum (read with --optimizer=sgd)"
     )
 
@@ -256,55 +239,43 @@ FIXED = [
 
 
 @pytest.mark.parametrize("kind, name, value, other", FIXED)
-def test_a_value_that_the_run_fixes_may_be_given(
-    monkeypatch, kind, name, value, other
-):
+def test_a_value_that_the_run_fixes_may_be_given(kind, name, value, other):
     for line in ([kind], [kind, f"--{name}={value}"]):
-        monkeypatch.setattr("sys.argv", ["train.py", *line])
         settings = parse(*line)
         tasks.open_task(settings)
         assert str(getattr(settings, name)) == value
-        assert unread(settings) == ""
+        assert unread(*line) == ""
 
 
 @pytest.mark.parametrize("kind, name, value, other", FIXED)
-def test_another_value_than_the_run_fixes_is_refused(
-    monkeypatch, kind, name, value, other
-):
-    line = [kind, f"--{name}={other}"]
-    monkeypatch.setattr("sys.argv", ["train.py", *line])
-    settings = parse(*line)
-    tasks.open_task(settings)
+def test_another_value_than_the_run_fixes_is_refused(kind, name, value, other):
     with pytest.raises(ValueError, match=f"`--{name}` must be") as caught:
-        unread(settings)
+        unread(kind, f"--{name}={other}")
     assert f"Received: --{name}={other}" in str(caught.value)
 
 
 def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
     path = tmp_path / "base.flags"
     path.write_text("--text_encoder=lstm\n--epochs=30\n")
-    settings = parse(f"--flagfile={path}", "--model=hm_lstm")
-    tasks.open_task(settings)
     with pytest.raises(
         ValueError,
         match="`--text_encoder` must be h_lstm with .*--model=hm_lstm. "
         "Received: --text_encoder=lstm. Give --text_encoder=h_lstm",
     ):
-        unread(settings)
+        unread(f"--flagfile={path}", "--model=hm_lstm")
     # Of what a run does not read, flagfiles may hold anything.
-    settings = parse(f"--flagfile={path}", "--model=cca")
-    tasks.open_task(settings)
-    assert unread(settings).startswith("--epochs (read with --model=emb")
+    told = unread(f"--flagfile={path}", "--model=cca")
+    assert told.startswith("--epochs (read with --model=emb")
 
 
-def test_groups_that_no_one_reads_name_their_readers(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["train.py", "--margin=0.3"])
-    settings = parse("--margin=0.3")
+def test_groups_that_no_one_reads_name_their_readers():
+    line = typed("--margin=0.3")
     with pytest.raises(
         ValueError, match="read with --model=embedding or --model=hm_lstm. Ch"
     ):
-        command_line.check_read(
-            settings, {"captions"}, tasks.readers_of_groups()
+        run_line.check_read(
+            *(line, run_line.settings(line), {"captions"}),
+            tasks.readers_of_groups(),
         )
 
 
@@ -342,14 +313,12 @@ def test_the_command_line_beats_the_environment(
 ):
     if environment:
         monkeypatch.setenv("TBNETS_DATA", environment)
-    monkeypatch.setattr("sys.argv", ["train.py", *line])
     assert parse(*line).data_root == expected
 
 
 def test_the_environment_beats_a_flagfile(monkeypatch, tmp_path):
     path = tmp_path / "own.flags"
     path.write_text("--data_root=here\n")
-    monkeypatch.setattr("sys.argv", ["train.py", f"--flagfile={path}"])
     assert parse(f"--flagfile={path}").data_root == "here"
     monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
     assert parse(f"--flagfile={path}").data_root == "/elsewhere"
@@ -452,20 +421,16 @@ def test_every_number_has_a_range():
     for name, flag in ALL.items():
         numeric = flag.kind in ("integer", "float", "integers")
         assert numeric == (flag.limits is not None), name
-    check_limits(parse())
+    check_limits(parse(), ALL.values())
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_keeps_to_the_ranges(path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    if "example_query" not in command_line.FLAGS:
-        absl_flags.DEFINE_multi_string("example_query", [], "")
-    check_limits(parse(f"--flagfile={path}"))
+def test_every_config_keeps_to_the_ranges(path):
+    check_limits(parse(f"--flagfile={path}"), ALL.values())
 
 
 def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     before = parse("--margin=0.3", "--epochs=7", "--image_units=8,4")
-    parse("--epochs=9")
-    now = command_line.settings(before)
+    now = run_line.settings(typed("--epochs=9"), before)
     assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
     settings_files.check_resumable(before, now)

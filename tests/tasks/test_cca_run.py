@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tbnets import runs, tasks
-from tbnets.flags import command_line
 from tbnets.serving.served import load_saved_model
 from tbnets.training import loop
 from tests import tiny
@@ -89,18 +88,13 @@ def test_it_exports(session):
 
 
 @pytest.mark.parametrize("flag", ["epochs=3", "learning_rate=0.1", "margin=1"])
-def test_flags_of_gradients_are_refused(folder, tmp_path, monkeypatch, flag):
-    found = settings(folder, tmp_path / "run")
+def test_flags_of_gradients_are_refused(flag):
     name, _, value = flag.partition("=")
-    found = tiny.parse("--model=cca", f"--{flag}")
-    monkeypatch.setattr("sys.argv", ["train.py", f"--{flag}"])
     with pytest.raises(ValueError, match=f"`--{name}` .*--model=embedding"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--model=cca", f"--{flag}")
 
 
-def test_seed_is_read_as_it_draws_captions(folder, tmp_path, monkeypatch):
+def test_seed_is_read_as_it_draws_captions(folder, tmp_path):
     for split, count in tiny.SPLITS.items():
         texts = np.random.default_rng(0).normal(size=(2 * count, 6))
         np.save(folder / f"{split}_drawn.npy", texts.astype("float32"))
@@ -108,26 +102,18 @@ def test_seed_is_read_as_it_draws_captions(folder, tmp_path, monkeypatch):
     weights = []
     for seed in (1, 2):
         found = settings(folder, tmp_path / str(seed), seed=seed, **line)
-        monkeypatch.setattr("sys.argv", ["train.py", f"--seed={seed}"])
         # Of its two captions, an image brings the one that is drawn.
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--model=cca", f"--seed={seed}")
         weights.append(train(found).network.text_branch.get_weights()[-1])
     assert not np.allclose(*weights)
 
 
-def test_flags_of_cca_are_its_own(tmp_path, monkeypatch):
-    found = tiny.parse("--cca_dim=3")
-    monkeypatch.setattr("sys.argv", ["train.py", "--cca_dim=3"])
+def test_flags_of_cca_are_its_own():
     with pytest.raises(ValueError, match="`--cca_dim` .*--model=cca"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--cca_dim=3")
 
 
-def test_background_is_of_photos_with_regions(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["train.py", "--cca_background=2"])
+def test_background_is_of_photos_with_regions():
     for more, message in (
         ((), "--task=localization"),
         (
@@ -135,11 +121,8 @@ def test_background_is_of_photos_with_regions(monkeypatch):
             "--negative_regions=photo",
         ),
     ):
-        found = tiny.parse("--model=cca", "--cca_background=2", *more)
         with pytest.raises(ValueError, match=f"read with .*{message}"):
-            command_line.check_read(
-                found, tasks.groups_read(found), tasks.readers_of_groups()
-            )
+            tiny.unread("--model=cca", "--cca_background=2", *more)
 
 
 def test_encoder_that_wants_training_is_refused(folder, tmp_path):

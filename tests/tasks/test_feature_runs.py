@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tbnets import runs
+from tbnets.commands import query
 from tbnets.data import description
 from tbnets.store import shards
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.training import checkpoints, loop
-from tests import fresh, tiny
+from tests import tiny
 
 EXTRACTION = {"model": "Tiny", "layers": "conv1"}
 
@@ -220,34 +221,25 @@ def test_description_of_each_splits_store(folder, tmp_path):
     assert problems == [] and counts["feature_rows"] == 6
 
 
-# In a process of its own, as the tool's flags are not those of training.
-QUERY = """
-import sys
-from absl import flags
-from tools import query
+class Rows:
+    """A network that takes features, and leaves them as they are."""
 
-class Model:
     takes_photos = False
 
     @staticmethod
     def embed_images(rows):
         return rows
 
-flags.FLAGS(["query.py", *sys.argv[1:]])
-ids, embeddings = query.embed_images(Model)
-one = query.embed_query_image(Model)
-print(ids[3], embeddings.shape, (embeddings[3:4] == one).all())
-"""
 
-
-def test_query_tool_reads_stores(folder):
+def test_query_reads_stores(folder):
     store = open_features(folder / "all")
-    result = fresh.run(
-        *("-c", QUERY, f"--image_features={store.path}"),
-        *(f"--image={store.ids[3]}", "--batch_size=5"),
+    options = query.Options(
+        image_features=[str(store.path)], image=store.ids[3], batch_size=5
     )
-    expected = f"{store.ids[3]} ({len(store)}, 8) True\n"
-    assert result.stdout == expected, result.stderr
+    ids, embeddings = query.embed_images(options, Rows)
+    one = query.embed_query_image(options, Rows)
+    assert ids[3] == store.ids[3] and embeddings.shape == (len(store), 8)
+    np.testing.assert_array_equal(embeddings[3:4], one)
 
 
 @pytest.mark.real_data

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tbnets import boxes, runs, tasks
 from tbnets.evaluation import tables
-from tbnets.flags import command_line
 from tbnets.serving.served import load_saved_model
 from tbnets.store import opening
 from tbnets.tasks import sentence_scores
@@ -302,13 +301,9 @@ def test_a_store_is_opened_once_a_run(folder, tmp_path, monkeypatch):
     assert opened == [str(folder / "regions")]
 
 
-def test_flags_of_matching_are_refused(folder, tmp_path, monkeypatch):
-    found = tiny_phrases.settings(folder, tmp_path, images_per_batch=5)
-    monkeypatch.setattr("sys.argv", ["train.py", "--images_per_batch=5"])
+def test_flags_of_matching_are_refused():
     with pytest.raises(ValueError, match="read with --task=matching"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--task=localization", "--images_per_batch=5")
 
 
 @pytest.mark.parametrize(

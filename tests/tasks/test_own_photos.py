@@ -10,7 +10,8 @@ import pytest
 
 from tbnets import runs, tasks
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
-from tbnets.flags import command_line
+from tbnets.flags import run_line
+from tbnets.flags.table import ALL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos, recipes
 from tbnets.training import checkpoints, summary
@@ -53,7 +54,7 @@ def folder(tmp_path, monkeypatch):
 
 def settings_for(*more):
     """Returns the settings of a small run, its recipe taken."""
-    settings = tiny.parse(
+    line = tiny.typed(
         "--images=photos",
         "--captions=own.csv",
         "--cnn=SqueezeNet",
@@ -65,7 +66,8 @@ def settings_for(*more):
         "--min_count=1",
         *more,
     )
-    command_line.fill(settings, tasks.open_task(settings).data.recipe[1])
+    settings = run_line.settings(line)
+    run_line.fill(line, settings, tasks.open_task(settings).data.recipe[1])
     return settings
 
 
@@ -163,8 +165,7 @@ def test_a_photo_that_broke_since_is_named(folder, how):
 def test_a_resumed_run_goes_by_its_own_flags(folder):
     session, _ = begun(settings_for())
     before = runs.settings_before("runs/photos")
-    tiny.parse("--run_dir=runs/photos")
-    settings = command_line.settings(before)
+    settings = run_line.settings(tiny.typed("--run_dir=runs/photos"), before)
     again, _ = runs.prepare(settings, runs.start(settings, True))
     assert vars(again.settings) == vars(before)
     assert again.settings.image_transform == ["signed_sqrt", "standardize"]
@@ -214,28 +215,29 @@ def test_photos_that_are_all_broken(folder):
 def test_flags_that_are_given_win_over_the_recipe():
     given = ("--images=photos", "--captions=own.csv", "--epochs=3")
     recipe = recipes.recipe(100)
-    settings = tiny.parse(*given)
-    taken = command_line.fill(settings, recipe)
+    line = tiny.typed(*given)
+    settings = run_line.settings(line)
+    taken = run_line.fill(line, settings, recipe)
     assert taken == {k: v for k, v in recipe.items() if k != "epochs"}
     assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
     assert settings.captions_format == "table"
-    settings = tiny.parse(*given, "--loss=vse++")
-    command_line.fill(settings, recipe)
+    line = tiny.typed(*given, "--loss=vse++")
+    settings = run_line.settings(line)
+    run_line.fill(line, settings, recipe)
     assert (settings.negatives, settings.reduction) == ("hardest", "sum")
 
 
 @pytest.mark.parametrize("count", [1, 30, 100, 240, 1000, 6000, 30000])
 def test_recipes_are_flags_within_their_limits(count):
     values = recipes.recipe(count)
-    settings = tiny.parse("--images=photos", "--captions=own.csv")
+    given = ("--images=photos", "--captions=own.csv")
+    settings = tiny.parse(*given)
     assert values.keys() <= vars(settings).keys()
-    assert command_line.fill(settings, values) == values
+    assert run_line.fill(tiny.typed(*given), settings, values) == values
     line = [runs.settings_files.as_flagfile_line(*v) for v in values.items()]
-    again = tiny.parse(
-        "--images=photos", "--captions=own.csv", *map(str.strip, line)
-    )
+    again = tiny.parse(*given, *map(str.strip, line))
     assert vars(again) == vars(settings)
-    runs.check_limits(settings)
+    runs.check_limits(settings, ALL.values())
 
 
 def test_one_command_from_photos_to_answers(folder):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tbnets import tasks
 from tbnets.data.sources import Sources
 from tbnets.flags.flag import reads
-from tbnets.flags.table import GROUPS
+from tbnets.flags.table import FLAGS
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import parts, readers
@@ -188,7 +188,7 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(task, model):
     groups = tasks.groups_read(settings)
     unread = {
         flag.name: other_value(flag)
-        for group, members in GROUPS.items()
+        for group, members in FLAGS.items()
         for flag in members
         if group not in groups or not reads(flag, settings)
     }

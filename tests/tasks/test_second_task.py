@@ -165,14 +165,11 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     assert served == pytest.approx(report["test"], rel=1e-5)
 
 
-def test_flags_that_it_does_not_read_are_refused(tmp_path, monkeypatch):
-    from tbnets.flags import command_line
-
-    found = settings(tmp_path, "--margin=0.3")
-    monkeypatch.setattr("sys.argv", ["train.py", "--margin=0.3"])
+def test_flags_that_it_does_not_read_are_refused(tmp_path):
+    found = settings(tmp_path)
     with pytest.raises(ValueError, match="`--margin` .*read with --model=emb"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
+        tiny.unread(
+            f"--task={found.task}", f"--model={found.model}", "--margin=0.3"
         )
 
 

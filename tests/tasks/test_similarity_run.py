@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
-from tbnets.flags import command_line
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching_scores import RetrievalScores
 from tbnets.tasks.pair_scorer import PairScorer
@@ -283,33 +282,21 @@ def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):
         ("--cca_dim=3", "--model=cca"),
     ],
 )
-def test_flags_of_other_models_are_refused(monkeypatch, flag, reader):
-    found = tiny.parse("--model=similarity", flag)
-    monkeypatch.setattr("sys.argv", ["train.py", flag])
+def test_flags_of_other_models_are_refused(flag, reader):
     name = flag.partition("=")[0]
     with pytest.raises(ValueError, match=f"`{name}` .*read with {reader}"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--model=similarity", flag)
 
 
-def test_its_flags_are_its_own(monkeypatch):
-    found = tiny.parse("--num_candidates=3")
-    monkeypatch.setattr("sys.argv", ["train.py", "--num_candidates=3"])
+def test_its_flags_are_its_own():
     with pytest.raises(ValueError, match="_candidates` .*--model=similarity"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread("--num_candidates=3")
 
 
-def test_draws_are_of_the_loss_that_draws(monkeypatch):
+def test_draws_are_of_the_loss_that_draws():
     flags = ["--model=similarity", "--pair_loss=softmax", "--num_candidates=3"]
-    found = tiny.parse(*flags)
-    monkeypatch.setattr("sys.argv", ["train.py", *flags])
     with pytest.raises(ValueError, match="_candidates` .*--pair_loss=logistic"):
-        command_line.check_read(
-            found, tasks.groups_read(found), tasks.readers_of_groups()
-        )
+        tiny.unread(*flags)
 
 
 @pytest.mark.parametrize(

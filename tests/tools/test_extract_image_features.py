@@ -143,7 +143,7 @@ def test_features_of_regions(folder, kind, dim):
             "`--scales` must be numbers.*--scales=1,x",
         ),
         (["--images=absent"], "`--images` must be a folder"),
-        (["more"], "takes flags only"),
+        (["more"], "must have flags only"),
     ],
 )
 def test_bad_flags_say_what_to_change(folder, flags, message):

@@ -2,38 +2,14 @@
 
 import json
 import pathlib
+import sys
 
 import PIL.Image
 import pytest
 
 from tbnets.pictures.boxes import COLOURS
-from tests import fresh, tiny_localizer
-
-# Asks several questions in one process, the last one without OpenCV.
-DRIVER = """
-import contextlib
-import io
-import json
-import sys
-from absl import flags
-from absl.testing import flagsaver
-from tools import localize
-
-answers = []
-for arguments in json.loads(sys.argv[1]):
-    out, err, failure = io.StringIO(), io.StringIO(), ""
-    if arguments[0] == "-cv2":
-        sys.modules["cv2"] = None
-        arguments = arguments[1:]
-    with flagsaver.flagsaver():
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                localize.main(flags.FLAGS(["localize.py", *arguments]))
-            except (ValueError, OSError) as error:
-                failure = str(error)
-    answers.append([out.getvalue(), err.getvalue(), failure])
-print(json.dumps(answers))
-"""
+from tests import tiny_localizer
+from tests.verbs import ask
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +52,13 @@ def answers(folder):
         "no model": [f"--model={folder}/none", photo, "red"],
         "whole images": ["--model=scenes_embedding", photo, "red"],
         "features": [f"--model={folder}/features", photo, "red"],
-        "no opencv": ["-cv2", model, quiet, photo, "red"],
     }
-    asked = json.dumps(list(questions.values()))
-    result = fresh.run("-c", DRIVER, asked, cwd=folder, check=True)
-    return dict(zip(questions, json.loads(result.stdout)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        found = {n: ask("localize", *line) for n, line in questions.items()}
+        patch.setitem(sys.modules, "cv2", None)
+        found["no opencv"] = ask("localize", model, quiet, photo, "red")
+    return found
 
 
 def test_each_phrase_has_its_box(answers, folder):
@@ -128,9 +106,9 @@ def test_a_photo_without_proposals_is_told(answers):
 @pytest.mark.parametrize(
     "question, message",
     [
-        ("no phrase", "`localize.py` must be given a photo and a phrase"),
-        ("empty phrase", "`localize.py` must be given phrases of words"),
-        ("no text", "`localize.py` must be asked in UTF-8"),
+        ("no phrase", "`tools/localize.py` must be given a photo and a phrase"),
+        ("empty phrase", "`tools/localize.py` must be given phrases of words"),
+        ("no text", "`tools/localize.py` must be asked in UTF-8"),
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),
         ("over the photo", "`--output` must not be the photo"),

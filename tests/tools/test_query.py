@@ -1,6 +1,5 @@
 """Tests of the query tool, on networks whose answers are plain to see."""
 
-import json
 import os
 import pathlib
 import subprocess
@@ -16,34 +15,11 @@ from tbnets.serving.export import export_saved_model
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
-from tests import fresh
+from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
 COLORS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
-
-# Asks several questions in one process.
-DRIVER = """
-import contextlib
-import io
-import json
-import sys
-from absl import flags
-from absl.testing import flagsaver
-from tools import query
-
-answers = []
-for arguments in json.loads(sys.argv[1]):
-    out, err, failure = io.StringIO(), io.StringIO(), ""
-    with flagsaver.flagsaver():
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                query.main(flags.FLAGS(["query.py", *arguments]))
-            except (ValueError, OSError, ImportError) as error:
-                failure = str(error)
-    answers.append([out.getvalue(), err.getvalue(), failure])
-print(json.dumps(answers))
-"""
 
 
 class ColorNetwork(tf.Module):
@@ -170,9 +146,7 @@ def answers(folder):
             *(by_features, f"--image_features={folder}/nan_ims.npy", "red"),
         ],
     }
-    asked = json.dumps(list(questions.values()))
-    result = fresh.run("-c", DRIVER, asked, check=True)
-    return dict(zip(questions, json.loads(result.stdout)))
+    return {name: ask("query", *line) for name, line in questions.items()}
 
 
 def test_photos_are_ranked_for_each_query(answers):
@@ -290,10 +264,10 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
     [
         ("cut photo", "cut.png', which does not decode"),
         ("unknown id", "'cow'"),
-        ("nothing", "`query.py` must be asked by sentences"),
-        ("both", "`query.py` must be asked by sentences"),
-        ("image alone", "`query.py` must be asked by sentences"),
-        ("no text", "`query.py` must be asked in UTF-8"),
+        ("nothing", "`tools/query.py` must be asked by sentences"),
+        ("both", "`tools/query.py` must be asked by sentences"),
+        ("image alone", "`tools/query.py` must be asked by sentences"),
+        ("no text", "`tools/query.py` must be asked in UTF-8"),
         ("no model", "`model` must be a name of the zoo, or a folder"),
         ("regions", "tools/localize.py --model=scenes_localization"),
         ("no images", "`--images` must be given"),

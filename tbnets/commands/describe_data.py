@@ -1,0 +1,163 @@
+r"""Prints what a caption data set holds, and everything wrong with it.
+
+For instance:
+
+  python tools/describe_data.py --captions_format=karpathy \
+      --captions=flickr8k/dataset_flickr8k.json \
+      --images=flickr8k/images \
+      --image_features='flickr8k/precomp/{split}_ims.npy'
+
+For each split: images and captions, captions per image, words per caption,
+empty and repeated captions, and the share of words that the training split
+does not have. Then every problem with its file and line: rows that cannot be
+read, images in two splits, missing or broken image files, features that are
+missing or not finite. The exit code is 1 if there is any problem, else 0.
+
+With --phrases, phrases and their boxes as well: how many have a box, why the
+others have none, their types. Without --captions, those of all images:
+
+  python tools/describe_data.py --phrases=flickr8k/entities
+
+The formats are shown in docs/data_formats.md.
+"""
+
+import dataclasses
+import json
+
+from tbnets.data import captions, description
+from tbnets.data.format_guess import usual_format
+from tbnets.data.phrase_description import describe_phrases
+from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
+from tbnets.flags.flag import flag
+
+MOST_PRINTED = 50
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is described, and where it is written."""
+
+    captions_format: str | None = flag(
+        None,
+        "Format of --captions; not given, table for a .csv, .tsv or .jsonl, "
+        "else karpathy.",
+        choices=list(captions.READERS),
+    )
+    captions: str = flag(
+        "",
+        "Caption file, or folder for 'precomputed'; {split} in it stands for "
+        "the name of the split.",
+    )
+    phrases: str = flag(
+        "",
+        "Phrases with boxes: a folder with Sentences and Annotations as of "
+        "Flickr30K Entities, or a .jsonl file of image, phrase, box.",
+    )
+    splits: list[str] = flag(
+        [], "Splits to describe; by default all there are."
+    )
+    images: str = flag(
+        "", "Folder of the image files, each of which is decoded."
+    )
+    image_features: list[str] = flag(
+        [],
+        "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt beside "
+        "X_ims.npy; {split} stands for the name of the split. Several are put "
+        "side by side.",
+    )
+    vocabulary_split: str = flag(
+        "train",
+        "Split whose words are the known ones ('train+restval' joins two).",
+    )
+    json: str = flag("", "File to write the same to as JSON.")
+
+
+def read_splits(options, problems):
+    """Returns {split: CaptionedImages} for --splits, and the known words."""
+    path = options.captions
+    where = (options.captions_format or usual_format(path), path)
+    names = options.splits or captions.list_splits(*where)
+    splits = {n: captions.read_captions(*where, n, problems) for n in names}
+    try:
+        training = captions.read_captions(
+            *where, options.vocabulary_split, problems
+        )
+    except ValueError:
+        print(
+            f"There is no split {options.vocabulary_split!r} to take the known "
+            "words from (--vocabulary_split): no unknown words are counted.\n"
+        )
+        return splits, None
+    return splits, description.known_words(training)
+
+
+def print_report(report, problems):
+    """Prints the table of the splits, then the problems."""
+    print(description.format_table(report["splits"]))
+    print(
+        "\nWords are those that models read: letters and digits in lower case; "
+        "man's is two words, don't is dont."
+    )
+    count = len(problems)
+    print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
+    for problem in problems[:MOST_PRINTED]:
+        print(problem)
+    if count > MOST_PRINTED:
+        print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
+
+
+def read_all_phrases(options, splits, problems):
+    """Returns {split: PhraseRegions}; without splits, "all" there are."""
+    path = options.phrases
+    if not path:
+        return {}
+    if not splits:
+        return {"all": read_phrases(path, None, problems)}
+    return {n: read_phrases(path, one, problems) for n, one in splits.items()}
+
+
+def describe_one(options, images, phrases, vocabulary, problems):
+    """Returns the counts of a split, as far as flags ask for them."""
+    counts = description.describe_split(images, vocabulary)
+    if phrases is not None:
+        counts.update(describe_phrases(phrases))
+    if options.image_features:
+        more, found = description.describe_features(
+            images, *options.image_features
+        )
+        counts.update(more)
+        problems += found
+    if options.images:
+        problems += description.check_images(images, options.images)
+    return counts
+
+
+def main(options):
+    """Reads, counts, prints; returns the exit code."""
+    if not (options.captions or options.phrases):
+        raise InputError(
+            "`--captions` or `--phrases` must name what to describe. "
+            "Received: neither. See --help."
+        )
+    problems, splits, vocabulary = [], {}, None
+    if options.captions:
+        splits, vocabulary = read_splits(options, problems)
+    phrases = read_all_phrases(options, splits, problems)
+    splits = splits or {name: one.images for name, one in phrases.items()}
+    report = {
+        "splits": {
+            name: describe_one(
+                options, images, phrases.get(name), vocabulary, problems
+            )
+            for name, images in splits.items()
+        }
+    }
+    problems += description.find_common_images(splits)
+    problems = list(dict.fromkeys(problems))  # Splits may share a file.
+    print_report(report, problems)
+    if options.json:
+        report["problems"] = [vars(problem) for problem in problems]
+        with open(options.json, "w", encoding="utf-8") as stream:
+            json.dump(report, stream, indent=2, ensure_ascii=False)
+    return 1 if problems else 0

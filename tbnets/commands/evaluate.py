@@ -1,0 +1,297 @@
+r"""Measures image-text retrieval, of a run or on saved embeddings.
+
+A run of tools/train.py, on one of its splits:
+
+  python tools/evaluate.py --run_dir=runs/quickstart --split=test
+
+Two runs taken together, by the weighted sum of their distances (Wang et al.
+2018, Eq. 8):
+
+  python tools/evaluate.py --run_dir=runs/embedding \
+      --combine_with=runs/similarity --combine_weight=0.3
+
+A map of what lies near what: photos, sentences and noun phrases of some of
+the images, as a picture (needs the extra: pip install "tbnets[map]"):
+
+  python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
+
+Embeddings of any model, from files:
+
+  python tools/evaluate.py \
+      --image_embeddings=images.npy \
+      --text_embeddings=captions.npy \
+      --caption_to_image=caption_to_image.npy \
+      --json=metrics.json
+
+images.npy is [num_images, dim] and captions.npy [num_captions, dim], both with
+rows of length 1: scores are inner products. caption_to_image.npy holds, for
+each caption, the row of its image, from 0; a text file with one number a line
+will do. The order of the rows is free, and so is the number of captions per
+image.
+
+Prints recall at 1, 5 and 10, median and mean rank in both directions and from
+captions to captions; of a run on phrases, recalls of their regions. What they
+mean exactly is in docs/evaluation.md.
+"""
+
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+
+from tbnets import files, startup
+from tbnets.errors import InputError
+from tbnets.evaluation import arrays, protocols, tables
+from tbnets.flags.flag import COUNT, SHARE, Limits, changed, flag
+from tbnets.pictures import space_map
+
+MAP_CAPTIONS = 5
+OF_RUNS = (
+    *("split", "checkpoint", "data_root", "save_embeddings", "combine_with"),
+    *("region_phrase_ranking", "map"),
+)
+OF_FILES = ("image_embeddings", "text_embeddings", "caption_to_image")
+OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
+"""Flags that are read with --run_dir alone, without it, or by some tasks."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is measured, of what, and where it is written."""
+
+    run_dir: str = flag(
+        "", "Folder of a run; instead of the three arrays below."
+    )
+    split: str = flag("test", "Split to evaluate of a run.")
+    checkpoint: str = flag(
+        "best", "Epoch to evaluate of a run.", choices=["best", "last"]
+    )
+    data_root: str = flag(
+        "",
+        "Folder that a run's relative data paths start from now; by default as "
+        "TBNETS_DATA or the run says.",
+    )
+    save_embeddings: str = flag(
+        "",
+        "Folder to write the arrays to that a run is measured by: "
+        "image_embeddings.npy, text_embeddings.npy and caption_to_image.npy.",
+    )
+    combine_with: str = flag(
+        "",
+        "Folder of another run, on the same images and captions: the sum of "
+        "both distances ranks. A similarity network's stand for minus its "
+        "logits, and both are then divided by their spread.",
+    )
+    combine_weight: float = flag(
+        0.3,
+        "Weight of that run; --run_dir has the rest. Wang 2018: 0.3.",
+        limits=SHARE,
+    )
+    image_embeddings: str = flag(
+        "", "Embeddings of the images, [num_images, dim] (.npy)."
+    )
+    text_embeddings: str = flag(
+        "", "Embeddings of the captions, [num_captions, dim] (.npy)."
+    )
+    caption_to_image: str = flag(
+        "", "Row of the image of each caption (.npy of integers, or text)."
+    )
+    protocol: str = flag(
+        "full",
+        "; ".join(
+            f"{k}: {v.description}" for k, v in protocols.PROTOCOLS.items()
+        ),
+        choices=list(protocols.PROTOCOLS),
+    )
+    text_to_text: bool = flag(True, "Rank captions against captions too.")
+    region_phrase_ranking: bool = flag(
+        False,
+        "Of a run on phrases: rank all phrases of the split for each true "
+        "region too, and all true regions for each phrase (Niu 2017, Table 4).",
+    )
+    memory_limit_mb: float = flag(
+        512,
+        "MiB for tiles of scores, beside the embeddings. The result does not "
+        "depend on it.",
+        limits=COUNT,
+    )
+    json: str = flag("", "File to write the metrics to.")
+    map: str = flag(
+        "",
+        "PNG to write: images and captions of the split, and the noun phrases "
+        "that a run embeds, laid out in a plane by t-SNE, so that what is "
+        "alike lies together (Niu 2017, Fig. 8).",
+    )
+    map_images: int = flag(
+        60,
+        "Images on the map, evenly spread over the split, each with up to 5 of "
+        "its captions. Niu 2017: 60. More than 100 leave no space for words.",
+        limits=Limits(at_least=1, at_most=1000),
+    )
+
+
+def evaluate_run(options):
+    """Returns the metrics of a split by a run's network, and their table.
+
+    Returns:
+        (metrics, table, points): the last are of the map, None without one.
+    """
+    with startup.quiet_tensorflow():
+        from tbnets import runs
+    settings, scores = run_scores(options, runs, options.run_dir)
+    points = map_points(options, settings, scores)
+    title = options.run_dir
+    if options.combine_with:
+        _, others = run_scores(options, runs, options.combine_with)
+        scores = scores.combine(others, options.combine_weight)
+        title += f" and {options.combine_weight:g} of {options.combine_with}"
+    if options.save_embeddings:
+        save_arrays(scores.arrays, pathlib.Path(options.save_embeddings))
+    metrics = scores.metrics(**measure_options(options, scores))
+    title += f", {options.split}"
+    if "protocol" in scores.options:
+        title += f", protocol: {options.protocol}"
+    return metrics, tables.format_table(metrics, title), points
+
+
+def run_scores(options, runs, run_dir):
+    """Returns the settings of a run, and its scores of the split."""
+    session = runs.open_run(
+        run_dir,
+        options.checkpoint,
+        data_root=options.data_root,
+        more_splits=[options.split],
+    )
+    task = session.task
+    task.settings.evaluate_memory = options.memory_limit_mb
+    examples = task.data.load(options.split, session.state.fitted)
+    return task.settings, task.scores(session.network, examples)
+
+
+def map_points(options, settings, scores):
+    """Returns the points of --map; None without it."""
+    if not options.map:
+        return None
+    most = (options.map_images, MAP_CAPTIONS)
+    points = scores.points(most)
+    if points is None:
+        raise InputError(
+            "`--map` must come with a run that embeds images and captions in "
+            f"one space. Received: --map={options.map} for a run of --task="
+            f"{settings.task}, --model={settings.model}. Leave it out."
+        )
+    return points
+
+
+def write_map(options, points):
+    """Draws --map."""
+    title = f"{options.run_dir}, {options.split}, laid out by t-SNE"
+    sheet = space_map.draw_map(points, title)
+    files.write_atomically(options.map, lambda file: sheet.save(file, "PNG"))
+    print(f"map  {options.map}")
+
+
+def measure_options(options, scores):
+    """Returns the flags given that scores are measured by."""
+    others = set(OF_TASKS) - set(scores.options)
+    for name in sorted(changed(options) & others):
+        raise InputError(
+            f"`--{name}` must be a flag that the run is measured by. "
+            f"Received: --{name}={getattr(options, name)} for scores of "
+            f"{scores.what}. Leave it out."
+        )
+    return {
+        name: getattr(options, name)
+        for name in OF_TASKS
+        if name in scores.options
+    }
+
+
+def save_arrays(embeddings, folder):
+    """Writes the arrays that a run is measured by to a folder."""
+    if not embeddings:
+        raise InputError(
+            "`--save_embeddings` must come with a run that inner products of "
+            f"embeddings rank. Received: --save_embeddings={folder} for one "
+            "that is ranked otherwise. Leave it out."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in embeddings.items():
+        write = functools.partial(np.save, arr=array)
+        files.write_atomically(folder / f"{name}.npy", write)
+
+
+def evaluate_arrays(options):
+    """Returns what `evaluate_run` does, of the three array flags."""
+    metrics = protocols.evaluate_protocol(
+        options.protocol,
+        *read_saved_embeddings(options),
+        memory_limit_mb=options.memory_limit_mb,
+        text_to_text=options.text_to_text,
+    )
+    title = f"protocol: {options.protocol}"
+    return metrics, tables.format_table(metrics, title), None
+
+
+def read_saved_embeddings(options):
+    """Returns the arrays of the three file flags."""
+    missing = [f"--{name}" for name in OF_FILES if not getattr(options, name)]
+    if missing:
+        raise InputError(
+            f"--run_dir or {', '.join(missing)} must be given. Received: "
+            "nothing. "
+            "`python tools/evaluate.py --help` shows an example."
+        )
+    return (
+        arrays.read_array(options.image_embeddings),
+        arrays.read_array(options.text_embeddings),
+        arrays.read_caption_to_image(options.caption_to_image),
+    )
+
+
+def check_flags(options):
+    """Refuses flags that are not read, and a place that can not be written."""
+    given = changed(options)
+    unread, how = (
+        (OF_RUNS, "with") if not options.run_dir else (OF_FILES, "without")
+    )
+    for name in sorted(given & set(unread)):
+        raise InputError(
+            f"`--{name}` must be a flag that is read. Received: "
+            f"--{name}={getattr(options, name)}, which is read {how} "
+            "--run_dir. Leave it out, or change that."
+        )
+    if "combine_weight" in given and not options.combine_with:
+        raise InputError(
+            "`--combine_weight` must come with --combine_with, the run that "
+            f"it weighs. Received: --combine_weight={options.combine_weight} "
+            "alone. Add the other run, or leave it out."
+        )
+    for name in sorted(given & {"json", "map"}):
+        path = getattr(options, name)
+        if not pathlib.Path(path).parent.is_dir():
+            raise InputError(
+                f"`--{name}` must be a file in a folder that exists. "
+                f"Received: --{name}={path}. Make the folder, or "
+                "name another."
+            )
+    if options.map:  # Refused before anything is computed.
+        space_map.import_tsne()
+    elif "map_images" in given:
+        raise InputError(
+            "`--map_images` must come with --map, the file to draw. Received: "
+            f"--map_images={options.map_images} alone. Add --map=map.png."
+        )
+
+
+def main(options):
+    """Reads, measures, prints, writes."""
+    check_flags(options)
+    evaluate = evaluate_run if options.run_dir else evaluate_arrays
+    metrics, table, points = evaluate(options)
+    print(table)
+    if options.json:
+        files.write_json(options.json, metrics)
+    if points is not None:
+        write_map(options, points)

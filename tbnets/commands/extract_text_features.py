@@ -1,0 +1,223 @@
+r"""Extracts fixed features of captions into a store, fitted on one split.
+
+For instance tf-idf of the 3000 most frequent lemmas, as Wang et al. 2016 use
+it for Flickr30K:
+
+  python tools/extract_text_features.py --features=tfidf --num_terms=3000 \
+      --captions=data/flickr8k/dataset_flickr8k.json \
+      --output=features/flickr8k_tfidf
+
+or Fisher vectors of word vectors (of word2vec or GloVe), or their means:
+
+  python tools/extract_text_features.py --features=fisher \
+      --word_vectors=data/GoogleNews-vectors-negative300.bin \
+      --captions=data/flickr8k/dataset_flickr8k.json \
+      --output=features/flickr8k_fisher
+
+Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
+Beside the features lies encoder.npz, what was fitted: with it, the exported
+model takes raw captions. Stopped at any moment, the same command goes on.
+
+docs/text_features.md tells more.
+"""
+
+import dataclasses
+import hashlib
+import time
+
+import tqdm
+
+from tbnets.data import captions as caption_files
+from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
+from tbnets.features import caption_features
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.mean_vectors import MeanFeatures
+from tbnets.features.tfidf import TfidfFeatures
+from tbnets.flags.flag import COUNT, NOT_NEGATIVE, REQUIRED, Limits, flag
+from tbnets.store.manifest import DTYPES, file_sha256
+from tbnets.tasks.texts import read_showing_progress
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_tables import coverage, coverage_line
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which features are made, of which captions, and where they go."""
+
+    features: str = flag(
+        REQUIRED,
+        "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
+        "means of word vectors; fisher: Fisher vectors of them (all Wang "
+        "2016).",
+        choices=sorted(caption_features.KINDS),
+    )
+    output: str = flag(REQUIRED, "Folder of the feature store to write.")
+    captions: str = flag(
+        REQUIRED, "File or folder of captions; may hold {split}."
+    )
+    captions_format: str = flag(
+        "karpathy",
+        "Format of --captions; docs/data_formats.md describes each.",
+        choices=list(caption_files.READERS),
+    )
+    phrases: str = flag(
+        "",
+        "Phrases of the captions' images, a folder or .jsonl as train.py "
+        "--task=localization takes it: their features are made instead.",
+    )
+    train_split: str = flag("train", "Split that is fitted on.")
+    splits: list[str] = flag(
+        [], "Splits whose features are made; by default all."
+    )
+    num_terms: int = flag(
+        3000,
+        "Of tfidf: lemmas kept, the most frequent. Wang 2016: 3000 for "
+        "Flickr30K, 5600 for MSCOCO.",
+        limits=COUNT,
+    )
+    word_vectors: str = flag(
+        "",
+        "Of mean_vector and fisher: word2vec file (binary or text) or GloVe "
+        "file.",
+    )
+    num_components: int = flag(
+        30, "Of fisher: centres of the mixture. Papers: 30.", limits=COUNT
+    )
+    pca_dim: int = flag(
+        6000,
+        "Of fisher: dimensions kept by PCA, where there are more; 0: all. "
+        "Papers: 6000 of 18,000.",
+        limits=NOT_NEGATIVE,
+    )
+    pca_captions: int = flag(
+        20_000,
+        "Of fisher: training captions that PCA looks at, all of them in "
+        "memory.",
+        limits=Limits(at_least=2),
+    )
+    seed: int = flag(0, "Of fisher: of all that is fitted.")
+    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+
+
+def read_captions(options):
+    """Returns split -> captions of the splits asked for, the fitted first."""
+    where = (options.captions_format, options.captions)
+    splits = options.splits or caption_files.list_splits(*where)
+    captions = {}
+    for name in dict.fromkeys([options.train_split, *splits]):
+        images = caption_files.read_captions(*where, name)
+        if options.phrases:
+            captions[name] = read_phrases(options.phrases, images).phrases
+        else:
+            captions[name] = images.captions
+    return captions
+
+
+def new_encoder(options, captions):
+    """Returns the encoder that the flags ask for, not fitted."""
+    encoder = {
+        "tfidf": lambda: TfidfFeatures(options.num_terms),
+        "mean_vector": MeanFeatures,
+        "fisher": lambda: FisherFeatures(
+            options.num_components,
+            options.pca_dim,
+            options.pca_captions,
+            options.seed,
+        ),
+    }[options.features]()
+    training = captions[options.train_split]
+    text = "\n".join(map(caption_features.caption_key, training))
+    encoder.notes_["fitted_on"] = {
+        "split": options.train_split,
+        "captions": len(training),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    if options.word_vectors:
+        encoder.notes_["fitted_on"] |= {
+            "splits_of_words": list(captions),
+            "word_vectors_sha256": file_sha256(options.word_vectors),
+        }
+    return encoder
+
+
+def read_vectors(options, captions):
+    """Returns the vectors of all words; tells how many have one.
+
+    A vector was learned elsewhere, so words of other splits may be known.
+    """
+    counts = {split: count_words(texts)[0] for split, texts in captions.items()}
+    words = dict.fromkeys(word for known in counts.values() for word in known)
+    vectors = read_showing_progress(options.word_vectors, words)
+    for split, found in counts.items():
+        print(f"{split:<9} {coverage_line(coverage(vectors, found))}")
+    return vectors
+
+
+def fit(options, encoder, captions):
+    """Fits an encoder, and shows what it is at."""
+    training = captions[options.train_split]
+    if not options.word_vectors:
+        return encoder.fit(training)
+    vectors = read_vectors(options, captions)
+    if options.features != "fisher":
+        return encoder.fit(training, vectors)
+    with tqdm.tqdm(unit="step", leave=False, disable=None) as bar:
+
+        def show(line):
+            bar.set_description_str(line)
+            bar.update()
+
+        return encoder.fit(training, vectors, show)
+
+
+def fitted(options, captions):
+    """Returns the encoder of the store to go on with, or fits a new one."""
+    if (options.features == "tfidf") == bool(options.word_vectors):
+        raise InputError(
+            "`--word_vectors` must name a file for mean_vector and fisher, and "
+            f"only for them. Received: --word_vectors={options.word_vectors} "
+            f"with --features={options.features}. Change one of them."
+        )
+    encoder = new_encoder(options, captions)
+    before = caption_features.open_fitted(options.output, encoder)
+    if before is not None:
+        return before
+    start = time.perf_counter()
+    fit(options, encoder, captions)
+    seconds = time.perf_counter() - start
+    number = len(captions[options.train_split])
+    print(f"fitted    on {number} captions in {seconds:.1f} s")
+    return encoder
+
+
+def extract(options, captions, encoder):
+    """Writes the store with a progress bar; returns it and the seconds."""
+    writer = caption_features.open_writer(
+        options.output, encoder, options.dtype
+    )
+    texts = [text for split in captions.values() for text in split]
+    start = time.perf_counter()
+    with tqdm.tqdm(
+        total=len({*map(caption_features.caption_key, texts)} - writer.done),
+        unit="text",
+        smoothing=0.1,
+        disable=None,
+    ) as bar:
+        caption_features.extract(texts, encoder, writer, bar.update)
+    writer.finish()
+    return writer, time.perf_counter() - start
+
+
+def main(options):
+    """Extracts by the flags."""
+    captions = read_captions(options)
+    encoder = fitted(options, captions)
+    print(f"encoder   {encoder.describe()}")
+    writer, seconds = extract(options, captions, encoder)
+    print(
+        f"store     {options.output}: {len(writer.done)} texts x {encoder.dim} "
+        f"features, {options.dtype}, in {seconds:.1f} s\n"
+        "Next, train with --text_encoder=features --text_features="
+        f"{options.output}"
+    )

@@ -1,0 +1,131 @@
+r"""Parses captions into constituency trees, for --text_encoder=h_lstm.
+
+For instance, with the parser that downloads nothing (pip install
+"tbnets[parse]"):
+
+  python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
+      --output=trees/flickr8k.jsonl
+
+or by a CoreNLP server that runs elsewhere:
+
+  python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
+      --parser=corenlp --corenlp_url=http://localhost:9000 \
+      --output=trees/flickr8k_corenlp.jsonl
+
+Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
+
+Each distinct caption is parsed once, in several processes. What is parsed
+stands in OUTPUT.cache right away: stopped at any moment, the same command goes
+on. A caption that a parser gives no tree for gets a right-branching one, and
+is counted. docs/trees.md shows the files and how good the trees are.
+"""
+
+import dataclasses
+import pathlib
+import time
+
+import tqdm
+
+from tbnets.data import captions as caption_files
+from tbnets.data.format_guess import usual_format
+from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.text import parsing
+from tbnets.text.parsers import DEFAULT_URL, PARSERS
+
+MOST_PRINTED = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which captions are parsed, by what, and where trees go."""
+
+    captions: str = flag(
+        REQUIRED, "File or folder of captions; may hold {split}."
+    )
+    output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
+    captions_format: str | None = flag(
+        None,
+        "Format of --captions; docs/data_formats.md describes each. Not given, "
+        "table for a .csv, .tsv or .jsonl, else karpathy.",
+        choices=list(caption_files.READERS),
+    )
+    splits: list[str] = flag(
+        [], "Splits whose captions are parsed; by default all."
+    )
+    parser: str = flag(
+        "embedded",
+        "embedded: TextBlob's tagger and a grammar for captions, no download; "
+        "corenlp: a server (Niu 2017); right_branching: no syntax, to compare "
+        "with.",
+        choices=list(PARSERS),
+    )
+    corenlp_url: str = flag(DEFAULT_URL, "The server, of --parser=corenlp.")
+    cache: str = flag(
+        "", "File of what is parsed already; by default OUTPUT.cache."
+    )
+    processes: int = flag(
+        0, "Processes that parse; 0: one a core.", limits=NOT_NEGATIVE
+    )
+
+
+def read_captions(options):
+    """Returns (id, caption) of all captions; ids are IMAGE#NUMBER."""
+    where = (
+        options.captions_format or usual_format(options.captions),
+        options.captions,
+    )
+    found = []
+    for split in options.splits or caption_files.list_splits(*where):
+        records = caption_files.read_captions(*where, split)
+        for row, rows in enumerate(records.caption_rows()):
+            name = records.image_ids[row]
+            found += [
+                (f"{name}#{number}", records.captions[caption])
+                for number, caption in enumerate(rows)
+            ]
+    return found
+
+
+def parse(options, captions):
+    """Parses with a progress bar."""
+    with tqdm.tqdm(
+        total=len({caption for _, caption in captions}),
+        unit="caption",
+        smoothing=0.1,
+        disable=None,
+    ) as bar:
+        return parsing.parse_captions(
+            [caption for _, caption in captions],
+            options.parser,
+            cache=options.cache or f"{options.output}.cache",
+            processes=options.processes or None,
+            corenlp_url=options.corenlp_url,
+            progress=bar.update,
+        )
+
+
+def report(options, captions, parses, seconds):
+    """Prints what was written."""
+    failed = sum(caption in parses.failures for _, caption in captions)
+    print(
+        f"parsed    {len(parses.trees) - parses.num_cached} captions by "
+        f"{options.parser} in {seconds:.1f} s, {parses.num_cached} were known\n"
+        f"trees     {options.output}: {len(captions)} captions, {failed} of "
+        "them right-branching, as they did not parse"
+    )
+    reasons = parsing.count_reasons(parses.failures)
+    for reason, count in reasons[:MOST_PRINTED]:
+        print(f"          {count} x {reason}")
+    print(
+        "Next, train with --text_encoder=h_lstm --trees=" + str(options.output)
+    )
+
+
+def main(options):
+    """Parses by the flags."""
+    captions = read_captions(options)
+    pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    parses = parse(options, captions)
+    parsing.write_parses(options.output, captions, parses)
+    report(options, captions, parses, time.perf_counter() - start)

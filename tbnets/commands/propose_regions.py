@@ -1,0 +1,249 @@
+r"""Proposes boxes that may hold an object, for all photos of a folder.
+
+For instance, 200 boxes of EdgeBoxes a photo, as Wang et al. 2018 use:
+
+  python tools/propose_regions.py --images=flickr30k/images \
+      --output=proposals/edge_boxes
+
+Stopped at any moment, the same command goes on where it was and writes the
+same bytes. Photos that do not decode are listed and left out; mend them and
+run the command again.
+
+With boxes that people drew, it also tells how many of them were found:
+
+  python tools/make_scenes.py --folder=/tmp/scenes
+  python tools/propose_regions.py --images=/tmp/scenes/images \
+      --captions=/tmp/scenes/dataset.json --splits=test \
+      --recall=/tmp/scenes/Annotations --output=/tmp/proposals
+
+Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
+"""
+
+import dataclasses
+import pathlib
+import time
+
+import numpy as np
+import PIL.Image
+import PIL.ImageDraw
+import tqdm
+
+from tbnets import boxes as box_math
+from tbnets import images
+from tbnets.cores import usable_cores
+from tbnets.data import entities
+from tbnets.features import extraction, proposals
+from tbnets.flags.flag import COUNT, REQUIRED, flag
+from tbnets.flags.photos import Photos
+from tbnets.rounding import per_cent
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
+
+NUM_SHOWN = 4
+BOXES_SHOWN = 6
+CELL_SIZE = 224
+COLOURS = ("red", "orange", "yellow", "lime", "cyan", "magenta")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Photos):
+    """Which boxes are proposed, and how they are judged and shown."""
+
+    output: str = flag(REQUIRED, "Folder of the store of proposals.")
+    method: str = flag(
+        "edge_boxes",
+        "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
+        "al. 2013).",
+        choices=list(proposals.IOU_THRESHOLDS),
+    )
+    limit: int = flag(
+        200, "Most boxes of a photo. Wang 2018: 200.", limits=COUNT
+    )
+    iou_threshold: float | None = flag(
+        None,
+        "Boxes that overlap a better one by more are dropped, 0 to 1; by "
+        "default "
+        + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
+        + ".",
+    )
+    iou_decay: float = flag(
+        1.0,
+        "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
+        "while it is above 0.5; with --iou_threshold=0.9 --iou_decay=0.996 the "
+        "best boxes have close neighbours and the others are far apart.",
+    )
+    max_aspect_ratio: float = flag(
+        3.0,
+        "Most times that a box of edge_boxes is wider than high, or higher.",
+    )
+    longest_side: int = flag(
+        500,
+        "Larger photos are scaled down to so many pixels while boxes are "
+        "sought.",
+    )
+    min_area: float = flag(
+        0.005, "Least area of a box, as a fraction of the photo."
+    )
+    workers: int = flag(
+        usable_cores(),
+        "Photos worked on at once; the result does not depend on it.",
+        limits=COUNT,
+    )
+    shard_images: int = flag(
+        extraction.SHARD_IMAGES,
+        "Photos a shard: a kill costs no more than this.",
+        limits=COUNT,
+    )
+    recall: str = flag(
+        "",
+        "Folder of Flickr30K Entities annotations (ID.xml), to tell how many "
+        "of their boxes were found.",
+    )
+    recall_iou: float = flag(
+        0.5, "Least overlap that counts as found. Papers: 0.5."
+    )
+    recall_at: list[int] = flag(
+        [50, 100, 200], "Numbers of boxes to tell it for.", limits=COUNT
+    )
+    picture: str = flag(
+        "",
+        "PNG file to draw: some photos with their first boxes, and with the "
+        "boxes of --recall in white.",
+    )
+
+
+def build_proposer(options):
+    """Returns the `Proposer` of the flags."""
+    return proposals.Proposer(
+        options.method,
+        options.limit,
+        options.iou_threshold,
+        options.longest_side,
+        options.min_area,
+        options.iou_decay,
+        options.max_aspect_ratio,
+    )
+
+
+def run(options, photos, proposer, writer):
+    """Proposes with a progress bar; returns the failures and the seconds."""
+    start = time.perf_counter()
+    with tqdm.tqdm(
+        total=len(extraction.remaining(photos, writer)),
+        unit="photo",
+        smoothing=0.1,
+        disable=None,
+    ) as bar:
+        failures = proposals.propose_photos(
+            photos,
+            proposer,
+            writer,
+            workers=options.workers,
+            shard_images=options.shard_images,
+            progress=bar.update,
+        )
+    writer.finish()
+    return failures, time.perf_counter() - start
+
+
+def report(options, failures, done, seconds, store):
+    """Prints what was done."""
+    for path, reason in failures:
+        print(f"left out: {path}, which {reason}")
+    speed = f", {done / seconds:.2f} photos/s" if done else ""
+    boxes = int(store.counts.sum())
+    print(
+        f"{done} photos in {seconds:.0f} s{speed}; {len(store)} in the store "
+        f"with {boxes} boxes, {len(failures)} left out\n"
+        f"store     {options.output}: {options.method}, at most "
+        f"{options.limit} boxes a photo"
+    )
+
+
+def report_recall(options, photos, store):
+    """Prints how many boxes of the annotations the proposals found.
+
+    All boxes of all photos count alike; those of photos without proposals
+    are not found.
+    """
+    total, limits = 0, options.recall_at
+    found, matches = np.zeros((2, len(limits)), np.int64)
+    stored = set(store.ids)
+    for key, path in photos:
+        truth = entities.read_boxes(options.recall, path.name)
+        total += len(truth)
+        if key in stored:
+            row = int(store.rows([key])[0])
+            if store.sizes is not None:
+                size = store.sizes[row]
+                truth = entities.read_boxes(options.recall, path.name, size)
+            overlaps = box_math.iou(truth, store.boxes(row)[0])
+            enough = overlaps >= options.recall_iou
+            for i, limit in enumerate(limits):
+                found[i] += enough[:, :limit].any(axis=1).sum()
+                matches[i] += enough[:, :limit].sum()
+    print(
+        f"\nboxes of {options.recall} found (IoU at least "
+        f"{options.recall_iou}), of {total} in {len(photos)} photos"
+    )
+    for limit, count, pairs in zip(limits, found, matches):
+        share = "none to find"
+        if total:
+            share = per_cent(count / total)
+            share = f"{share:>5} %, each by {pairs / total:.2f}"
+        print(f"  first {limit:5d} boxes  {share}")
+
+
+def draw_picture(options, photos, store):
+    """Draws the first boxes of some photos, alike from all over the list."""
+    stored = set(store.ids)
+    photos = [photo for photo in photos if photo[0] in stored]
+    step = max(1, len(photos) // NUM_SHOWN)
+    shown = photos[::step][:NUM_SHOWN]
+    sheet = PIL.Image.new("RGB", (CELL_SIZE * max(1, len(shown)), CELL_SIZE))
+    for number, (key, path) in enumerate(shown):
+        boxes, _ = store.boxes(store.rows([key])[0])
+        sheet.paste(draw_cell(options, path, boxes), (CELL_SIZE * number, 0))
+    pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
+    # A palette makes the file a quarter of its size; rare colours stay.
+    sheet = sheet.quantize(
+        96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
+    )
+    sheet.save(options.picture, "PNG", optimize=True)
+    print(f"picture   {options.picture}")
+
+
+def draw_cell(options, path, boxes):
+    """Draws one photo in a square with boxes on it, the best on top."""
+    cell = PIL.Image.fromarray(images.read_photo(path))
+    size = cell.size
+    scale = CELL_SIZE / max(cell.size)
+    cell = cell.resize([max(1, round(scale * side)) for side in cell.size])
+    draw = PIL.ImageDraw.Draw(cell)
+    drawn = list(zip(boxes[:BOXES_SHOWN], COLOURS))[::-1]
+    if options.recall:
+        truth = entities.read_boxes(options.recall, path.name, size)
+        drawn = [(box, "white") for box in truth] + drawn
+    for box, colour in drawn:
+        x_min, y_min, x_max, y_max = (scale * box).tolist()
+        width = 3 if colour == "white" else 2
+        edges = (x_min, y_min, max(x_min, x_max - 1), max(y_min, y_max - 1))
+        draw.rectangle(edges, outline=colour, width=width)
+    return cell
+
+
+def main(options):
+    """Proposes by the flags; tells the recall and draws if asked."""
+    proposer = build_proposer(options)
+    photos = options.find()
+    writer = FeatureWriter(
+        options.output, proposer.description(), 0, kind="regions"
+    )
+    before = len(writer.done)
+    failures, seconds = run(options, photos, proposer, writer)
+    store = open_store(options.output)
+    report(options, failures, len(store) - before, seconds, store)
+    if options.recall:
+        report_recall(options, photos, store)
+    if options.picture:
+        draw_picture(options, photos, store)

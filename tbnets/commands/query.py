@@ -1,0 +1,298 @@
+r"""Searches photos by sentences, or sentences by a photo.
+
+Your photos, with a network that starts at photos:
+
+  python tools/query.py --images=photos "a dog in the snow" "two children"
+
+The first search embeds the folder, with a progress bar. The embeddings are
+kept in photos.tbnets beside it, so that the next search embeds only photos
+that are new or have changed. There is the picture of the answers too,
+photos.tbnets/answers.png. A page that opens in any browser, and another
+network, by its name in the model zoo or the folder of a run:
+
+  python tools/query.py --model=runs/own --images=photos \
+      --html=answers.html "a dog in the snow"
+
+Where the network was trained on features, a store or file of them is
+searched; the photos are then only for the pictures:
+
+  python tools/query.py --model=runs/flickr8k \
+      --image_features=test_ims.npy --images=photos "a dog in the snow"
+
+The other way round, an image against the lines of a text file (the image is
+a photo, or an id of --image_features):
+
+  python tools/query.py --image=photos/dog.jpg --captions=captions.txt
+
+A network that reads sentences along their syntax (docs/hm_lstm.md) has them
+parsed on the way in, which needs an extra: pip install "tbnets[parse]".
+
+Each answer has its rank, its similarity (the cosine, 1 is identical; of a
+similarity network the log odds of a match, 0 is even, or where it learned by
+--pair_loss=softmax, a number that only compares answers to one question) and
+the id of the image, or the caption. Words the network was never shown are
+named: they do not count. A file that is no photo is named with the reason, left
+out and counted.
+"""
+
+import dataclasses
+import errno
+import os
+import pathlib
+import sys
+
+from tbnets import files, images
+from tbnets.errors import InputError
+from tbnets.flags.flag import COUNT, flag
+from tbnets.pictures import montage, page
+from tbnets.serving import index, search, zoo
+from tbnets.store.opening import open_features
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked, of which network, and where it is written."""
+
+    queries: list[str] = flag([], "Sentences to search by.", kind="words")
+    model: str = flag(
+        "runs/quickstart",
+        "Name of a model of the zoo (model_zoo/README.md); or folder of a run "
+        "of tools/train.py, whose newest SavedModel is asked; or of one "
+        "version, RUN/saved_model/1.",
+    )
+    images: str = flag(
+        "", "Folder of .jpg and .png files, subfolders included."
+    )
+    trust: bool = flag(
+        False,
+        "Load --model whatever ops its graph has: a SavedModel of others can "
+        "write files when it is called.",
+    )
+    top: int = flag(5, "Answers per query.", limits=COUNT)
+    montage: str | None = flag(
+        None,
+        "PNG to write: a row per query with its best images. Without it, "
+        "answers.png in the folder of --cache; empty for none.",
+    )
+    html: str = flag(
+        "",
+        "HTML page to write: the best images of each query, with links to the "
+        "files. One file without scripts, which opens without a server.",
+    )
+    cache: str = flag(
+        "",
+        "Folder to keep the embeddings of --images in, one for each folder of "
+        "photos. Without it, FOLDER.tbnets beside --images=FOLDER; it may be "
+        "deleted at any time.",
+    )
+    image_features: list[str] = flag(
+        [],
+        "Feature store, or features [n, dim] (.npy) with their ids in "
+        "X_ids.txt beside X_ims.npy; or several, as in training.",
+    )
+    image: str = flag(
+        "", "Photo, or id in --image_features, to find captions for."
+    )
+    captions: str = flag(
+        "", "Text file, a caption a line, to rank for --image."
+    )
+    batch_size: int = flag(
+        search.PHOTO_BATCH_SIZE,
+        "Images or captions embedded at once.",
+        limits=COUNT,
+    )
+
+
+def embed_images(options, model):
+    """Embeds what --image_features or --images name: `(ids, embeddings)`."""
+    needed = "images" if model.takes_photos else "image_features"
+    if not getattr(options, needed):
+        raise InputError(
+            f"`--{needed}` must be given, as this network takes "
+            f"{'photos' if model.takes_photos else 'image features'}. "
+            f"Received: --images={options.images}, --image_features="
+            f"{','.join(options.image_features)}. Add --{needed}=..."
+        )
+    if model.takes_photos:
+        return index.embed_folder(
+            model, options.images, options.cache, options.batch_size
+        )
+    features = open_features(*options.image_features)
+    return features.ids, search.embed(
+        lambda rows: model.embed_images(features.take(rows)),
+        range(len(features)),
+        "image",
+        options.batch_size,
+    )
+
+
+def embed_query_image(options, model):
+    """Embeds --image, a photo or an id: `[1, embedding_dim]`."""
+    if model.takes_photos:
+        batch = next(search.embed_files(model, [options.image]))
+        for path, reason in {**batch.refused, **batch.unread}.items():
+            raise images.BrokenImageError(path, reason)
+        return batch.embeddings
+    if not options.image_features:
+        raise InputError(
+            "`--image_features` must be given, as this network takes image "
+            f"features. Received: --image={options.image} alone. Add the file "
+            "that has this id."
+        )
+    features = open_features(*options.image_features)
+    rows = features.rows([options.image])
+    return search.embed(model.embed_images, features.take(rows), "image")
+
+
+def read_captions(path):
+    """Returns the lines of a text file that are not blank."""
+    try:
+        lines = pathlib.Path(path).read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"`--captions` must be UTF-8 text. Received: --captions={path}, "
+            f"which is not: {error}. Convert the file."
+        ) from error
+    captions = [line.strip() for line in lines if line.strip()]
+    if not captions:
+        raise InputError(
+            "`--captions` must hold a caption a line. Received: --captions="
+            f"{path} without any. Check the file."
+        )
+    return captions
+
+
+def answer_image(options, model):
+    """Ranks the captions of --captions for --image."""
+    captions = read_captions(options.captions)
+    query = embed_query_image(options, model)
+    embeddings = search.embed(
+        model.embed_text, captions, "caption", options.batch_size
+    )
+    order, similarities = search.best(
+        model.compare(query, embeddings), options.top
+    )
+    title = f"{options.image} among {len(captions)} captions"
+    answers = [captions[i] for i in order[0]]
+    print(search.format_answers(title, similarities[0], answers))
+
+
+def answer_texts(options, model):
+    """Ranks the images for each query, and draws the answers."""
+    ids, embeddings = embed_images(options, model)
+    text, order, similarities = search.answer_queries(
+        model, options.queries, ids, embeddings, options.top
+    )
+    print(text)
+    if options.images and options.montage != "":
+        write_montage(options, ids, order, similarities)
+    if options.html:
+        write_page(options, model, ids, order, similarities)
+
+
+def write_montage(options, ids, order, similarities):
+    """Writes the contact sheet to --montage, or beside the embeddings."""
+    folder = files.folder_beside(options.images, options.cache)
+    path = pathlib.Path(options.montage or folder / "answers.png")
+    sheet = montage.draw_montage(
+        options.queries, ids, order, similarities, options.images
+    )
+    try:
+        if not options.montage:
+            files.make_folder_of(options.images, folder)
+        files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
+    except OSError as error:
+        if options.montage:
+            raise
+        print(
+            f"note: the answers are not drawn: {path}: "
+            f"{os.strerror(error.errno or errno.EIO)}. Name another place by "
+            "--montage.",
+            file=sys.stderr,
+        )
+    else:
+        print(f"\nThe best images side by side: {path}")
+
+
+def write_page(options, model, ids, order, similarities):
+    """Writes the page to --html."""
+    sections = []
+    for query, rows, values in zip(options.queries, order, similarities):
+        note = search.unknown_note(model, query)
+        names = [ids[row] for row in rows]
+        sections.append(page.Section(query, note, names, values))
+    about = f"The best of {len(ids):,} photos in {options.images}, found by "
+    page.write_page(
+        options.html, sections, options.images, about + options.model
+    )
+    print(f"\nThe answers as a page: {options.html}")
+
+
+def check_text(queries):
+    """Refuses sentences with bytes that are no text."""
+    for query in queries:
+        try:
+            query.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"`tools/query.py` must be asked in UTF-8. Received: {query!r}"
+                ". Convert the sentence, or set the terminal to UTF-8."
+            ) from error
+
+
+def check_flags(options):
+    """Refuses flags that make no question."""
+    by_image, asked = bool(options.image), len(options.queries)
+    if by_image == bool(asked) or by_image != bool(options.captions):
+        raise InputError(
+            "`tools/query.py` must be asked by sentences, or by --image and "
+            f"--captions. Received: {asked} sentences, --image="
+            f"{options.image}, --captions={options.captions}. Write for "
+            'example tools/query.py --images=FOLDER "a dog in the snow".'
+        )
+    check_text(options.queries)
+    for name in ("montage", "html"):
+        path = getattr(options, name)
+        if not path:
+            continue
+        if by_image or not options.images:
+            raise InputError(
+                f"`--{name}` must come with sentences and with --images, "
+                f"the folder of the photos. Received: --images={options.images}"
+                f", {asked} sentences. Add --images=FOLDER."
+            )
+        if not pathlib.Path(path).absolute().parent.is_dir():
+            raise InputError(
+                f"`--{name}` must be a file in a folder that is there. "
+                f"Received: --{name}={path}. Make the folder, or "
+                "choose another."
+            )
+
+
+def open_model(options):
+    """Loads --model, which must compare sentences with whole images."""
+    model = zoo.open_model(options.model, options.trust)
+    if not model.has("embed_image", "embed_text"):
+        raise InputError(
+            "`--model` must be a network for whole images. Received: --model="
+            f"{options.model}, which has {sorted(model.signatures)}. Ask one "
+            f"that finds regions by tools/localize.py --model={options.model} "
+            'PHOTO "a red ball".'
+        )
+    if not model.takes_captions:
+        raise InputError(
+            "`--model` must take captions. Received: --model="
+            f"{options.model}, which takes text features. Use a network "
+            "that was trained on captions."
+        )
+    return model
+
+
+def main(options):
+    """Answers the queries."""
+    check_flags(options)
+    model = open_model(options)
+    if options.image:
+        answer_image(options, model)
+    else:
+        answer_texts(options, model)

@@ -1,0 +1,154 @@
+"""Trains a network, evaluates its best epoch and exports it.
+
+    python tools/train.py --flagfile=configs/quickstart.flags
+    python tools/train.py --resume --run_dir=runs/quickstart
+
+or on photos of your own, with a table of image and caption:
+
+    python tools/train.py --images=photos --captions=captions.csv
+
+Flags on the command line come after the flagfile and override it; a resumed
+run has the flags it was started with. The run folder afterwards holds
+checkpoints, metrics.json, curves.png, TensorBoard event files and a
+SavedModel that takes raw captions.
+"""
+
+import dataclasses
+import sys
+
+from tbnets import runs, startup, tasks
+from tbnets.errors import InputError
+from tbnets.evaluation.tables import format_table
+from tbnets.flags import run_line
+from tbnets.flags.flag import Flag, flag, flags_of, title_of
+from tbnets.flags.settings import as_flagfile_line
+from tbnets.flags.table import ALL, FLAGS
+from tbnets.flags.table import GROUPS as RUN_GROUPS
+from tbnets.training import loop, summary
+
+GROUPS = tuple(RUN_GROUPS.values())
+"""What is read beside the `Options`: the flags of a run."""
+FIRST = (
+    *("flagfile", "run_dir", "resume", "scenes", "captions", "images"),
+    *("image_features", "image_encoder", "text_encoder", "epochs"),
+    "example_query",
+)
+"""What a first run is made of; --help does not repeat it in the groups."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is read of a training that no run keeps."""
+
+    example_query: list[str] = flag(
+        [],
+        "Sentence to ask the exported model on the test split.",
+        kind="repeated",
+    )
+    resume: bool = flag(
+        False,
+        "Continue the run of --run_dir, with its own flags where none are "
+        "given.",
+    )
+
+
+def help_sections():
+    """Returns title -> flags: those to begin with, then in the data's way."""
+    known = {**ALL, **{each.name: each for each in flags_of(Options)}}
+    known["flagfile"] = Flag(
+        "flagfile",
+        "string",
+        "",
+        "File of flags, one a line, or the name of a configuration. What "
+        "follows it overrides it.",
+    )
+    for name, entries in (("task", tasks.TASKS), ("model", tasks.BUILDERS)):
+        known[name] = known[name]._replace(choices=tuple(entries))
+    sections = {"The flags to begin with": [known[name] for name in FIRST]}
+    for name, group in RUN_GROUPS.items():
+        sections[title_of(group)] = [
+            known[each.name] for each in FLAGS[name] if each.name not in FIRST
+        ]
+    return sections
+
+
+def checked_settings(options, line):
+    """Returns the settings of the run, and a line on flags not read."""
+    before = None
+    if options.resume:
+        before = runs.settings_before(run_line.run_dir(line))
+    settings = run_line.settings(line, before)
+    task = tasks.open_task(settings)  # Names an unknown task or model.
+    if before is None:
+        take_recipe(line, settings, task)
+    unread = run_line.check_read(
+        line,
+        settings,
+        tasks.groups_read(settings),
+        tasks.readers_of_groups(),
+        tasks.fixed_flags(settings),
+    )
+    if "example_query" in line.typed and not settings.export:
+        raise InputError(
+            "`--example_query` must come with --export: the exported model "
+            f"answers. Received: --example_query={options.example_query[0]} "
+            "with --noexport. Leave one of them out."
+        )
+    return settings, unread
+
+
+def take_recipe(line, settings, task):
+    """Gives flags that are not given what suits the data; says which."""
+    title, values = task.data.recipe
+    taken = run_line.fill(line, settings, values)
+    if taken:
+        shown = (as_flagfile_line(*item).strip() for item in taken.items())
+        print(f"recipe for {title}: {' '.join(shown)}")
+
+
+def fit(session, train):
+    """Trains; a run that is stopped says how it goes on."""
+    try:
+        loop.fit(session, train)
+    except KeyboardInterrupt:
+        command = "python tools/train.py --resume"
+        print(
+            "\nstopped; finished epochs are kept. Go on with: "
+            f"{startup.spoken(command)} --run_dir={session.run_dir}",
+            file=sys.stderr,
+        )
+        raise
+
+
+def main(options, line):
+    """Trains by the flags.
+
+    Args:
+        options: `Options`.
+        line: the `CommandLine`, with the flags of a run.
+    """
+    loop.make_reproducible()
+    settings, unread = checked_settings(options, line)
+    folder = runs.start(settings, options.resume)
+    if runs.finished(settings, folder):
+        print(startup.spoken(runs.finished(settings, folder)))
+        return
+    queries = options.example_query if settings.export else []
+    session, train = runs.prepare(settings, folder, queries)
+    if settings.export and not queries:
+        queries = session.task.exporter.queries
+    print(summary.describe(session, train))
+    if unread:
+        print(f"not read  {unread}")
+    fit(session, train)
+    report = runs.finish(session)
+    split = "test" if "test" in report else "dev"
+    title = f"{split}, epoch {report['best_epoch']}"
+    print(format_table(report[split], title))
+    print(f"learning curves  {folder / 'curves.png'}")
+    if settings.export:
+        saved_model = runs.export(session)
+        print(f"SavedModel       {saved_model}")
+        if queries:
+            answer = session.task.exporter.answer
+            print(answer(saved_model, queries, folder))

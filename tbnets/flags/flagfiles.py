@@ -1,0 +1,83 @@
+"""Files of flags, found by a path or by the name of a configuration."""
+
+import difflib
+import pathlib
+
+from tbnets.checked_files import CheckedFile
+from tbnets.errors import InputError, MissingFileError
+from tbnets.shipped import shipped_folder
+
+_NAMES = ("--flagfile", "-flagfile")
+_COMMENTS = ("#", "//")
+
+
+def folder():
+    """Returns the folder of the configurations that come with the package."""
+    return shipped_folder("configs")
+
+
+def find(name):
+    """Returns the file that is meant: a path, or a configuration by name.
+
+    Args:
+        name: a path, from the current folder; where there is none,
+            `quickstart`, `quickstart.flags` and `configs/quickstart.flags` are
+            the same configuration.
+
+    Raises:
+        FileNotFoundError: it is neither; names the nearest ones.
+    """
+    path = pathlib.Path(name).expanduser()
+    if path.is_file():
+        return path
+    stem = path.name.removesuffix(".flags")
+    own = folder() / f"{stem}.flags"
+    if str(path.parent) in (".", "configs") and own.is_file():
+        return own
+    near = difflib.get_close_matches(
+        stem, sorted(one.stem for one in folder().glob("*.flags"))
+    )
+    raise MissingFileError(
+        "`--flagfile` must be a file of flags, or the name of a configuration. "
+        f"Received: --flagfile={name}. "
+        + (f"Did you mean {' or '.join(near)}? " if near else "")
+        + "Check it; see --help."
+    )
+
+
+def expand(words, within=()):
+    """Returns words of a command line with the flags of their flagfiles.
+
+    Args:
+        words: those behind the program's name.
+        within: flagfiles that these stand in.
+
+    Raises:
+        ValueError, FileNotFoundError: a flagfile is not there, is no text, or
+            names itself.
+    """
+    words, found = list(words), []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return [*found, word, *words]
+        flag, equals, name = word.partition("=")
+        if flag not in _NAMES:
+            found.append(word)
+            continue
+        if not equals:
+            name = words.pop(0) if words else ""
+        found += _read(find(name), within)
+    return found
+
+
+def _read(path, within):
+    """Returns the flags of a file, and of those that it names."""
+    if path in within:
+        raise InputError(
+            f"{path}: expected a flagfile that does not name itself; found "
+            f"--flagfile={path} in {within[-1]}. Take that line away."
+        )
+    lines = [line.strip() for line in CheckedFile(path).lines()[0]]
+    lines = [line for line in lines if line and not line.startswith(_COMMENTS)]
+    return expand(lines, (*within, path))

@@ -1,0 +1,145 @@
+"""Tests of the verbs: what `tbnets` says, and that tools are the same."""
+
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets import commands, startup
+from tests.verbs import ask
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OF_CLONES = {"benchmark", "fuzz"}
+
+
+def tbnets(*words, **environment):
+    """Runs the console script in a process of its own."""
+    code = "import sys; from tbnets import commands; commands.main()"
+    code = code.replace("sys;", "sys; sys.argv[0] = '/bin/tbnets';")
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
+    code = (
+        "import sys; from tbnets import commands; commands.overview(); "
+        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ended.stdout, ended.stderr) == ("\n", "")
+    for line in ((), ("--help",)):
+        code, out, err = tbnets(*line)
+        assert (code, err) == (0, "")
+        for verb, text in commands.VERBS.items():
+            assert f"  {verb} " in out and text in out
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "word, expected",
+    [
+        ("train", "train"),
+        ("describe", "describe_data"),
+        ("make_s", "make_scenes"),
+    ],
+)
+def test_the_beginning_of_a_verb_will_do(word, expected):
+    assert commands.verb_of(word) == expected
+
+
+@pytest.mark.parametrize(
+    "word, near",
+    [
+        ("quary", "Did you mean query? "),
+        ("extract", "extract_image_features or extract_text_features?"),
+        ("zzz", "zzz. tbnets --help"),
+    ],
+)
+def test_an_unknown_verb_names_the_near_ones(word, near):
+    with pytest.raises(ValueError, match="must be given one of its") as caught:
+        commands.verb_of(word)
+    assert near in str(caught.value) and "--help" in str(caught.value)
+
+
+def test_an_unknown_verb_is_one_line():
+    code, out, err = tbnets("trian")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: `tbnets`") and "mean train?" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_each_verb_has_a_tool_that_is_the_same(verb):
+    module = importlib.import_module(f"tbnets.commands.{verb}")
+    assert f"tools/{verb}.py" in module.__doc__
+    text = (ROOT / "tools" / f"{verb}.py").read_text("utf-8")
+    assert f'commands.run_tool("{verb}")' in text
+    assert text.count("\n") == 6
+
+
+def test_there_are_no_other_tools():
+    tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
+    assert tools == {*commands.VERBS, *OF_CLONES}
+
+
+def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
+    out, _, failure = ask("query", "--help")
+    assert failure == "" and "  python tools/query.py --images=photos " in out
+    assert "  --top  (default: 5)\n" in out
+    assert "  QUERIES ...\n        Sentences to search by.\n" in out
+    monkeypatch.setattr("sys.argv", ["/bin/tbnets", "query"])
+    out, _, _ = ask("query", "-?")
+    assert '  tbnets query --images=photos "a dog in' in out
+    assert "tools/" not in out
+
+
+def test_errors_name_commands_that_can_be_typed():
+    line = ("query", "--image=a.png")
+    code, out, err = tbnets(*line)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: `tbnets query` must be asked by sentences")
+
+
+def test_texts_name_the_command_of_this_process(monkeypatch):
+    text = "Run python tools/train.py --resume, or tools/export.py."
+    monkeypatch.setattr("sys.argv", ["tools/train.py", "--images=my photos"])
+    assert startup.spoken(text) == text
+    assert startup.typed() == "tools/train.py '--images=my photos'"
+    monkeypatch.setattr("sys.argv", ["/home/me/tbnets", "train", "--resume"])
+    assert startup.typed() == "tbnets train --resume"
+    assert (
+        startup.spoken(text) == "Run tbnets train --resume, or tbnets export."
+    )
+
+
+def test_a_verb_is_called_from_python(tmp_path, capsys):
+    from tbnets.commands import make_scenes
+
+    options = make_scenes.Options(
+        folder=str(tmp_path / "scenes"), num_train=2, num_dev=0, num_test=0
+    )
+    make_scenes.main(options)
+    assert "Wrote 2 training" in capsys.readouterr().out
+
+
+def test_help_may_be_read_in_part():
+    code = "from tbnets import commands; commands.main()"
+    head = f'{sys.executable} -c "{code}" --help | head -1'
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {head}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Networks for image-text matching")
