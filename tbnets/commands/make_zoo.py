@@ -102,10 +102,13 @@ def make(options, folder, text):
     split = report["test_split"]["name"]
     [evaluator, *_] = session.task.evaluators
     scores = evaluator.served_scores(model, split).metrics()
-    check_loss(options, scores, report)
-    metrics = zoo_card.describe(
-        report, model, scores, datetime.date.today().isoformat()
+    best = evaluator.best_metric
+    check_loss(
+        options,
+        *(zoo_card.recall_sum(x, best) for x in (report["test"], scores)),
     )
+    today = datetime.date.today().isoformat()
+    metrics = zoo_card.describe(report, model, scores, today, best)
     metrics["command"] = command(options)
     write_json(folder / zoo_card.METRICS, metrics)
     lines = zoo_card.portable_flags("".join(lines).splitlines(), options.name)
@@ -125,9 +128,8 @@ def command(options):
     return f"python tools/train.py --flagfile=model_zoo/{name}/{name}.flags"
 
 
-def check_loss(options, scores, report):
+def check_loss(options, before, after):
     """Refuses a model that half precision has harmed."""
-    before, after = map(zoo_card.recall_sum, (report["test"], scores))
     print(
         f"recall sum  {rounded(after, 2)} as exported, "
         f"{rounded(before, 2)} in the run"

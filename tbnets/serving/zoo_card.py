@@ -14,7 +14,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
 from tbnets.serving.zoo import CHECKSUMS, list_files
-from tbnets.serving.zoo_metrics import finds_regions, read_metrics
+from tbnets.serving.zoo_metrics import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
@@ -54,16 +54,17 @@ def summary(text):
     return " ".join(text.split("\n\n")[1].split())
 
 
-def recall_sum(measures):
+def recall_sum(measures, best=""):
     """Returns recall at 1, 5 and 10 in per cent, all added.
 
     Args:
         measures: metrics of a split; of matching, both ways are added.
+        best: name of the metric that stands for it where there is no recall.
     """
-    if "recall_sum" in measures:
-        return measures["recall_sum"]
-    names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
-    return sum(100 * measures[name] for name in names)
+    if tables.are_of_regions(measures):
+        names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
+        return sum(100 * measures[name] for name in names)
+    return measures["recall_sum" if "recall_sum" in measures else best]
 
 
 def render_card(name, text, metrics):
@@ -74,12 +75,12 @@ def render_card(name, text, metrics):
         text: what `own_text` returned.
         metrics: content of `metrics.json`, see `describe`.
     """
-    regions = finds_regions(metrics)
-    measured = _MEASURED_REGIONS if regions else _MEASURED_IMAGES
-    usage = _USE_WITH_REGIONS if regions else _USE_WITH_IMAGES
-    takes_photos = metrics["takes"].startswith("photos")
-    if regions and not takes_photos:
-        usage = _USE_WITH_FEATURES
+    test, measured, total = metrics["test"], "Metrics ", ""
+    if tables.are_of_regions(test) or tables.are_of_retrieval(test):
+        is_of_images = tables.are_of_retrieval(test)
+        measured = _MEASURED_IMAGES if is_of_images else _MEASURED_REGIONS
+        total = _TOTAL.format(rounded(metrics["run_recall_sum"]))
+    _, usage = _USAGE.get(metrics["takes"], _ANY_USE)
     return f"""{text}
 
 {MARK}
@@ -89,15 +90,12 @@ def render_card(name, text, metrics):
 {measured}of the model as it is here, on the split
 {metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
 
-{_header(metrics)}
-{_row(metrics, name)}
-
-The run that it was exported from, with float32 weights, has a recall sum of
-{rounded(metrics["run_recall_sum"])}.
-
+{tables.markdown_header(test)}
+{tables.markdown_row(test, name)}
+{total}
 ## How to load it
 
-{usage.format(name=name, images=_IMAGES[takes_photos])}
+{usage.format(name=name)}
 
 Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
 SavedModel: docs/serving.md.
@@ -111,28 +109,20 @@ SavedModel: docs/serving.md.
 """
 
 
-def _header(metrics):
-    """Returns the two header lines of a table of models of this kind."""
-    return tables.markdown_header(metrics["test"])
-
-
-def _row(metrics, name):
-    """Returns the row of a model in such a table."""
-    return tables.markdown_row(metrics["test"], name)
-
-
 def _history(metrics):
     """Returns in words how a model came about."""
     versions = metrics["versions"]
     minutes = max(1, round(metrics["train_seconds"] / 60))
+    texts, _ = _USAGE.get(metrics["takes"], _ANY_USE)
     text = (
         f"{metrics['epochs']} epochs in {minutes} minutes, of which epoch "
         f"{metrics['best_epoch']} is the best; exported on {metrics['date']}, "
         f"trained with TensorFlow {versions['tensorflow']} and Keras "
-        f"{versions['keras']}. Takes {metrics['takes']} and "
-        f"{'phrases' if finds_regions(metrics) else 'sentences'}, embeds "
-        f"into {metrics['embedding_dim']} dimensions."
+        f"{versions['keras']}. Takes {metrics['takes']}{texts}"
     )
+    if metrics["embedding_dim"]:
+        text += f", embeds into {metrics['embedding_dim']} dimensions"
+    text += "."
     if metrics.get("max_tokens"):
         text += f" Words after the {metrics['max_tokens']}th are not read."
     if metrics.get("max_pixels"):
@@ -156,7 +146,7 @@ def _counts(split):
     return ", ".join(f"{value} {key}" for key, value in counts.items())
 
 
-def describe(report, model, scores, date):
+def describe(report, model, scores, date, best=""):
     """Returns the content of a model's `metrics.json`.
 
     Args:
@@ -164,17 +154,22 @@ def describe(report, model, scores, date):
         model: the `served.Served` that was exported.
         scores: its metrics on the test split.
         date: of the export, as YYYY-MM-DD.
+        best: as of `recall_sum`.
     """
-    regions = model.has("embed_phrases")
-    with_photos, without = _TAKES[regions]
+    if model.has("embed_phrases"):
+        with_photos, without = "photos with boxes", "features of regions"
+    elif model.has("embed_image"):
+        with_photos, without = "photos", "features"
+    else:
+        with_photos = without = ", ".join(model.inputs("serving_default"))
     takes = with_photos if model.takes_photos else without
     kept = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
     return {
         "takes": takes,
-        "embedding_dim": int(model.embedding_dim),
+        "embedding_dim": model.embedding_dim or 0,
         **bounds(model),
         "test": scores,
-        "run_recall_sum": recall_sum(report["test"]),
+        "run_recall_sum": recall_sum(report["test"], best),
         **{key: report[key] for key in kept},
         "versions": report["versions"],
         "date": date,
@@ -187,23 +182,31 @@ def render_table(folder):
     Args:
         folder: the zoo's.
     """
-    parts, found = [_INTRODUCTION], {False: [], True: []}
+    parts, found = [_INTRODUCTION], {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
         metrics = read_metrics(path)
-        found[finds_regions(metrics)].append((path.parent, metrics))
-    for regions, models in found.items():
-        parts += [_ABOUT_REGIONS] * (regions and bool(models))
-        for number, (path, metrics) in enumerate(models):
-            if not number:
-                head, rule = _header(metrics).split("\n")
-                parts.append(f"{head} what it is | size | date |")
-                parts.append(f"{rule}---|---:|---|")
+        header = tables.markdown_header(metrics["test"])
+        found.setdefault(header, []).append((path.parent, metrics))
+    first = tables.are_of_retrieval
+    for models in sorted(
+        found.values(), key=lambda x: not first(x[0][1]["test"])
+    ):
+        test = models[0][1]["test"]
+        if tables.are_of_regions(test):
+            parts.append(_ABOUT_REGIONS)
+        elif not first(test):
+            parts.append("\n## Others\n")
+        head, rule = tables.markdown_header(test).split("\n")
+        parts.append(f"{head} what it is | size | date |")
+        parts.append(f"{rule}---|---:|---|")
+        for path, metrics in models:
             told = (
                 summary(own_text(path / "README.md")),
                 f"{size(path) / 1e6:.1f} MB",
                 metrics["date"],
             )
-            row = _row(metrics, f"[{path.name}]({path.name}/README.md)")
+            link = f"[{path.name}]({path.name}/README.md)"
+            row = tables.markdown_row(metrics["test"], link)
             parts.append(f"{row} {' | '.join(told)} |")
     return "\n".join([*parts, ""])
 
@@ -218,11 +221,10 @@ _MEASURED_REGIONS = (
     "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
     "at most, and the mean average precision of phrases, all in per cent,\n"
 )
-_TAKES = {
-    False: ("photos", "features"),
-    True: ("photos with boxes", "features of regions"),
-}
-_IMAGES = {True: '["one.jpg", "two.png"]', False: "features"}
+_TOTAL = """
+The run that it was exported from, with float32 weights, has a recall sum of
+{}.
+"""
 _USE_WITH_IMAGES = """```python
 import tbnets
 
@@ -246,8 +248,28 @@ _USE_WITH_FEATURES = """```python
 import tbnets
 
 model = tbnets.zoo.load("{name}")
-print(model.similarity(["a red ball"], {images}))  # [phrases, regions] cosines
+print(model.similarity(["a red ball"], features))  # [phrases, regions] cosines
 ```"""
+_USE = """```python
+import tbnets
+
+model = tbnets.zoo.load("{name}")
+print(model.signatures)  # what `model.call(NAME, ...)` can be asked
+```"""
+_ANY_USE = "", _USE
+_USAGE = {
+    "photos": (
+        " and sentences",
+        _USE_WITH_IMAGES.replace("{images}", '["one.jpg", "two.png"]'),
+    ),
+    "features": (
+        " and sentences",
+        _USE_WITH_IMAGES.replace("{images}", "features"),
+    ),
+    "photos with boxes": (" and phrases", _USE_WITH_REGIONS),
+    "features of regions": (" and phrases", _USE_WITH_FEATURES),
+}
+"""What a model takes -> the texts that come with it, and how it is used."""
 _INTRODUCTION = """# The model zoo
 
 Trained networks that come with the package:

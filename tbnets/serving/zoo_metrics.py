@@ -26,11 +26,6 @@ _OF_MODEL = {
 }
 
 
-def finds_regions(metrics):
-    """Tells whether a model's `metrics.json` is of phrase localization."""
-    return tables.are_of_regions(metrics["test"])
-
-
 def read_report(path):
     """Reads the `metrics.json` of a finished run with a test split.
 

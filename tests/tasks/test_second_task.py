@@ -22,7 +22,7 @@ from tbnets.tasks.scores import Scores
 from tbnets.tasks.task import Evaluator, Exporter, Task, Tenant
 from tbnets.tasks.task_data import TaskData
 from tbnets.training import loop, summary
-from tests import tiny
+from tests import tiny, verbs
 
 
 class Pairs(NamedTuple):
@@ -82,14 +82,32 @@ class FactorEvaluator(Evaluator):
         return Errors(found - outputs)
 
 
+def on_circle(numbers):
+    """Returns numbers as unit vectors: alike where they are."""
+    return {"embeddings": tf.concat([tf.cos(numbers), tf.sin(numbers)], 1)}
+
+
 class FactorExporter(Exporter):
+    """Numbers are its images; a sentence says a product that is looked for."""
+
     def endpoints(self, network, fitted):
-        spec = tf.TensorSpec((None, 1), name="numbers")
-        multiply = tf.function(
-            lambda numbers: {"products": network(numbers)},
-            input_signature=[spec],
+        numbers = tf.TensorSpec((None, 1), name="numbers")
+        said = tf.TensorSpec((None,), tf.string, name="said")
+        functions = {
+            "multiply": (lambda x: {"products": network(x)}, numbers),
+            "embed_image": (lambda x: on_circle(network(x) / 9), numbers),
+            "embed_text": (
+                lambda x: on_circle(tf.strings.to_number(x)[:, None] / 9),
+                said,
+            ),
+        }
+        return Endpoints(
+            {
+                name: tf.function(function, input_signature=[spec])
+                for name, (function, spec) in functions.items()
+            },
+            "multiply",
         )
-        return Endpoints({"multiply": multiply}, "multiply")
 
 
 def compose(settings, model):
@@ -190,3 +208,54 @@ def test_an_export_that_it_can_not_measure_is_told(monkeypatch):
     monkeypatch.delattr(FactorEvaluator, "served_scores")
     with pytest.raises(ValueError, match="FactorEvaluator.*`served_scores`"):
         FactorEvaluator().served_scores(None, "test")
+
+
+CARD = """# Products
+
+Multiplies.
+
+## Data and terms
+
+Made up.
+
+## Not for
+
+Sums.
+"""
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    session = train(settings(tmp_path / "run", "--epochs=1"))
+    runs.finish(session)
+    runs.export(session)
+    return session.run_dir
+
+
+def test_its_model_is_searched_by_the_query_tool(run_dir, tmp_path):
+    numbers = np.arange(5.0)[:, None]
+    np.save(tmp_path / "numbers.npy", numbers)
+    (tmp_path / "numbers_ids.txt").write_text("0\n1\n2\n3\n4\n")
+    features = f"--image_features={tmp_path / 'numbers.npy'}"
+    text, _, failure = verbs.ask("query", f"--model={run_dir}", features, "6")
+    assert not failure
+    model = load_saved_model(run_dir)
+    products = model.call("multiply", numbers=numbers)["products"][:, 0]
+    order = np.argsort(-np.cos((products - 6) / 9))
+    found = [line.split()[-1] for line in text.splitlines()[2:]]
+    assert found == [str(number) for number in order], text
+
+
+def test_the_zoo_has_a_card_and_a_table_of_it(run_dir, tmp_path):
+    card, zoo = tmp_path / "card.md", f"--zoo={tmp_path / 'zoo'}"
+    card.write_text(CARD)
+    line = (zoo, "--name=products", f"--run_dir={run_dir}", f"--card={card}")
+    # Weights as float16 cost some of the score.
+    made = verbs.ask("make_zoo", *line, "--most_lost=9", "--table")
+    assert not made[2]
+    text = (tmp_path / "zoo" / "products" / "README.md").read_text()
+    assert "| model | score |" in text and "recall" not in text
+    assert "embeds into 2 dimensions" in " ".join(text.split())
+    table = (tmp_path / "zoo" / "README.md").read_text()
+    assert "| model | score | what it is | size | date |" in table
+    assert "| Multiplies. |" in table
