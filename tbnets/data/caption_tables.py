@@ -55,18 +55,6 @@ def _stripped(value):
     return value.strip() if isinstance(value, str) else value
 
 
-def _json_rows(file):
-    return file.json_rows(("image", "caption"))
-
-
-def _csv_rows(file):
-    return _delimited_rows(file, ",")
-
-
-def _tsv_rows(file):
-    return _delimited_rows(file, "\t")
-
-
 def _delimited_rows(file, delimiter):
     rows, ends_well = file.lines()
     reader = csv.reader(
@@ -121,4 +109,8 @@ def _numbered(file, reader):
             )
 
 
-_TABLES = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _json_rows}
+_TABLES = {
+    ".csv": lambda file: _delimited_rows(file, ","),
+    ".tsv": lambda file: _delimited_rows(file, "\t"),
+    ".jsonl": lambda file: file.json_rows(("image", "caption")),
+}

@@ -18,6 +18,7 @@ from tbnets.checked_files import CheckedFile, Problem, ProblemError, shown
 
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")
+_ADVICE = "Name a file of the folder Annotations of Flickr30K Entities."
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
@@ -79,12 +80,13 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
-    file = CheckedFile(path, problems)
-    root = _parse(CheckedFile(path))
+    file, strict = CheckedFile(path, problems), CheckedFile(path)
+    root = _parse(strict)
     if root.tag != "annotation":
-        _refuse(file, root, "expected <annotation>", f"<{root.tag}>")
-    width = _number(CheckedFile(path), root, "size/width")
-    height = _number(CheckedFile(path), root, "size/height")
+        found = f"expected <annotation>; found <{root.tag}>"
+        strict.report(f"{found}. {_ADVICE}", root.line)
+    width = _number(strict, root, "size/width")
+    height = _number(strict, root, "size/height")
     boxes, chains = [], []
     flagged = {"scene": set(), "nobndbox": set()}
     for item in root.findall("object"):
@@ -186,24 +188,15 @@ def _parse(file):
         ) from error
 
 
-def _refuse(file, element, expected, found):
-    CheckedFile(file.path).report(
-        f"{expected}; found {found}. Name a file of the folder Annotations "
-        "of Flickr30K Entities.",
-        element.line,
-    )
-
-
 def _number(file, element, path):
     """Returns a whole number above 0 below an element."""
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
-        _refuse(
-            file,
-            element if place is None else place,
-            f"expected a whole number of pixels in <{path}>",
-            shown(text),
+        file.report(
+            f"expected a whole number of pixels in <{path}>; found "
+            f"{shown(text)}. {_ADVICE}",
+            (element if place is None else place).line,
         )
     return int(text)
 

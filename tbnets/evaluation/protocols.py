@@ -61,12 +61,12 @@ def evaluate_protocol(
     return _averaged(
         [
             retrieval.evaluate_retrieval(
-                images[fold.images],
-                texts if len(folds) == 1 else texts[fold.captions],
-                rows[fold.captions] - fold.images.start,
+                images[fold],
+                texts if len(folds) == 1 else texts[captions],
+                rows[captions] - fold.start,
                 **options,
             )
-            for fold in folds
+            for fold, captions in folds
         ]
     )
 
@@ -95,28 +95,16 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     return _averaged(
         [
             score_tiles.evaluate_scores(
-                scores.subset(numbers[fold.images], fold.captions),
-                rows[fold.captions] - fold.images.start,
+                scores.subset(numbers[fold], captions),
+                rows[captions] - fold.start,
             )
-            for fold in _folds(name, scores.num_images, rows)
+            for fold, captions in _folds(name, scores.num_images, rows)
         ]
     )
 
 
-class _Fold(NamedTuple):
-    """A part of a test set.
-
-    Attributes:
-      images: slice of the rows of images.
-      captions: int64 [n], rows of the captions of these.
-    """
-
-    images: slice
-    captions: np.ndarray
-
-
 def _folds(name, num_images, rows):
-    """Yields the folds of a protocol, each with captions."""
+    """Yields the folds of a protocol: slice of images, rows of captions."""
     if name not in PROTOCOLS:
         raise InputError(
             f"`name` must be a protocol. Received: name={name!r}. Use one of "
@@ -138,7 +126,7 @@ def _folds(name, num_images, rows):
                 f"none for the images {start} to {start + size - 1}. Check "
                 "the order of the images."
             )
-        yield _Fold(slice(start, start + size), captions)
+        yield slice(start, start + size), captions
 
 
 def _averaged(folds):
