@@ -32,24 +32,6 @@ class Header(NamedTuple):
     by_columns: bool
 
 
-def read_header(path):
-    """Reads the header of a `.npy` file.
-
-    Args:
-        path: the file; nothing behind its header is read.
-
-    Returns:
-        A `Header`.
-
-    Raises:
-        ValueError: it has no such header; the message tells what it has.
-        FileNotFoundError, IsADirectoryError: there is no such file.
-    """
-    require_file(path)
-    with open(path, "rb") as stream:
-        return parse_header(stream)
-
-
 def parse_header(stream):
     """Reads the header of an array from an open file, at its start.
 
@@ -101,8 +83,10 @@ def check_numbers(path, expected, advice) -> Header:
         FileNotFoundError, IsADirectoryError: there is no such file.
     """
     expected = f"{path}: expected {expected}; found"
+    require_file(path)
     try:
-        header = read_header(path)
+        with open(path, "rb") as stream:
+            header = parse_header(stream)
     except ValueError as error:
         raise InputError(f"{expected} {error}. {advice}") from error
     found = f"shape {header.shape} and dtype {header.dtype}"

@@ -21,7 +21,7 @@ from tbnets.store.manifest import (
     files_of,
     read_manifest,
 )
-from tbnets.store.npy import read_header
+from tbnets.store.npy import check_numbers
 from tbnets.store.row_file import RowFile, copy_rows
 
 
@@ -291,23 +291,14 @@ def _check_ids(store):
 def _open_array(path, part, shard, manifest):
     """Returns the `RowFile` of an array that is just as the manifest says."""
     shape, dtype = array_kinds(manifest, shard.images, shard.rows)[part]
-    expected = f"{path}: expected shape {shape} and dtype {dtype}"
-    try:
-        header = read_header(path)
-        if header.shape != shape or header.dtype != dtype:
-            raise InputError(f"shape {header.shape} and dtype {header.dtype}")
-        if header.by_columns:
-            raise InputError("it column by column (Fortran's order)")
-        size = os.path.getsize(path)
-        if size != header.size:
-            expected += f", which takes {header.size} bytes"
-            raise InputError(f"{size}")
-    except ValueError as error:
-        raise InputError(
-            f"{expected}; found {error}. Copy the store again, or extract it "
-            "into a new folder."
-        ) from error
-    start = size - math.prod(shape) * dtype.itemsize
+    wanted = f"shape {shape} and dtype {dtype}"
+    advice = "Copy the store again, or extract it into a new folder."
+    header = check_numbers(path, wanted, advice)
+    if header[:2] != (shape, dtype) or header.by_columns:
+        found = f"shape {header.shape} and dtype {header.dtype}"
+        found += ", column by column (Fortran's order)" * header.by_columns
+        raise InputError(f"{path}: expected {wanted}; found {found}. {advice}")
+    start = header.size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape[0], *shape[1:] or (None,), dtype, start)
 
 

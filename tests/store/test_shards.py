@@ -340,7 +340,7 @@ def test_array_of_another_size_is_refused(tmp_path, end):
     with pytest.raises(ValueError, match="00000.npy: expected shape") as error:
         open_features(tmp_path / "s")
     if end > 128:
-        assert f"takes 144 bytes; found {end}." in str(error.value)
+        assert f"takes 144 bytes, in a file of {end}." in str(error.value)
 
 
 @pytest.mark.parametrize(
