@@ -155,13 +155,10 @@ def _compare(before, after):
         if name == "serving_default":
             continue
         inputs = {
-            spec.name: _question(spec, after, generator)
+            spec.name: tf.constant(_question(spec, after, generator))
             for spec in before[name].structured_input_signature[1].values()
         }
-        wanted = before[name](**{k: tf.constant(v) for k, v in inputs.items()})
-        found = after.signatures[name](
-            **{k: tf.constant(v) for k, v in inputs.items()}
-        )
+        wanted, found = before[name](**inputs), after.signatures[name](**inputs)
         for output, value in wanted.items():
             one, other = map(np.asarray, (value, found[output]))
             if one.dtype.kind != "f":

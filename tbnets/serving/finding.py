@@ -44,8 +44,8 @@ def search(model, queries, images, top=5):
     elif model.takes_photos and isinstance(images, np.ndarray):
         embeddings = images
     else:
-        embeddings = _embed_all(model.embed_images, images, "image")
-    texts = _embed_all(model.embed_text, queries, "query")
+        embeddings = searching.embed(model.embed_images, images, "image")
+    texts = searching.embed(model.embed_text, queries, "query")
     similarities = model.compare(embeddings, texts).T
     order, similarities = searching.best(similarities, top)
     return [
@@ -63,11 +63,6 @@ def _embed_folder(model, folder):
         )
     found = searching.embed_photos(model, folder, list_photos(folder))
     return [folder / name for name in found[0]], found[1]
-
-
-def _embed_all(embed, rows, what):
-    """Embeds in batches; none at all too."""
-    return searching.embed(embed, rows, what) if len(rows) else embed(rows)
 
 
 def _name(images, row):

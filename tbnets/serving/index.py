@@ -23,12 +23,10 @@ import hashlib
 import json
 import os
 import pathlib
-import sys
 import uuid
 from typing import NamedTuple
 
 import numpy as np
-import tqdm
 
 from tbnets import files, images
 from tbnets.checked_files import parse_json
@@ -223,7 +221,7 @@ class Index:
                 content = path.read_bytes()
                 entries = parse(content, self.model_hash, self.embedding_dim)
             except (OSError, ValueError) as error:
-                _note(
+                search.note(
                     f"note: {path} is not what was kept there ({error}); its "
                     "photos are embedded again"
                 )
@@ -247,7 +245,7 @@ class Index:
             files.write_atomically(path, lambda file: file.write(content))
         except OSError as error:
             self._can_write = False
-            _note(
+            search.note(
                 "note: the embeddings are not kept for the next search: "
                 f"{self.place}: {os.strerror(error.errno or errno.EIO)}. Name "
                 "another folder by --cache."
@@ -342,7 +340,3 @@ def _stamp(path):
     except OSError:
         return None
     return Stamp(found.st_size, found.st_mtime_ns)
-
-
-def _note(text):
-    tqdm.tqdm.write(files.readable(text), file=sys.stderr)

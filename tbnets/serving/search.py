@@ -25,7 +25,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 
     Args:
         embed_batch: function from some of the rows to `[n, embedding_dim]`.
-        rows: list or array, not empty.
+        rows: list or array; of none the function is asked too.
         what: unit for the bar, for example "image".
         batch_size: rows embedded at once.
 
@@ -39,7 +39,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     with tqdm.tqdm(
         total=len(rows), unit=what, leave=False, disable=None, delay=1
     ) as bar:
-        for start in range(0, len(rows), batch_size):
+        for start in range(0, max(1, len(rows)), batch_size):
             parts.append(embed_batch(rows[start : start + batch_size]))
             bar.update(len(rows[start : start + batch_size]))
     embeddings = np.concatenate(parts)
@@ -179,9 +179,9 @@ def tell_left_out(left_out, count, folder):
         ValueError: none of them is a photo.
     """
     for path, reason in left_out.items():
-        _note(f"left out: {path}, which {reason}")
+        note(f"left out: {path}, which {reason}")
     if left_out:
-        _note(f"{len(left_out)} of {count} files left out")
+        note(f"{len(left_out)} of {count} files left out")
     if len(left_out) == count:
         raise InputError(
             "`--images` must hold a photo that can be decoded. Received: "
@@ -189,7 +189,8 @@ def tell_left_out(left_out, count, folder):
         )
 
 
-def _note(text):
+def note(text):
+    """Prints a line on standard error, beside any progress bar."""
     tqdm.tqdm.write(readable(text), file=sys.stderr)
 
 

@@ -12,7 +12,6 @@ A model is loaded from there when each of its files is the one that
 `sha256.txt` names. Nothing is downloaded.
 """
 
-import hashlib
 import os
 import pathlib
 import re
@@ -21,6 +20,7 @@ from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving.served import load_saved_model
 from tbnets.shipped import shipped_folder
+from tbnets.store.manifest import file_sha256
 
 CHECKSUMS = "sha256.txt"
 _CURE = (
@@ -183,6 +183,4 @@ def check_files(path):
 
 def _sha256(file):
     """Returns the sha256 of a file; that of a link is none."""
-    if file.is_symlink():
-        return "a link"
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    return "a link" if file.is_symlink() else file_sha256(file)
