@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tbnets.commands.scene_ceiling import image_size
 from tbnets.scenes import ambiguity
 from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.files import scene_record
@@ -132,6 +133,15 @@ def test_tool_prints_the_ceiling(tmp_path):
     assert said.startswith("3 scenes, ") and "recall sum" in said
     ended = fresh.run(*call, "--split=val")
     assert "`split` must name one of the scenes'" in ended.stderr
+
+
+@pytest.mark.parametrize("side", ["0", "true", '"64"', "null", "6.5"])
+def test_a_manifest_without_the_side_of_the_images_is_named(tmp_path, side):
+    (tmp_path / "manifest.json").write_text(f'{{"image_size": {side}}}')
+    with pytest.raises(ValueError, match="manifest.json: expected the side of"):
+        image_size(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"image_size": 64}')
+    assert image_size(tmp_path) == 64
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets.commands import query
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.tree_reader import TreeReader
@@ -257,6 +259,21 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
     title, rows = answers_of(out)[0]
     assert title.endswith("among 3 captions")
     assert rows[:2] == best
+
+
+@pytest.mark.parametrize("rights", [0o700, 0o750])
+def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    photos.chmod(rights)
+    PIL.Image.new("RGB", (30, 20), "red").save(photos / "red.png")
+    options = types.SimpleNamespace(
+        images=str(photos), cache=None, montage=None, queries=["red"]
+    )
+    query.write_montage(options, ["red.png"], [[0]], [[1.0]])
+    place = tmp_path / "photos.tbnets"
+    assert (place / "answers.png").is_file()
+    assert place.stat().st_mode & 0o7777 == rights
 
 
 @pytest.mark.parametrize(
