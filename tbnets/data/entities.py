@@ -44,11 +44,6 @@ class AnnotatedBoxes:
     scenes: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
 
-    def boxes_of(self, chain) -> np.ndarray:
-        """Returns the boxes of a chain, `[k, 4]`; k may be 0."""
-        rows = [i for i, names in enumerate(self.chains) if chain in names]
-        return self.boxes[rows]
-
     def enclosing_boxes(self) -> dict[str, np.ndarray]:
         """Returns the box around all boxes of each chain that has any.
 

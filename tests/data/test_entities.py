@@ -49,9 +49,6 @@ def test_annotations_count_from_one_and_include_the_last_pixel(write):
     # Pixel 3 alone reaches from 2 to 3; pixels 5 to 9 from 4 to 9.
     assert found.boxes.tolist() == [[2, 4, 3, 9], [0, 0, 20, 30]]
     assert found.chains == (("1", "12"), ("12",))
-    assert found.boxes_of("12").tolist() == found.boxes.tolist()
-    assert found.boxes_of("1").tolist() == [[2, 4, 3, 9]]
-    assert found.boxes_of("5").shape == (0, 4)
     assert (found.file_name, found.width, found.height) == ("7.jpg", 20, 30)
 
 
