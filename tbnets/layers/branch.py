@@ -8,14 +8,16 @@ text encoder, a file of features) is not its concern.
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import check_choice
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
 
 BATCH_NORMALIZATION = ("last", "first", "none")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class Branch(keras.layers.Layer):
+class Branch(ConfiguredLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
     With the default `batch_normalization="last"`, as both papers describe::
@@ -59,19 +61,12 @@ class Branch(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        units = tuple(int(size) for size in units)
-        if min(units, default=1) < 1:
-            raise InputError(
-                "`units` must name layers of at least one unit. "
-                f"Received: units={units}. Use for example 2048,512."
-            )
-        if batch_normalization not in BATCH_NORMALIZATION:
-            raise InputError(
-                "`batch_normalization` must be one of "
-                f"{', '.join(BATCH_NORMALIZATION)}. Received: "
-                f"batch_normalization={batch_normalization}. "
-                "Change --batch_normalization."
-            )
+        units = tuple(
+            checked_number("units", size, 1, whole=True) for size in units
+        )
+        check_choice(
+            "batch_normalization", batch_normalization, BATCH_NORMALIZATION
+        )
         self.units = units
         self.output_dim = units[-1] if units else None
         self.batch_normalization = batch_normalization
@@ -119,14 +114,3 @@ class Branch(keras.layers.Layer):
             else:
                 outputs = step(outputs)
         return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "batch_normalization": self.batch_normalization,
-            "dropout": self.dropout,
-            "input_dropout": self.input_dropout,
-            "seed": self.seed,
-        }

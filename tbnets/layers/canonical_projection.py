@@ -3,11 +3,12 @@
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.layers.configured import FittedLayer
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class CanonicalProjection(keras.layers.Layer):
+class CanonicalProjection(FittedLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`::
 
         x -> (x - mean) projection [+ bias] -> L2
@@ -27,43 +28,23 @@ class CanonicalProjection(keras.layers.Layer):
     """
 
     def __init__(self, output_dim, use_bias=False, **kwargs):
-        # A projection solved for in float64 is kept and used in float32.
-        kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
-        if output_dim < 1:
-            raise InputError(
-                "`output_dim` must be at least 1. Received: "
-                f"output_dim={output_dim}. Change --cca_dim."
-            )
-        self.output_dim = output_dim
+        self.output_dim = checked_number(
+            "output_dim", output_dim, 1, whole=True
+        )
         self.use_bias = use_bias
         self.bias = None
 
     def build(self, input_shape):
         """Creates the weights, as yet without effect."""
         size = input_shape[-1]
-        self.mean = self.add_weight(
-            name="mean",
-            shape=(size,),
-            initializer="zeros",
-            trainable=False,
-            dtype="float32",
-        )
-        self.projection = self.add_weight(
-            name="projection",
-            shape=(size, self.output_dim),
-            initializer="identity",
-            trainable=False,
-            dtype="float32",
+        self.mean = self.constant("mean", (size,))
+        # Solved for in float64, it is kept and used in float32.
+        self.projection = self.constant(
+            "projection", (size, self.output_dim), "identity"
         )
         if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias",
-                shape=(self.output_dim,),
-                initializer="zeros",
-                trainable=False,
-                dtype="float32",
-            )
+            self.bias = self.constant("bias", (self.output_dim,))
         super().build(input_shape)
 
     def call(self, inputs, training=False):
@@ -73,11 +54,3 @@ class CanonicalProjection(keras.layers.Layer):
         if self.bias is not None:
             outputs += tf.convert_to_tensor(self.bias)
         return tf.math.l2_normalize(outputs, axis=-1)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "output_dim": self.output_dim,
-            "use_bias": self.use_bias,
-        }

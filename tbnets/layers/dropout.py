@@ -4,10 +4,11 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.layers.configured import ConfiguredLayer
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class SeededDropout(keras.layers.Layer):
+class SeededDropout(ConfiguredLayer):
     """Drops units by a random stream that is part of the model's weights.
 
     The mask is a function of (`seed`, number of draws so far), and the
@@ -55,7 +56,3 @@ class SeededDropout(keras.layers.Layer):
             rate=self.rate,
             seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
         )
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
+from tbnets.layers.configured import FittedLayer
 from tbnets.statistics import StreamingStatistics
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
@@ -69,7 +70,7 @@ def ternary(features, lower, upper):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class FeatureTransform(keras.layers.Layer):
+class FeatureTransform(FittedLayer):
     """Rescales precomputed features; part of the model, so also of serving.
 
     The statistics of `center`, `standardize` and `ternary` are those of the
@@ -92,15 +93,9 @@ class FeatureTransform(keras.layers.Layer):
     """
 
     def __init__(self, steps=(), **kwargs):
-        # Statistics are kept and used in float32, whatever the policy.
-        kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         for step in steps:
-            if step not in FEATURE_STEPS:
-                raise InputError(
-                    f"`steps` must be among {', '.join(FEATURE_STEPS)}. "
-                    f"Received: {step}. Change --image_transform."
-                )
+            check_choice("steps", step, FEATURE_STEPS)
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
                 "`steps` must have `center`, `standardize` or `ternary` as the "
@@ -122,13 +117,7 @@ class FeatureTransform(keras.layers.Layer):
             if "ternary" in self.steps:
                 names = ("lower", "upper")
             for name, initial in zip(names, ("zeros", "ones")):
-                weight = self.add_weight(
-                    name=name,
-                    shape=(self.output_dim,),
-                    initializer=initial,
-                    trainable=False,
-                    dtype="float32",
-                )
+                weight = self.constant(name, (self.output_dim,), initial)
                 setattr(self, name, weight)
         super().build(input_shape)
 
@@ -177,7 +166,3 @@ class FeatureTransform(keras.layers.Layer):
             mean = tf.convert_to_tensor(self.mean)
             outputs = (outputs - mean) / tf.convert_to_tensor(self.deviation)
         return tf.cast(outputs, inputs.dtype)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "steps": self.steps}

@@ -12,33 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.features.caption_features import load_encoder_of
+from tbnets.layers.configured import FittedLayer
 from tbnets.text.vocabulary import Tokenizer
 
 FIRST_WORD = 2
-
-
-class _FittedLayer(keras.layers.Layer):
-    """A layer of constants: float32 under every policy, never trained."""
-
-    def __init__(self, **kwargs):
-        kwargs.setdefault("dtype", "float32")
-        super().__init__(trainable=False, **kwargs)
-
-    def constant(self, name, shape, initial="zeros", dtype="float32"):
-        """Adds a weight that holds a fitted constant."""
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=initial,
-            trainable=False,
-            dtype=dtype,
-        )
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        config = super().get_config()
-        config.pop("trainable", None)
-        return config
 
 
 def _with_unknown(rows):
@@ -47,7 +24,7 @@ def _with_unknown(rows):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class TfidfVectors(_FittedLayer):
+class TfidfVectors(FittedLayer):
     """Gives captions the vectors of `features.tfidf.TfidfFeatures`.
 
     Args:
@@ -94,17 +71,9 @@ class TfidfVectors(_FittedLayer):
         weighted = counts * tf.convert_to_tensor(self.idf)
         return tf.math.l2_normalize(weighted, axis=-1)
 
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "num_terms": self.num_terms,
-        }
-
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class MeanVectors(_FittedLayer):
+class MeanVectors(FittedLayer):
     """Gives captions the vectors of `features.mean_vectors.MeanFeatures`.
 
     Args:
@@ -140,17 +109,9 @@ class MeanVectors(_FittedLayer):
         total = tf.einsum("nw,nwd->nd", known, vectors)
         return tf.math.divide_no_nan(total, words)
 
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "word_dim": self.word_dim,
-        }
-
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class FisherVectors(_FittedLayer):
+class FisherVectors(FittedLayer):
     """Gives captions the vectors of `features.fisher.FisherFeatures`.
 
     Gradients are computed for the words at hand, a component after the
@@ -249,16 +210,6 @@ class FisherVectors(_FittedLayer):
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
         return tf.where(known, tf.matmul(rows, axes, transpose_b=True), 0.0)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "word_dim": self.word_dim,
-            "num_components": self.num_components,
-            "pca_dim": self.pca_dim,
-        }
 
 
 def fitted_layer(encoder):

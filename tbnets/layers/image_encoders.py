@@ -10,10 +10,11 @@ from tbnets.features.cnn import (
     call_with_any_batch,
     pooled_network,
 )
+from tbnets.layers.configured import ConfiguredLayer
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class SmallConvNet(keras.layers.Layer):
+class SmallConvNet(ConfiguredLayer):
     """A convolutional network small enough to train on two CPU cores.
 
     Each stage is a 3x3 convolution of stride 2, batch normalisation and
@@ -79,13 +80,9 @@ class SmallConvNet(keras.layers.Layer):
 
         return call_with_any_batch(encode, inputs)
 
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "channels": self.channels}
-
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class ApplicationEncoder(keras.layers.Layer):
+class ApplicationEncoder(ConfiguredLayer):
     """A network by name, averaged over the last map.
 
     Args:
@@ -135,10 +132,4 @@ class ApplicationEncoder(keras.layers.Layer):
 
     def get_config(self):
         """Returns the constructor's arguments; weights are not fetched."""
-        return {
-            **super().get_config(),
-            "application": self.application,
-            "image_size": self.image_size,
-            "weights": None,
-            "fine_tune": self.fine_tune,
-        }
+        return {**super().get_config(), "weights": None}

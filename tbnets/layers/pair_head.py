@@ -3,12 +3,13 @@
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class PairHead(keras.layers.Layer):
+class PairHead(ConfiguredLayer):
     """Maps element-wise products `[n, dim]` of pairs to logits `[n]`.
 
     ::
@@ -40,12 +41,9 @@ class PairHead(keras.layers.Layer):
         self, units=(512, 256), dropout=0.0, scale=None, seed=0, **kwargs
     ):
         super().__init__(**kwargs)
-        units = tuple(int(size) for size in units)
-        if min(units, default=1) < 1:
-            raise InputError(
-                "`units` must name layers of at least one unit. "
-                f"Received: units={units}. Use for example 512,256."
-            )
+        units = tuple(
+            checked_number("units", size, 1, whole=True) for size in units
+        )
         self.units = units
         self.dropout = dropout
         self.scale = scale
@@ -80,13 +78,3 @@ class PairHead(keras.layers.Layer):
             else:
                 outputs = step(outputs)
         return tf.squeeze(self.last(outputs), axis=-1)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "dropout": self.dropout,
-            "scale": self.scale,
-            "seed": self.seed,
-        }

@@ -7,7 +7,8 @@ the same answer: padding takes part in nothing.
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import check_choice
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.word_table import WordTable
 
@@ -35,7 +36,7 @@ def pool_words(states, mask, pooling):
     return tf.math.divide_no_nan(total, count)
 
 
-class TextEncoder(keras.layers.Layer):
+class TextEncoder(ConfiguredLayer):
     """What text encoders share: a table of word vectors, with dropout.
 
     An encoder of its own gives `call`, sets `output_dim`, and builds what
@@ -86,18 +87,6 @@ class TextEncoder(keras.layers.Layer):
     def word_vectors(self, ids, training):
         """Returns the vectors of word ids of any shape, after dropout."""
         return self.drop(self.embedding(ids), training=training)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "word_dropout": self.word_dropout,
-            "seed": self.seed,
-            "word_training": self.word_training,
-            "word_weight": self.word_weight,
-        }
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -168,15 +157,8 @@ class RecurrentEncoder(TextEncoder):
         **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
-        for name, value, known in (
-            ("cell", cell, tuple(CELLS)),
-            ("pooling", pooling, POOLINGS),
-        ):
-            if value not in known:
-                raise InputError(
-                    f"`{name}` must be one of {', '.join(known)}. "
-                    f"Received: {name}={value}. Choose one of these."
-                )
+        check_choice("cell", cell, CELLS)
+        check_choice("pooling", pooling, POOLINGS)
         self.cell = cell
         self.units = units
         self.bidirectional = bidirectional
@@ -210,14 +192,3 @@ class RecurrentEncoder(TextEncoder):
             mean = pool_words(words, mask, "mean")
             features = tf.concat([features, mean], axis=1)
         return features
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "cell": self.cell,
-            "units": self.units,
-            "bidirectional": self.bidirectional,
-            "pooling": self.pooling,
-            "mean_beside": self.mean_beside,
-        }

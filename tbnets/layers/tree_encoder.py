@@ -81,15 +81,6 @@ class TreeEncoder(TextEncoder):
         states, trees = self.encode_nodes(inputs, training)
         return tf.gather(states, trees.roots)
 
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "tied": self.tied,
-            "mean_beside": self.mean_beside,
-        }
-
 
 def span_means(words, trees):
     """Returns the mean of the words of each node, `[num_nodes, dim]`.

@@ -3,13 +3,14 @@
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.tree_levels import WEIGHTS, tree_states
 from tbnets.text.packed_trees import PackedTrees
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class TreeLSTM(keras.layers.Layer):
+class TreeLSTM(ConfiguredLayer):
     r"""Computes the state of every node of constituency trees.
 
     With N(j) the children of node j that are noun phrases, M(j) the others:
@@ -56,12 +57,7 @@ class TreeLSTM(keras.layers.Layer):
 
     def __init__(self, units, tied=False, **kwargs):
         super().__init__(**kwargs)
-        if units < 1:
-            raise InputError(
-                f"`units` must be at least 1. Received: units={units}. "
-                "Change --rnn_units."
-            )
-        self.units = units
+        self.units = checked_number("units", units, 1, whole=True)
         self.tied = tied
 
     def build(self, inputs_shape, trees_shape=None):
@@ -103,11 +99,3 @@ class TreeLSTM(keras.layers.Layer):
             tf.cast(getattr(self, name), self.compute_dtype) for name in WEIGHTS
         ]
         return tree_states(tf.matmul(inputs, kernel), weights, trees)
-
-    def get_config(self):
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "tied": self.tied,
-        }

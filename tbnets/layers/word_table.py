@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import check_choice
 
 TRAININGS = ("trained", "regularized", "frozen")
 
@@ -34,11 +34,7 @@ class WordTable(keras.layers.Embedding):
         weight=0.0,
         **kwargs,
     ):
-        if training not in TRAININGS:
-            raise InputError(
-                f"`training` must be one of {', '.join(TRAININGS)}. Received: "
-                f"training={training}. Change --word_vectors_training."
-            )
+        check_choice("training", training, TRAININGS)
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.trainable = training != "frozen"
         self.training = training

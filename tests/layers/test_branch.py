@@ -67,7 +67,7 @@ def test_output_is_float32_under_mixed_precision():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"units": (4, 0)}, "layers of at least one unit"),
+        ({"units": (4, 0)}, "`units` must be a whole .* units=0"),
         ({"batch_normalization": "both"}, "last, first, none"),
         ({"dropout": 1.0}, r"`rate` must be in \[0, 1\)"),
     ],
