@@ -95,8 +95,8 @@ def sums(views, num_negatives, max_positives, margin, distance):
         views: Dict of `View`s by term.
         num_negatives: Hardest negatives kept for an anchor; None keeps all.
         max_positives: Positives that an anchor has at most in any view; None
-            if that is not known. Where it is used, and a batch breaks it, all
-            sums of that view are NaN.
+            if that is not known, or anchors have weights. Where it is used,
+            and a batch breaks it, all sums of that view are NaN.
         margin: Required gap, in units of the distance.
         distance: Function of similarities, see `distances.DISTANCES`.
 
@@ -159,8 +159,7 @@ def _sums_by_survivors(views, num_negatives, max_positives, margin, distance):
     sums = []
     for place, (masks, promise) in enumerate(zip(valid, promises)):
         both = parts[2 * place : 2 * place + 2]
-        found = _hinge_sums(both, masks, margin, distance, views[place].weights)
-        sums.append(promise * found)
+        sums.append(promise * _hinge_sums(both, masks, margin, distance))
     return sums
 
 
@@ -172,7 +171,7 @@ def _pairs(indices, turned):
     return tf.reshape(tf.stack(entry, axis=-1), [-1, 2])
 
 
-def _hinge_sums(picked, valid, margin, distance, weights):
+def _hinge_sums(picked, valid, margin, distance):
     """Sums the hinges of every positive of an anchor with every negative."""
     positive, negative = (
         distance(tf.reshape(values, tf.shape(mask)))
@@ -183,8 +182,6 @@ def _hinge_sums(picked, valid, margin, distance, weights):
     # Asked this way round, a NaN counts as a loss and is seen; the negation
     # of a comparison is rewritten by TensorFlow's graph optimizer.
     idle = tf.logical_or(tf.logical_not(kept), hinges <= 0.0)
-    if weights is not None:
-        hinges *= weights[:, None, None]
     return tf.stack(
         [
             tf.reduce_sum(tf.where(idle, 0.0, hinges)),

@@ -11,13 +11,15 @@ are computed once and mined in both directions, distances are asked only of
 the pairs that survive, and the gradient is assembled from those alone.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
 from tbnets.losses.positives import positive_masks
 
@@ -43,6 +45,7 @@ class LossOutput(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
+@dataclasses.dataclass(eq=False)
 class TripletLoss:
     r"""Ranking loss over the hardest triplets of a batch.
 
@@ -92,49 +95,38 @@ class TripletLoss:
     how many triplets a batch happens to violate.
     """
 
-    def __init__(
-        self,
-        margin=_DEFAULTS["margin"],
-        num_negatives=_DEFAULTS["num_negatives"],
-        term_weights=_DEFAULTS["term_weights"],
-        distance=_DEFAULTS["distance"],
-        reduction=_DEFAULTS["reduction"],
-        negatives=_DEFAULTS["negatives"],
-        max_positives=None,
-    ):
-        self.margin = checked_number("margin", margin, 0)
+    margin: float = _DEFAULTS["margin"]
+    num_negatives: int = _DEFAULTS["num_negatives"]
+    term_weights: Mapping = dataclasses.field(
+        default_factory=_DEFAULTS["term_weights"].copy
+    )
+    distance: str = _DEFAULTS["distance"]
+    reduction: str = _DEFAULTS["reduction"]
+    negatives: str = _DEFAULTS["negatives"]
+    max_positives: int | None = None
+
+    def __post_init__(self):
+        self.margin = checked_number("margin", self.margin, 0)
         self.num_negatives = checked_number(
-            "num_negatives", num_negatives, 1, whole=True
+            "num_negatives", self.num_negatives, 1, whole=True
         )
-        self.max_positives = max_positives
-        if max_positives is not None:
+        if self.max_positives is not None:
             self.max_positives = checked_number(
-                "max_positives", max_positives, 1, whole=True
+                "max_positives", self.max_positives, 1, whole=True
             )
-        _check_known("distance", distance, distances.DISTANCES)
-        _check_known("reduction", reduction, REDUCTIONS)
-        _check_known("negatives", negatives, NEGATIVES)
-        for term, weight in term_weights.items():
-            _check_known("term_weights", term, TERMS)
+        check_choice("distance", self.distance, distances.DISTANCES)
+        check_choice("reduction", self.reduction, REDUCTIONS)
+        check_choice("negatives", self.negatives, NEGATIVES)
+        for term, weight in self.term_weights.items():
+            check_choice("term_weights", term, TERMS)
             checked_number(f"term_weights[{term!r}]", weight, 0)
         self.term_weights = {
-            term: float(term_weights.get(term, 0.0)) for term in TERMS
+            term: float(self.term_weights.get(term, 0.0)) for term in TERMS
         }
-        self.distance = distance
-        self.reduction = reduction
-        self.negatives = negatives
 
     def get_config(self):
         """Returns the arguments that make an equal loss."""
-        return {
-            "margin": self.margin,
-            "num_negatives": self.num_negatives,
-            "term_weights": dict(self.term_weights),
-            "distance": self.distance,
-            "reduction": self.reduction,
-            "negatives": self.negatives,
-            "max_positives": self.max_positives,
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_config(cls, config):
@@ -143,9 +135,8 @@ class TripletLoss:
 
     def without(self, terms):
         """Returns the same loss in which some terms have no weight."""
-        config = self.get_config()
-        config["term_weights"] |= dict.fromkeys(terms, 0.0)
-        return self.from_config(config)
+        weights = self.term_weights | dict.fromkeys(terms, 0.0)
+        return dataclasses.replace(self, term_weights=weights)
 
     def __call__(
         self,
@@ -210,26 +201,7 @@ class TripletLoss:
             tf.cast(text_embeddings, tf.float32),
             masks,
         )
-        return self._of_views(views, self.max_positives, hardness)
-
-    def of_views(self, views, hardness=None):
-        """Computes the loss where each term has candidates of its own.
-
-        Args:
-            views: Dict of `hinges.View`s by term, float32; a term without a
-                weight is left out.
-            hardness: As above.
-
-        Returns:
-            A `LossOutput`; `max_positives` is not made use of.
-
-        Raises:
-            ValueError: If `hardness` is missing, or given without use.
-        """
-        views = {
-            term: v for term, v in views.items() if self.term_weights[term]
-        }
-        return self._of_views(views, None, hardness)
+        return self.of_views(views, hardness, self.max_positives)
 
     @property
     def kept_negatives(self):
@@ -237,7 +209,25 @@ class TripletLoss:
         by_choice = {"hardest": 1, "all": None, "all_to_hardest": None}
         return by_choice.get(self.negatives, self.num_negatives)
 
-    def _of_views(self, views, max_positives, hardness):
+    def of_views(self, views, hardness=None, max_positives=None):
+        """Computes the loss where each term has candidates of its own.
+
+        Args:
+            views: Dict of `hinges.View`s by term, float32; a term without a
+                weight is left out.
+            hardness: As above.
+            max_positives: What is promised of these views, whose anchors have
+                no weights then; None for nothing.
+
+        Returns:
+            A `LossOutput`.
+
+        Raises:
+            ValueError: If `hardness` is missing, or given without use.
+        """
+        views = {
+            term: v for term, v in views.items() if self.term_weights[term]
+        }
         blended = self.negatives == "all_to_hardest"
         if blended != (hardness is not None):
             raise InputError(
@@ -300,12 +290,4 @@ def _check_as_many(name, ids, rows_name, rows):
             f"`{name}` must have an id for each row of `{rows_name}`. "
             f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
             " Pass images with their ids, captions with those of their images."
-        )
-
-
-def _check_known(name, value, known):
-    if value not in known:
-        raise InputError(
-            f"`{name}` must be one of {sorted(known)}. "
-            f"Received: {name}={value!r}. Choose a name from the list."
         )

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_dict
+from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.models.cca_solution import (
     cholesky_factor,
@@ -67,6 +67,9 @@ class CCA(EmbeddingNetwork):
     """
 
     compile_arguments = ()
+    correlations = None
+    found = None
+    found_background = None
 
     def __init__(
         self,
@@ -82,15 +85,8 @@ class CCA(EmbeddingNetwork):
         super().__init__(
             image_branch, text_branch, image_encoder, text_encoder, **kwargs
         )
-        for name, value in (
-            ("regularization", regularization),
-            ("background", background),
-        ):
-            if value < 0:
-                raise InputError(
-                    f"`{name}` must be at least 0. Received: {name}={value}. "
-                    f"Change --cca_{name}."
-                )
+        checked_number("regularization", regularization, 0)
+        checked_number("background", background, 0)
         if background and not text_branch.use_bias:
             raise InputError(
                 "`text_branch` must have a bias where there is background. "
@@ -100,9 +96,6 @@ class CCA(EmbeddingNetwork):
         self.regularization = regularization
         self.power = power
         self.background = background
-        self.correlations = None
-        self.found = None
-        self.found_background = None
 
     def compile(self, **kwargs):
         """Prepares the model for `fit`; an optimizer has nothing to do."""

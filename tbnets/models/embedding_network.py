@@ -58,21 +58,10 @@ class EmbeddingNetwork(TwoBranchModel):
         "structure_end",
     )
 
-    def __init__(
-        self,
-        image_branch,
-        text_branch,
-        image_encoder=None,
-        text_encoder=None,
-        **kwargs,
-    ):
-        super().__init__(
-            image_branch, text_branch, image_encoder, text_encoder, **kwargs
-        )
-        self.triplet_loss = None
-        self.hardness_steps = 1
-        self.structure_steps = 0
-        self.structure_end = None
+    triplet_loss = None
+    hardness_steps = 1
+    structure_steps = 0
+    structure_end = None
 
     def compile(
         self,
@@ -113,16 +102,11 @@ class EmbeddingNetwork(TwoBranchModel):
         """Returns the names of a loss and an active share for each term."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
-    @property
-    def metrics(self):
-        """The means over an epoch of what `train_step` reports."""
-        weights = self.triplet_loss.term_weights if self.triplet_loss else {}
-        unused = [term for term in TERMS if not weights.get(term)]
-        return [
-            tracker
-            for name, tracker in self.trackers.items()
-            if name.rpartition("_")[0] not in unused
-        ]
+    def is_reported(self, name):
+        """Tells whether `report` has a name: those of terms with a weight."""
+        term = name.rpartition("_")[0]
+        loss = self.triplet_loss
+        return term not in TERMS or bool(loss and loss.term_weights[term])
 
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""

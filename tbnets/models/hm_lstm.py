@@ -7,7 +7,7 @@ from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
-from tbnets.models.two_branch import PARTS, output_dim
+from tbnets.models.two_branch import PARTS, build_side, embed_side, output_dim
 
 PAIRS = (
     "regions",
@@ -73,6 +73,8 @@ class HMLSTM(EmbeddingNetwork):
         "region_mean_weight",
     )
     parts = (*PARTS, "region_branch", "region_encoder")
+    phrase_weight = 1.0
+    region_mean_weight = 0.0
 
     def __init__(
         self,
@@ -89,8 +91,6 @@ class HMLSTM(EmbeddingNetwork):
         )
         self.region_branch = region_branch
         self.region_encoder = region_encoder
-        self.phrase_weight = 1.0
-        self.region_mean_weight = 0.0
 
     def compile(
         self,
@@ -140,12 +140,7 @@ class HMLSTM(EmbeddingNetwork):
             return
         shapes = checked_dict("inputs", input_shape, (*INPUTS, "regions"))
         shape = tuple(shapes["regions"])
-        if self.region_encoder is not None:
-            if not self.region_encoder.built:
-                self.region_encoder.build(shape)
-            shape = (None, output_dim(self.region_encoder))
-        if not self.region_branch.built:
-            self.region_branch.build(shape)
+        build_side(shape, self.region_encoder, self.region_branch)
         if output_dim(self.region_branch) != self.embedding_dim:
             raise InputError(
                 "`region_branch` must end in the size of `image_branch`. "
@@ -163,9 +158,9 @@ class HMLSTM(EmbeddingNetwork):
         """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
         if self.region_branch is None:
             return self.embed_images(regions, training=training)
-        if self.region_encoder is not None:
-            regions = self.region_encoder(regions, training=training)
-        return self.region_branch(regions, training=training)
+        return embed_side(
+            regions, self.region_encoder, self.region_branch, training
+        )
 
     def embed_nodes(self, captions, phrase_nodes, training=False):
         """Embeds sentences and some of their phrases.

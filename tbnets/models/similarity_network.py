@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.errors import InputError
+from tbnets.errors import check_choice
 from tbnets.layers.pair_head import PairHead
 from tbnets.localization import candidates
 from tbnets.losses.logistic import (
@@ -67,6 +67,9 @@ class SimilarityNetwork(TwoBranchModel):
     )
     parts = (*PARTS, "head")
     learned_similarity = True
+    pair_loss = PAIR_LOSSES[0]
+    num_candidates = 1
+    sampling_seed = 0
 
     def __init__(
         self,
@@ -81,9 +84,6 @@ class SimilarityNetwork(TwoBranchModel):
             image_branch, text_branch, image_encoder, text_encoder, **kwargs
         )
         self.head = head or PairHead()
-        self.pair_loss = PAIR_LOSSES[0]
-        self.num_candidates = 1
-        self.sampling_seed = 0
 
     def compile(
         self,
@@ -116,11 +116,7 @@ class SimilarityNetwork(TwoBranchModel):
         Raises:
             ValueError: an unknown `pair_loss`.
         """
-        if pair_loss not in PAIR_LOSSES:
-            raise InputError(
-                f"`pair_loss` must be one of {', '.join(PAIR_LOSSES)}. "
-                f"Received: pair_loss={pair_loss!r}."
-            )
+        check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("num_candidates", num_candidates, 1, whole=True)
         self.pair_loss = pair_loss
@@ -132,15 +128,10 @@ class SimilarityNetwork(TwoBranchModel):
         """Returns the names of what is told of either loss."""
         return [name for names in _REPORTED.values() for name in names]
 
-    @property
-    def metrics(self):
-        """The means over an epoch of what `train_step` reports."""
-        others = set(self.reported_names()) - set(_REPORTED[self.pair_loss])
-        return [
-            tracker
-            for name, tracker in self.trackers.items()
-            if name not in others
-        ]
+    def is_reported(self, name):
+        """Tells whether `report` has a name: those of the loss."""
+        own = name in _REPORTED[self.pair_loss]
+        return own or name not in self.reported_names()
 
     def build(self, input_shape):
         """Builds both sides and the head.
@@ -211,14 +202,45 @@ class SimilarityNetwork(TwoBranchModel):
             num_candidates=self.num_candidates,
         )
         image_rows = tf.gather(images, pairs.images)
-        others = self._hardest(image_rows, texts, pairs.negatives)
+        others = pairs.negatives
+        if self.num_candidates > 1:
+            others = self._most_convincing(
+                others,
+                tf.repeat(image_rows, self.num_candidates, 0),
+                tf.gather(texts, tf.reshape(others, [-1])),
+            )
+        texts = texts, tf.gather(texts, others[:, 0])
+        return self._logistic([image_rows] * 2, texts, pairs.valid, training)
+
+    def _logistic(self, images, texts, valid, training):
+        """Returns the `LogisticOutput` of pairs that match, and of others.
+
+        Args:
+            images: embeddings of the images of either.
+            texts: those of their texts.
+            valid: bool `[p]`, which pairs count, of both alike.
+            training: whether dropout is on.
+        """
         logits = self.judge(
-            tf.concat([image_rows, image_rows], 0),
-            tf.concat([texts, tf.gather(texts, others)], 0),
-            training=training,
+            tf.concat(images, 0), tf.concat(texts, 0), training=training
         )
-        is_match = tf.repeat([True, False], tf.shape(texts)[0])
-        return logistic_loss(logits, is_match, tf.tile(pairs.valid, [2]))
+        is_match = tf.repeat([True, False], tf.shape(valid)[0])
+        return logistic_loss(logits, is_match, tf.tile(valid, [2]))
+
+    def _most_convincing(self, columns, images, texts):
+        """Returns of each row of columns that whose pair fits best.
+
+        Args:
+            columns: int32 `[n, k]`.
+            images: embeddings of the images, row after row.
+            texts: those of their texts.
+
+        Returns:
+            int32 `[n, 1]`.
+        """
+        logits = self.judge(tf.stop_gradient(images), tf.stop_gradient(texts))
+        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
+        return tf.gather(columns, best, batch_dims=1)[:, None]
 
     def _draw_seed(self):
         """Returns what decides the draws of a step, int32 `[2]`."""
@@ -249,13 +271,9 @@ class SimilarityNetwork(TwoBranchModel):
         # A row more, so that there is one where nothing was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
         others = tf.gather(others, places[:, 0])
-        logits = self.judge(
-            tf.concat([images, others], 0),
-            tf.concat([text_rows, text_rows], 0),
-            training=training,
+        return self._logistic(
+            [images, others], [text_rows] * 2, valid, training
         )
-        is_match = tf.repeat([True, False], tf.shape(owners)[0])
-        return logistic_loss(logits, is_match, tf.tile(valid, [2]))
 
     def _softmax_loss(self, batch, training):
         """Returns the `SoftmaxOutput` of captions with their images.
@@ -307,7 +325,7 @@ class SimilarityNetwork(TwoBranchModel):
         return softmax_loss(logits[:num_images], others, valid)
 
     def _hardest_candidates(self, batch, columns):
-        """Returns of each row of candidates the most convincing: `[n, 1]`."""
+        """Returns of each row of candidates the most convincing, `[n, 1]`."""
         used, places = candidates.used_columns(
             columns,
             tf.ones_like(columns, tf.bool),
@@ -317,24 +335,11 @@ class SimilarityNetwork(TwoBranchModel):
         embeddings = candidates.embed_as_served(self, rows)
         texts = self.embed_text(batch["captions"], training=False)
         owners = tf.repeat(batch["drawn_for"], self.num_candidates)
-        logits = self.judge(
+        return self._most_convincing(
+            columns,
             tf.gather(embeddings, tf.reshape(places, [-1])),
-            tf.gather(tf.stop_gradient(texts), owners),
+            tf.gather(texts, owners),
         )
-        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
-        return tf.gather(columns, best, batch_dims=1)[:, None]
-
-    def _hardest(self, image_rows, texts, columns):
-        """Returns of each pair's candidates the most convincing: `[p]`."""
-        if self.num_candidates == 1:
-            return columns[:, 0]
-        rows = tf.repeat(tf.stop_gradient(image_rows), self.num_candidates, 0)
-        logits = self.judge(
-            rows,
-            tf.gather(tf.stop_gradient(texts), tf.reshape(columns, [-1])),
-        )
-        best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
-        return tf.gather(columns, best, batch_dims=1)
 
     def report(self, output):
         """Returns what there is to tell of the output of its loss."""

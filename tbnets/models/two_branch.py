@@ -39,6 +39,29 @@ def output_dim(layer):
     return size
 
 
+def build_side(shape, encoder, branch):
+    """Builds an encoder, which may be None, and the branch behind it.
+
+    Args:
+        shape: of what comes in.
+        encoder: layer, or None.
+        branch: layer on what the encoder returns.
+    """
+    if encoder is not None:
+        if not encoder.built:
+            encoder.build(shape)
+        shape = (None, output_dim(encoder))
+    if not branch.built:
+        branch.build(shape)
+
+
+def embed_side(inputs, encoder, branch, training):
+    """Returns what a branch makes of inputs, behind an encoder if any."""
+    if encoder is not None:
+        inputs = encoder(inputs, training=training)
+    return branch(inputs, training=training)
+
+
 class TwoBranchModel(keras.Model):
     """An image side and a text side, trained by a loss over whole batches.
 
@@ -67,6 +90,8 @@ class TwoBranchModel(keras.Model):
     compile_arguments = ("gradient_clip_norm",)
     parts = PARTS
     learned_similarity = False
+    gradient_clip_norm = None
+    input_shapes = None
 
     def __init__(
         self,
@@ -81,8 +106,6 @@ class TwoBranchModel(keras.Model):
         self.text_branch = text_branch
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
-        self.gradient_clip_norm = None
-        self.input_shapes = None
         names = ["total_loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
@@ -107,15 +130,15 @@ class TwoBranchModel(keras.Model):
 
     def embed_images(self, images, training=False):
         """Returns unit vectors float32 `[n, embedding_dim]` of images."""
-        if self.image_encoder is not None:
-            images = self.image_encoder(images, training=training)
-        return self.image_branch(images, training=training)
+        return embed_side(
+            images, self.image_encoder, self.image_branch, training
+        )
 
     def embed_text(self, captions, training=False):
         """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
-        if self.text_encoder is not None:
-            captions = self.text_encoder(captions, training=training)
-        return self.text_branch(captions, training=training)
+        return embed_side(
+            captions, self.text_encoder, self.text_branch, training
+        )
 
     def similarities(self, image_embeddings, text_embeddings):
         """Compares each image with each text, by their embeddings.
@@ -158,10 +181,18 @@ class TwoBranchModel(keras.Model):
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)
 
+    def is_reported(self, name):
+        """Tells whether a step reports the mean of a name, as compiled."""
+        return True
+
     @property
     def metrics(self):
         """The means over an epoch of what `train_step` reports."""
-        return list(self.trackers.values())
+        return [
+            tracker
+            for name, tracker in self.trackers.items()
+            if self.is_reported(name)
+        ]
 
     def build(self, input_shape):
         """Builds both sides.
@@ -172,16 +203,8 @@ class TwoBranchModel(keras.Model):
         """
         shapes = checked_dict("inputs", input_shape, ("images", "captions"))
         shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        for shape, encoder, branch in (
-            (shapes["images"], self.image_encoder, self.image_branch),
-            (shapes["captions"], self.text_encoder, self.text_branch),
-        ):
-            if encoder is not None:
-                if not encoder.built:
-                    encoder.build(shape)
-                shape = (None, output_dim(encoder))
-            if not branch.built:
-                branch.build(shape)
+        build_side(shapes["images"], self.image_encoder, self.image_branch)
+        build_side(shapes["captions"], self.text_encoder, self.text_branch)
         sizes = (output_dim(self.image_branch), output_dim(self.text_branch))
         if sizes[0] != sizes[1]:
             raise InputError(
