@@ -6,13 +6,15 @@ A run has one seed. It gives each part of its network that draws random
 numbers while it learns a block of integers, and the part's layers count up
 from the first one. Two layers with one integer would drop the same units.
 
-What is drawn on the host does not come from here: the order of an epoch is a
-function of (seed, epoch), see `data.batches`. There NumPy takes what a key
-lacks for 0, so three streams meet: new words' vectors are drawn by (seed),
-the numbers appended to words by (seed, 1), and the pairs of the first batch
-of an epoch by (seed, epoch, 0). They draw other things than the order of
+What is drawn on the host comes from `generator_of`, by the seed and numbers
+that count, such as the epoch. There NumPy takes what a key lacks for 0, so
+streams meet: vectors of words that have none are drawn by (seed), numbers
+appended to words by (seed, 1), an epoch by (seed, epoch), and the pairs of its
+first batch by (seed, epoch, 0). They draw other things than the order of
 epochs 0, 1 and this one does, and a run's numbers depend on them.
 """
+
+import numpy as np
 
 from tbnets.errors import InputError, check_choice
 
@@ -25,6 +27,13 @@ STREAMS = {
 }
 """The place of each part's block among those of a run, from 1: to change one
 is to change what every run draws."""
+HOST_STREAMS = {
+    "missing_vectors": (),
+    "new_dims": (1,),
+    "epoch": (),
+    "pairs": (),
+}
+"""What stands behind the seed in the key of each stream of the host."""
 PER_STREAM = 100
 PER_RUN = 1000
 
@@ -54,3 +63,17 @@ def seed_of(run_seed, stream, num_layers=1):
             "layers. Take fewer."
         )
     return run_seed * PER_RUN + STREAMS[stream] * PER_STREAM
+
+
+def generator_of(run_seed, stream, *places):
+    """Returns the random numbers of a stream of the host.
+
+    Args:
+        run_seed: integer of the run, not negative.
+        stream: key of `HOST_STREAMS`.
+        *places: integers that count in it, such as the epoch.
+
+    Returns:
+        `numpy.random.Generator`; the same for the same arguments.
+    """
+    return np.random.default_rng([run_seed, *HOST_STREAMS[stream], *places])

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from tbnets import seeds
@@ -45,3 +46,17 @@ def test_part_with_more_layers_than_numbers_is_refused():
 def test_unknown_stream_is_refused():
     with pytest.raises(ValueError, match="`stream` must be .* stream='tail'"):
         seeds.seed_of(0, "tail")
+
+
+def test_streams_of_the_host_stay_what_they_are():
+    places = {"epoch": (3,), "pairs": (3, 2)}
+    keys = {
+        "missing_vectors": 7,
+        "new_dims": [7, 1],
+        "epoch": [7, 3],
+        "pairs": [7, 3, 2],
+    }
+    assert keys.keys() == seeds.HOST_STREAMS.keys()
+    for name, key in keys.items():
+        drawn = seeds.generator_of(7, name, *places.get(name, ())).random(4)
+        assert drawn.tolist() == np.random.default_rng(key).random(4).tolist()

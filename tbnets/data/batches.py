@@ -9,8 +9,10 @@ of the state of a random generator, so a resumed run sees the same batches.
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.images import decode_images
+from tbnets.seeds import generator_of
 
 
 def batch_bounds(count, per_batch):
@@ -55,7 +57,7 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     image stands once in a batch, with its captions beside it, where the
     paper draws pairs and completes them.
     """
-    generator = np.random.default_rng([seed, epoch])
+    generator = generator_of(seed, "epoch", epoch)
     rows_of = records.caption_rows()
     order = np.array([i for i, rows in enumerate(rows_of) if len(rows)])
     order = generator.permutation(order)
@@ -74,15 +76,8 @@ def num_batches(records, images_per_batch):
 
 
 def _check_sizes(examples, images_per_batch, captions_per_image):
-    for name, value in (
-        ("images_per_batch", images_per_batch),
-        ("captions_per_image", captions_per_image),
-    ):
-        if value < 1:
-            raise InputError(
-                f"`{name}` must be at least 1. Received: {name}={value}. "
-                f"Change --{name}."
-            )
+    checked_number("images_per_batch", images_per_batch, 1, whole=True)
+    checked_number("captions_per_image", captions_per_image, 1, whole=True)
     if not num_batches(examples.records, images_per_batch):
         raise InputError(
             "`examples` must hold at least one image with a caption. "

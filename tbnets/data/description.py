@@ -12,6 +12,7 @@ import numpy as np
 from tbnets.checked_files import Problem, shown
 from tbnets.data import splits as split_names
 from tbnets.data.captions import CaptionedImages
+from tbnets.identity import text_key
 from tbnets.images import faults
 from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
@@ -84,12 +85,12 @@ def _histogram(values):
 def _repeated_captions(images):
     """Returns (copies within an image, captions that other images share).
 
-    Empty captions are counted elsewhere and left out here.
+    Captions that read the same are one; empty ones are counted elsewhere.
     """
     owners = collections.defaultdict(collections.Counter)
     for caption, row in zip(images.captions, images.caption_to_image):
         if caption:
-            owners[caption][int(row)] += 1
+            owners[text_key(caption)][int(row)] += 1
     copies = sum(
         count - 1 for rows in owners.values() for count in rows.values()
     )

@@ -17,8 +17,9 @@ from tbnets import boxes
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples, sampled
 from tbnets.data.noun_phrases import NounPhrases, ranges
-from tbnets.errors import InputError
+from tbnets.errors import check_choice
 from tbnets.identity import SAME_THING
+from tbnets.seeds import generator_of
 
 CHOICE, CONFIDENCE = "choice", "confidence"
 """What is held of each phrase of a split: int16 `[num_phrases]`, which
@@ -186,11 +187,7 @@ class PairBatches(EpochBatches):
     """
 
     def __init__(self, examples, held, options, **sampling):
-        if options.contrast not in CONTRASTS:
-            raise InputError(
-                f"`contrast` must be one of {', '.join(CONTRASTS)}. Received: "
-                f"contrast={options.contrast}. Change --contrast."
-            )
+        check_choice("contrast", options.contrast, CONTRASTS)
         self._held = held
         self._options = options
         self._phrase_images = examples.phrase_images
@@ -199,7 +196,7 @@ class PairBatches(EpochBatches):
     def batch(self, image_rows, caption_rows, number):
         """Returns the dict that `HMLSTM.train_step` takes."""
         batch = super().batch(image_rows, caption_rows, number)
-        generator = np.random.default_rng([self._seed, self.epoch, number])
+        generator = generator_of(self._seed, "pairs", self.epoch, number)
         rows, nodes = self._draw(caption_rows, generator)
         examples = self._examples
         places = np.full(examples.records.num_images, -1)

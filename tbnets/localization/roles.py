@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets import boxes
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.identity import SAME_THING
 
 POSITIVE_IOU = 0.7
@@ -159,11 +159,7 @@ def _roles(values, place, positives, bounds):
 
 
 def _check_options(positives, bounds):
-    if positives not in POSITIVES:
-        raise InputError(
-            f"`positives` must be one of {', '.join(POSITIVES)}. Received: "
-            f"positives={positives!r}."
-        )
+    check_choice("positives", positives, POSITIVES)
     positive_iou, negative_iou, best_iou = bounds
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
         raise InputError(

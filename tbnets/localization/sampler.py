@@ -12,10 +12,11 @@ import numpy as np
 
 from tbnets.checked_numbers import checked_number
 from tbnets.data.batches import batch_bounds
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.identity import place_among_equals, rows_by
 from tbnets.localization.hard_negatives import NONE
 from tbnets.localization.roles import NEGATIVE
+from tbnets.seeds import generator_of
 
 NEGATIVE_REGIONS = ("photo", "batch")
 
@@ -133,7 +134,7 @@ class PhraseSampler:
         Args:
             epoch: integer from 0.
         """
-        generator = np.random.default_rng([self.seed, epoch])
+        generator = generator_of(self.seed, "epoch", epoch)
         order = self._order(generator)
         for start, stop in self._bounds:
             yield self._batch(order[start:stop], generator)
@@ -260,11 +261,9 @@ class PhraseSampler:
 
 def _check_sampling(sampling):
     """Refuses numbers that make no batch."""
-    if sampling.negative_regions not in NEGATIVE_REGIONS:
-        raise InputError(
-            "`negative_regions` must be photo or batch. Received: "
-            f"negative_regions={sampling.negative_regions}. Change the flag."
-        )
+    check_choice(
+        "negative_regions", sampling.negative_regions, NEGATIVE_REGIONS
+    )
     for name, value in sampling._asdict().items():
         least = int(name not in ("regions_per_phrase", "candidates_per_image"))
         if name != "negative_regions":

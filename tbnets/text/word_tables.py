@@ -10,6 +10,7 @@ import numpy as np
 
 from tbnets.errors import InputError, check_choice
 from tbnets.rounding import per_cent
+from tbnets.seeds import generator_of
 from tbnets.text.vocabulary import PADDING_ID
 
 MISSING = ("random", "mean", "zero")
@@ -89,7 +90,7 @@ def with_new_dims(table, count, seed=0):
     Returns:
         float32 `[words, dim + count]`.
     """
-    generator = np.random.default_rng([seed, 1])
+    generator = generator_of(seed, "new_dims")
     new = generator.uniform(-0.05, 0.05, (len(table), count))
     new[PADDING_ID] = 0
     return np.concatenate([table, new.astype(np.float32)], axis=1)
@@ -128,7 +129,8 @@ def embedding_table(vectors, vocabulary, missing="random", seed=0):
         table[~known] = mean
     elif missing == "random":
         shape = (np.count_nonzero(~known), vectors.dim)
-        noise = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        draws = generator_of(seed, "missing_vectors")
+        noise = draws.standard_normal(shape, np.float32)
         table[~known] = mean + deviation * noise
     table[PADDING_ID] = 0
     return table

@@ -30,9 +30,10 @@ def test_words_are_those_of_the_models():
 
 
 def test_counts_of_a_split():
-    # x: "A dog" twice, "Two dogs run" and ""; y: "A dog", "" and "."; z: none.
+    # x: a dog twice, in capitals or not, two dogs and ""; y: a dog, "" and
+    # "."; z: none.
     images = make(
-        ["A dog", "A dog", "Two dogs run", "", "A dog", "", "."],
+        ["A dog", "a dog", "Two dogs run", "", "A dog", "", "."],
         [0, 0, 0, 0, 1, 1, 1],
     )
     counts = description.describe_split(images, {"a", "two", "run"})

@@ -87,6 +87,20 @@ def test_batch_is_a_function_of_seed_and_epoch(examples):
     assert flat(epoch=2).tolist() != flat(epoch=2, seed=1).tolist()
 
 
+def test_draws_stay_what_they_are(examples):
+    # What a run learned from: it goes on with these in a newer version.
+    sampling = Sampling(4, 2, 2, 2, candidates_per_image=3)
+    sampler = PhraseSampler(examples, sampling, 7)
+    first, second = (next(sampler.epoch(epoch)) for epoch in (0, 1))
+    assert first.phrases.tolist() == [19, 20, 0, 4, 18, 21, 1, 5]
+    assert first.regions.tolist() == [91, 90, 101, 97, 145, 147, 137, 136]
+    assert first.candidates.tolist() == [137, 139, 144, 95, 96, 98]
+    assert first.is_negative.sum(axis=1).tolist() == [3, 2, 3, 2, 3, 2, 3, 2]
+    assert second.phrases.tolist() == [57, 59, 47, 42, 56, 58, 46, 43]
+    assert second.regions.tolist() == [9, 14, 7, 0, 31, 30, 32, 40]
+    assert second.candidates.tolist() == [34, 38, 39, 0, 8, 13]
+
+
 def test_photos_are_shared_by_phrases_drawn_together(examples):
     for batch in drawn(examples, pairs_per_batch=12, phrases_per_image=6):
         images = examples.phrases.phrase_to_image[batch.phrases]
