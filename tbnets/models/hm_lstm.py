@@ -18,6 +18,11 @@ PAIRS = (
     "weights",
 )
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
+_OF_PAIRS = {
+    "image_to_text": "region_to_phrase",
+    "text_to_image": "phrase_to_region",
+}
+_OF_MEAN = {"text_to_image": "region_mean"}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -124,7 +129,7 @@ class HMLSTM(EmbeddingNetwork):
         """Returns the names of a loss and an active share for each term."""
         return EmbeddingNetwork.reported_names() + [
             f"{term}_{what}"
-            for term in ("region_to_phrase", "phrase_to_region", "region_mean")
+            for term in (*_OF_PAIRS.values(), *_OF_MEAN.values())
             for what in ("loss", "active")
         ]
 
@@ -233,18 +238,12 @@ class HMLSTM(EmbeddingNetwork):
             phrases,
             *(batch[name] for name in ("region_of", "is_contrast", "weights")),
         )
-        losses = {
-            "pairs": (
-                self.phrase_weight,
-                self.triplet_loss.of_views(pairs, self._hardness()),
-            )
-        }
+        of_pairs = self.triplet_loss.of_views(pairs, self._hardness())
+        losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
             mean = self._region_mean(regions, batch, tf.shape(images)[0])
-            losses["region_mean"] = (
-                self.region_mean_weight,
-                self._ranking_loss(mean, sentences, batch),
-            )
+            of_mean = self._ranking_loss(mean, sentences, batch)
+            losses.append((self.region_mean_weight, of_mean, _OF_MEAN))
         return _joined(at_root, losses)
 
     def _embed_seen(self, batch, training):
@@ -272,19 +271,18 @@ class HMLSTM(EmbeddingNetwork):
 
 
 def _joined(at_root, losses):
-    """Returns one `LossOutput` of that of the roots and weighted others."""
+    """Returns one `LossOutput` of that of the roots and others.
+
+    Args:
+        at_root: a `LossOutput`.
+        losses: (weight, `LossOutput`, names of its terms beside the roots').
+    """
     total, terms = at_root.total, dict(at_root.terms)
     active = dict(at_root.active_fraction)
-    names = {
-        ("pairs", "image_to_text"): "region_to_phrase",
-        ("pairs", "text_to_image"): "phrase_to_region",
-        ("region_mean", "text_to_image"): "region_mean",
-    }
-    for kind, (weight, output) in losses.items():
+    for weight, output, names in losses:
         total += weight * output.total
-        for term, value in output.terms.items():
-            name = names.get((kind, term))
-            if name:
-                terms[name] = value
+        for term, name in names.items():
+            if term in output.terms:
+                terms[name] = output.terms[term]
                 active[name] = output.active_fraction[term]
     return at_root._replace(total=total, terms=terms, active_fraction=active)
