@@ -122,5 +122,6 @@ def compose(settings, model):
 TENANT = Tenant(
     compose,
     ("captions", "images", "features", "texts", "batches"),
+    fixed=(("hard_negative_epochs", 0),),
     gives=("regions",),
 )

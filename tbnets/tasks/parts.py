@@ -285,8 +285,6 @@ def first_hard_epoch(settings):
     Raises:
         ValueError: no epoch would come before it.
     """
-    if settings.task != "localization":
-        return None
     return hard_negatives.first_epoch(
         settings.epochs, settings.hard_negative_epochs
     )
