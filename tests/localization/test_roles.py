@@ -110,7 +110,7 @@ def test_photos_without_proposals_or_phrases():
         ({"negative_iou": 0.8}, "the first at most the second"),
         ({"best_iou": 1.1}, "from 0 to 1"),
         ({"truth": [[3, 0, 1, 1]]}, "`truth` must be finite"),
-        ({"phrase_to_image": [1]}, "must be a row of `proposals`"),
+        ({"phrase_to_image": [1]}, "must hold rows from 0 to 0.*=1"),
         ({"proposals": [[[3, 0, 1, 1]]]}, r"`proposals\[0\]` must be finite"),
     ],
 )
