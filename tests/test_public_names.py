@@ -36,6 +36,7 @@ def test_every_layer_model_and_loss_is_there():
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
     public |= public_classes(triplet)
     helpers = {"LossOutput", "PairSums", "FiniteSteps"}
+    helpers |= {"ConfiguredLayer", "FittedLayer"}  # What layers begin with.
     assert public - helpers <= set(tbnets.__all__)
 
 
