@@ -270,7 +270,8 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
     options = types.SimpleNamespace(
         images=str(photos), cache=None, montage=None, queries=["red"]
     )
-    query.write_montage(options, ["red.png"], [[0]], [[1.0]])
+    order = np.zeros([1, 1], int)
+    query.write_montage(options, ["red.png"], order, np.ones([1, 1]))
     place = tmp_path / "photos.tbnets"
     assert (place / "answers.png").is_file()
     assert place.stat().st_mode & 0o7777 == rights
