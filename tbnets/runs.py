@@ -33,7 +33,7 @@ from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version, write_saved_model
-from tbnets.tasks.fitted import check_fitted_kinds, check_same_words
+from tbnets.tasks.fitted import check_same_words
 from tbnets.tasks.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
@@ -163,8 +163,8 @@ def prepare(settings, folder, queries=()):
         kept = checkpoints.read_checkpoint(last)
         before = settings_files.from_record(kept.state.settings, last)
         settings_files.check_resumable(before, settings)
-        check_fitted_kinds(kept.state.fitted, last, task.data.fits)
-        task.data.remember(kept.state.fitted)
+        splits = (settings.train_split, settings.dev_split)
+        task.data.resume(kept.state, splits, last)
     task.check(queries)
     fitted = task.data.fit()
     train = task.data.load(settings.train_split, fitted)
@@ -214,15 +214,11 @@ def _continue(session, checkpoint):
     """Puts the session where its last checkpoint stands."""
     path, state = session.checkpoint("last"), checkpoint.state
     check_same_words(session.state.fitted, state.fitted, path)
-    settings = session.settings
-    splits = (settings.train_split, settings.dev_split)
-    session.task.data.check_same(state.fitted, splits, path)
     optimizer = session.network.optimizer
     create_optimizer_variables(optimizer, session.network)
     checkpoints.put_into(checkpoint, path, session.network, optimizer)
     session.state = state
-    session.state.settings = vars(settings)
-    session.task.data.held = session.state.held
+    session.state.settings = vars(session.settings)
 
 
 def finish(session):
@@ -242,7 +238,7 @@ def finish(session):
     )
     report = results(last, best)
     shown_split, examples = settings.dev_split, session.dev
-    if task.data.has_split(settings.test_split):
+    if task.data.test_split:
         shown_split = settings.test_split
         examples = task.data.load(shown_split, best.fitted)
     scores = task.scores(session.network, examples)
@@ -295,14 +291,11 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
         settings.data_root = os.path.abspath(data_root)
     with _said_by(path):
         task = tasks.open_task(settings)
-    check_fitted_kinds(state.fitted, path, task.data.fits)
-    task.data.remember(state.fitted)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
-    task.data.check_same(state.fitted, {*splits, *more_splits}, path)
+    task.data.resume(state, {*splits, *more_splits}, path)
     with _said_by(path):
         network = _build(task, state.fitted, kept)
     checkpoints.put_into(kept, path, network)
-    task.data.held = state.held
     return Session(pathlib.Path(run_dir), task, network, state)
 
 

@@ -369,7 +369,7 @@ def test_an_empty_test_split_is_none(tmp_path):
     line = {**OWN, "test_split": ""}
     task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
     task.check()
-    assert not task.data.has_split("") and task.data.has_split("dev")
+    assert task.data.test_split == "" and task.data.last.name == "dev"
 
 
 def test_a_table_without_dev_split_says_which_flag(tmp_path):

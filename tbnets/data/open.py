@@ -76,12 +76,6 @@ class Data:
         except (NoSuchSplit, NoPhotos):
             return False
 
-    @property
-    def last_split(self):
-        """The split that a run reports on at its end: test, or else dev."""
-        test = self.given.test_split
-        return test if self.has(test) else self.given.dev_split
-
     def check_splits(self):
         """Returns the names of the splits that will be asked for, checked.
 

@@ -42,11 +42,13 @@ class CaptionedData(TaskData):
     @property
     def last(self):
         """The `SplitData` that a run reports on at its end: test, or dev."""
-        return self.opened.split(self.opened.last_split)
+        return self.split(self.test_split or self.settings.dev_split)
 
-    def has_split(self, split):
-        """Tells whether there is a split with images and captions."""
-        return self.opened.has(split)
+    @property
+    def test_split(self):
+        """The split that is reported on at the end; "" where none is there."""
+        name = self.settings.test_split
+        return name if self.opened.has(name) else ""
 
     def fit(self):
         """Returns what the training texts tell, and how splits were drawn.
@@ -57,21 +59,19 @@ class CaptionedData(TaskData):
         cuts = self.opened.cuts
         return self.texts.fit() | ({"split_cuts": cuts} if cuts else {})
 
-    def remember(self, fitted):
-        """Takes over how splits were drawn."""
-        self.opened.cuts = fitted.get("split_cuts")
-
     def check_regions(self, splits):
         """Refuses regions that are not there, or not as wide everywhere."""
         found = self.opened.parts("regions", splits)
         widths = {split: store.dim for split, (store, _) in found.items()}
         self.opened.check_widths("regions", widths)
 
-    def check_same(self, fitted, splits, where):
-        """Refuses features that were made otherwise than before."""
+    def resume(self, state, splits, where):
+        """Takes over how splits were drawn; refuses features made otherwise."""
+        super().resume(state, splits, where)
+        self.opened.cuts = state.fitted.get("split_cuts")
         for flag, name in self.made_by.items():
-            if fitted.get(name):
-                self.opened.check_made_by(flag, splits, fitted[name], where)
+            if made_by := state.fitted.get(name):
+                self.opened.check_made_by(flag, splits, made_by, where)
 
     def notes(self, fitted):
         """Returns how splits were drawn, what they share, and words."""

@@ -34,11 +34,10 @@ class HierarchicalData(MatchingData):
     "fine-grained embedding learning", whose length the paper does not tell.
     """
 
-    made_by = MatchingData.made_by | {"regions": "region_features_made_by"}
-
     def __init__(self, settings, matcher):
         super().__init__(settings)
         self._matcher = matcher
+        self.made_by["regions"] = "region_features_made_by"
 
     def check(self, queries=()):
         """Refuses a run whose splits, trees or regions are not there."""

@@ -23,15 +23,15 @@ class MatchingData(CaptionedData):
             features, or `photos`.
     """
 
-    made_by = {
-        "image_features": "image_features_made_by",
-        "text_features": "text_features_made_by",
-    }
-
     def __init__(self, settings):
         own = OwnPhotos(settings) if has_own_photos(settings) else None
         super().__init__(settings, own)
         self.own_photos = own
+        # Of own photos the cache has a store for each way of making.
+        names = (
+            ("text_features",) if own else ("image_features", "text_features")
+        )
+        self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
 
@@ -104,17 +104,11 @@ class MatchingData(CaptionedData):
             self.opened.cuts = None
         self.opened.check_splits()
 
-    def remember(self, fitted):
-        """Takes over how splits were drawn, and which photos are left out."""
-        super().remember(fitted)
+    def resume(self, state, splits, where):
+        """Takes over which photos are left out, too."""
+        super().resume(state, splits, where)
         if self.own_photos:
-            self.own_photos.remember(fitted)
-
-    def check_same(self, fitted, splits, where):
-        """Refuses features that were made otherwise than before."""
-        if self.own_photos:  # Their cache has a store for each way of making.
-            fitted = {**fitted, "image_features_made_by": {}}
-        super().check_same(fitted, splits, where)
+            self.own_photos.remember(state.fitted)
 
     def notes(self, fitted):
         """Returns how splits were drawn, words, where features are."""

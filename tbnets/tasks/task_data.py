@@ -1,12 +1,14 @@
 """The data of a run: the contract between them and all that reads them."""
 
+from tbnets.tasks.fitted import check_fitted_kinds
+
 
 class TaskData:
     """What a run reads: checked, fitted, opened split by split, batched.
 
     ::
 
-        data.remember(fitted)                # a run that goes on
+        data.resume(state, splits, where)    # a run that goes on
         data.check(queries)                  # is all of it there?
         fitted  = data.fit()                 # words, sizes, ...
         train   = data.load("train", fitted)
@@ -42,11 +44,25 @@ class TaskData:
         self.settings = settings
         self.held = {}
 
-    def remember(self, fitted):
-        """Takes over what `fit` returned when the run began.
+    def resume(self, state, splits, where):
+        """Takes over what a run has fitted and holds, before data are read.
 
-        Called before any data of a run that goes on are read.
+        Args:
+            state: its `checkpoints.RunState`.
+            splits: names of splits, which need not exist, whose data must
+                fit what was fitted.
+            where: the checkpoint that remembers it, for messages.
+
+        Raises:
+            ValueError: saying what differs, or is none of what `fit` returns.
         """
+        check_fitted_kinds(state.fitted, where, self.fits)
+        self.held = state.held
+
+    @property
+    def test_split(self):
+        """The split that is reported on at the end; "" where none is there."""
+        return self.settings.test_split
 
     def check(self, queries=()):
         """Refuses a run that would ask for what is not there.
@@ -61,10 +77,6 @@ class TaskData:
                 missing, or flags contradict each other.
         """
 
-    def has_split(self, split):
-        """Tells whether the data have a split; the test split may be none."""
-        return True
-
     def fit(self):
         """Returns what the training split tells before any step.
 
@@ -74,18 +86,6 @@ class TaskData:
             it.
         """
         raise NotImplementedError
-
-    def check_same(self, fitted, splits, where):
-        """Refuses data of splits that do not fit what was fitted.
-
-        Args:
-            fitted: what `fit` returned when the run began.
-            splits: names of splits, which need not exist.
-            where: who remembers `fitted`, for the message.
-
-        Raises:
-            ValueError: saying what differs.
-        """
 
     def load(self, split, fitted):
         """Returns the examples of a split."""

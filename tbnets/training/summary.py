@@ -23,7 +23,7 @@ def describe(session, train):
     }
     for split, examples in splits.items():
         lines.append(f"{split:<9} {counted(examples)}")
-    if not task.data.has_split(session.settings.test_split):
+    if not task.data.test_split:
         lines.append(
             f"test      none: results are those of {session.settings.dev_split}"
         )
