@@ -16,7 +16,6 @@ _OWN_PHOTOS = (
         "image_features": ("",),
         "images": Other(""),
         "scenes": ("",),
-        "task": ("matching",),
     },
 )
 _NETWORK = ({"image_encoder": Other(("features", "small"))},)

@@ -166,7 +166,7 @@ class Cca:
         "Pairs alone do not tell what the regions look like that nobody "
         "names, and before which a phrase must rank its own. The papers "
         "tell of none.",
-        when=({"task": ("localization",), "negative_regions": ("photo",)},),
+        when=({"regions": Other(""), "negative_regions": ("photo",)},),
         limits=NOT_NEGATIVE,
     )
 

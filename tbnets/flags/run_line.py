@@ -44,10 +44,11 @@ def _usual_values(line):
 def run_dir(line):
     """Returns the folder of the run: --run_dir, or by --images its usual one.
 
-    A run on the photos of FOLDER alone is by custom in runs/FOLDER.
+    A run on the photos of FOLDER alone, of no task that is named, is by custom
+    in runs/FOLDER.
     """
     values = types.SimpleNamespace(**line.values)
-    if "run_dir" in line.given or not reads(ALL["cnn"], values):
+    if {"run_dir", "task"} & line.given or not reads(ALL["cnn"], values):
         return values.run_dir
     name = os.path.basename(os.path.abspath(values.images))
     return os.path.join("runs", name)

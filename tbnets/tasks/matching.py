@@ -122,6 +122,7 @@ def compose(settings, model):
 TENANT = Tenant(
     compose,
     ("captions", "images", "features", "texts", "batches"),
+    # Hard negatives are regions: no epoch here learns from them.
     fixed=(("hard_negative_epochs", 0),),
     gives=("regions",),
 )

@@ -166,7 +166,7 @@ def test_a_flagfile_has_what_is_read_alone(tmp_path):
     assert unread(f"--flagfile={tmp_path / 'run.flags'}") == ""
 
 
-def test_photos_of_a_task_that_does_not_extract_them_name_no_run():
+def test_photos_name_the_run_where_no_task_is_named():
     assert parse("--images=my/photos").run_dir == "runs/photos"
     assert parse("--images=my/photos", "--task=localization").run_dir == ""
 

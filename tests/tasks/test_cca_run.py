@@ -115,7 +115,7 @@ def test_flags_of_cca_are_its_own():
 
 def test_background_is_of_photos_with_regions():
     for more, message in (
-        ((), "--task=localization"),
+        ((), "--regions and"),
         (
             ("--task=localization", "--negative_regions=batch"),
             "--negative_regions=photo",
