@@ -89,7 +89,6 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         tbnets.export_saved_model(
             network, vocabulary, "served/1", image_shape=(512,))
     """
-    _refuse_existing(pathlib.Path(path))
     tokenizer = vocabulary
     if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
