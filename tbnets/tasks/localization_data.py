@@ -7,7 +7,6 @@ from tbnets.localization.examples import PhraseExamples
 from tbnets.localization.sampler import PhraseSampler, Sampling
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
-from tbnets.tasks.parts import first_hard_epoch
 
 
 class LocalizationData(CaptionedData):
@@ -38,7 +37,7 @@ class LocalizationData(CaptionedData):
     def check(self, queries=()):
         """Refuses a run whose splits, phrases or regions are not there."""
         settings = self.settings
-        first_hard_epoch(settings)
+        self._first_hard_epoch()
         if getattr(settings, "jit_compile", False):
             raise InputError(
                 "`--jit_compile` must be off with --task=localization. "
@@ -113,9 +112,16 @@ class LocalizationData(CaptionedData):
             self._sampler = PhraseSampler(train, sampling, seed)
         return self._sampler
 
+    def _first_hard_epoch(self):
+        """Returns the epoch of the first hard negatives, or None."""
+        settings = self.settings
+        return hard_negatives.first_epoch(
+            settings.epochs, settings.hard_negative_epochs
+        )
+
     def start_epoch(self, network, train, epoch):
         """Gives the sampler the hard negatives of the last epochs."""
-        first, table = first_hard_epoch(self.settings), None
+        first, table = self._first_hard_epoch(), None
         if first is not None and epoch >= first:
             self.held = hard_negatives.recorded(
                 self.held,

@@ -189,12 +189,7 @@ def build_embedding_network(settings, fitted):
 
 
 def build_similarity_network(settings, fitted):
-    """Returns a built `SimilarityNetwork` with initial weights from the seed.
-
-    Args:
-        settings: the run's settings.
-        fitted: as of `build_embedding_network`.
-    """
+    """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
     return _build_trained(
         SimilarityNetwork,
         settings,
@@ -209,12 +204,7 @@ def build_similarity_network(settings, fitted):
 
 
 def build_hm_lstm(settings, fitted):
-    """Returns a built `HMLSTM` with initial weights from the seed.
-
-    Args:
-        settings: the run's settings.
-        fitted: as of `build_embedding_network`, with `region_dim`.
-    """
+    """Returns a built `HMLSTM`; see `build_embedding_network`."""
     layers = {}
     if settings.region_branch == "own":
         layers = {
@@ -229,12 +219,7 @@ def build_hm_lstm(settings, fitted):
 
 
 def build_cca(settings, fitted):
-    """Returns a built `CCA`, not solved for.
-
-    Args:
-        settings: the run's settings.
-        fitted: as of `build_embedding_network`.
-    """
+    """Returns a built `CCA`, not solved for."""
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
     background = 0.0
@@ -279,20 +264,11 @@ def build_triplet_loss(settings):
     )
 
 
-def first_hard_epoch(settings):
-    """Returns the epoch (from 0) of the first hard negatives, or None.
-
-    Raises:
-        ValueError: no epoch would come before it.
-    """
-    return hard_negatives.first_epoch(
-        settings.epochs, settings.hard_negative_epochs
-    )
-
-
 def compile_embedding_network(network, settings, steps_per_epoch, **more):
     """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
-    fine_tuned = first_hard_epoch(settings)
+    fine_tuned = hard_negatives.first_epoch(
+        settings.epochs, settings.hard_negative_epochs
+    )
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),
