@@ -186,7 +186,10 @@ TRAIN = [
     (PIXELS, ["`--images` must name the folder", "Set it"]),
     (PIXELS + "--images=nowhere", ["`--images` must name what", "--data_root"]),
     (PIXELS + "--images={root}/photos", ["12 of 12 are missing", "Complete"]),
-    (PIXELS + "--image_encoder=VGG61 --images={root}/whole", ["VGG61. Change"]),
+    (
+        PIXELS + "--image_encoder=VGG61 --images={root}/whole",
+        ["VGG61", "Change"],
+    ),
     (
         "-image_features --image_encoder=MobileNetV2 --image_size=8 "
         "--images={root}/whole",
@@ -203,7 +206,7 @@ TRAIN = [
         ["absent.h5", "--image_weights"],
     ),
     # Photos of one's own.
-    (OWN + "--cnn=VGG61", ["VGG61. Change --cnn"]),
+    (OWN + "--cnn=VGG61", ["VGG61", "Change --cnn"]),
     (OWN + "--cnn_weights=absent.h5", ["absent.h5", "--cnn_weights"]),
     (OWN + "--cnn_weights=", ["`--cnn_weights` must name", "to imagenet"]),
     (OWN + "--images=nowhere", ["`--images` must name what", "--data_root"]),
@@ -252,7 +255,7 @@ EVALUATE = [
     ("--run_dir={root}/run --text_embeddings=t.npy", ["without --run_dir"]),
     (
         "--run_dir={root}/run --region_phrase_ranking",
-        ["must be a flag that the task measures by"],
+        ["must be a flag that the run is measured by"],
     ),
     (ARRAYS + "--split=dev", ["`--split`", "read with --run_dir"]),
     (ARRAYS + "--json={root}/absent/m.json", ["`--json`", "Make the folder"]),

@@ -62,8 +62,8 @@ def test_it_opens_with_the_same_results(session):
     test = opened.task.data.load("test", opened.state.fitted)
     wanted = session.task.scores(session.network, test)
     found = opened.task.scores(opened.network, test)
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(found[name], array)
+    for name, array in wanted.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
 
 
 def test_finished_run_has_nothing_to_go_on_with(session):
