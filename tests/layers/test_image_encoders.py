@@ -43,10 +43,10 @@ def test_application_preprocesses_inside():
 
 
 def test_frozen_application_has_nothing_to_train():
-    encoder = ApplicationEncoder("MobileNetV2", image_size=32)
-    encoder.build((None, 32, 32, 3))
+    encoder = ApplicationEncoder("SqueezeNet", image_size=48)
+    encoder.build((None, 48, 48, 3))
     assert not encoder.trainable_variables
-    tuned = ApplicationEncoder("MobileNetV2", image_size=32, fine_tune=True)
+    tuned = ApplicationEncoder("SqueezeNet", image_size=48, fine_tune=True)
     assert tuned.trainable_variables
 
 
@@ -84,8 +84,11 @@ ENCODERS = {
 }
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", list(ENCODERS))
+@pytest.mark.parametrize(
+    "name, training",
+    # SqueezeNet computes the same in training.
+    [("small", False), ("small", True), ("application", True)],
+)
 def test_no_images_have_no_features(name, training, compiled):
     encoder = ENCODERS[name]()
     encoder.build((None, 48, 48, 3))

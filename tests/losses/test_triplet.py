@@ -153,8 +153,7 @@ def test_compiled_values_and_gradients_are_those_of_the_loops(
         check(found, wanted)
 
 
-@pytest.mark.parametrize("captions_per_image", [1, 2, 3, 4])
-def test_a_promise_that_is_kept_changes_nothing(compiled, captions_per_image):
+def compare_promised_with_plain(captions_per_image, compiled):
     plain = triplet.TripletLoss(0.3, 3, ALL_TERMS)
     promised = triplet.TripletLoss(
         0.3, 3, ALL_TERMS, max_positives=captions_per_image
@@ -173,6 +172,15 @@ def test_a_promise_that_is_kept_changes_nothing(compiled, captions_per_image):
             tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True
         ):
             np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("captions_per_image", [1, 2, 4])
+def test_a_promise_that_is_kept_changes_nothing(captions_per_image):
+    compare_promised_with_plain(captions_per_image, lambda function: function)
+
+
+def test_a_promise_that_is_kept_changes_nothing_in_every_mode(compiled):
+    compare_promised_with_plain(3, compiled)
 
 
 @pytest.mark.parametrize("reduction", triplet.REDUCTIONS)

@@ -9,7 +9,7 @@ from tbnets.training.checkpoints import optimizer_variables
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 
 KERAS_2 = keras.__version__.startswith("2.")
-STEPS = 50
+STEPS = 20
 SHAPES = {"kernel": (7, 5), "bias": (5,), "scale": ()}
 
 
