@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import subprocess
 
 from tbnets import commands
 from tbnets.errors import UserError
@@ -17,10 +18,22 @@ def ask(verb, *words):
     Returns:
         Three strings; the error is that which a user would be told, or "".
     """
-    out, err, failure = io.StringIO(), io.StringIO(), ""
+    return _called(verb, words)[1:]
+
+
+def run(verb, *words):
+    """Calls a verb; answers as `subprocess.run` of the tool would."""
+    code, out, err, failure = _called(verb, words)
+    if failure:
+        code, err = 1, f"{err}error: {failure}\n"
+    return subprocess.CompletedProcess((verb, *words), code or 0, out, err)
+
+
+def _called(verb, words):
+    out, err, code, failure = io.StringIO(), io.StringIO(), None, ""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            commands.call(verb, [str(word) for word in words])
+            code = commands.call(verb, [str(word) for word in words])
         except UserError as error:
             failure = str(error)
-    return out.getvalue(), err.getvalue(), failure
+    return code, out.getvalue(), err.getvalue(), failure

@@ -9,7 +9,7 @@ from tbnets.scenes import ambiguity
 from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.files import scene_record
 from tbnets.scenes.settings import SceneSettings
-from tests import fresh
+from tests import verbs
 
 SIZE = 100
 
@@ -126,12 +126,12 @@ def test_tool_prints_the_ceiling(tmp_path):
     scenes = draw_scenes("test", SceneSettings(1, 1, 3, image_size=64))
     lines = [json.dumps(scene_record(scene)) for scene in scenes]
     (tmp_path / "scenes.jsonl").write_text("\n".join(lines) + "\n")
-    call = ("tools/scene_ceiling.py", f"--scenes={tmp_path}")
-    assert "without manifest.json" in fresh.run(*call).stderr
+    call = ("scene_ceiling", f"--scenes={tmp_path}")
+    assert "without manifest.json" in verbs.run(*call).stderr
     (tmp_path / "manifest.json").write_text('{"image_size": 64}')
-    said = fresh.run(*call, check=True).stdout
+    said = verbs.run(*call).stdout
     assert said.startswith("3 scenes, ") and "recall sum" in said
-    ended = fresh.run(*call, "--split=val")
+    ended = verbs.run(*call, "--split=val")
     assert "`split` must name one of the scenes'" in ended.stderr
 
 

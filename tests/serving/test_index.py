@@ -3,9 +3,6 @@
 import hashlib
 import json
 import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import PIL.Image
@@ -15,9 +12,8 @@ import tensorflow as tf
 from tbnets import files
 from tbnets.images import decode_images, fault_of
 from tbnets.serving import index
-from tests import photo_files
+from tests import fresh, photo_files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLOURS = {"a.png": (255, 0, 0), "b.png": (0, 255, 0), "c.png": (0, 0, 255)}
 
 
@@ -238,11 +234,7 @@ index.embed_folder(model, sys.argv[2], batch_size=1)
 
 
 def test_a_kill_loses_what_was_not_yet_written(model, photos):
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, model.path, photos],
-        cwd=ROOT,
-        capture_output=True,
-    )
+    ended = fresh.run("-c", KILLED, model.path, photos)
     assert ended.returncode == -9
     found, count = embed(model, photos)
     assert_found(found, COLOURS)

@@ -1,27 +1,15 @@
 import json
 import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests import verbs
 from tests.data.test_phrases import write_entities
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def describe(*arguments):
-    """Runs the tool in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "tools/describe_data.py", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return verbs.run("describe_data", *arguments)
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ import pytest
 
 from tbnets.features.caption_features import load_encoder, load_encoder_of
 from tbnets.store.opening import open_features
-from tests import fresh
-
-TOOL = "tools/extract_text_features.py"
+from tests import verbs
 
 
 @pytest.fixture
@@ -20,8 +18,8 @@ def folder(tmp_path):
 
 
 def run(folder, *flags):
-    done = fresh.run(
-        TOOL,
+    done = verbs.run(
+        "extract_text_features",
         f"--captions={folder / 'captions.csv'}",
         "--captions_format=table",
         f"--output={folder / 'store'}",
