@@ -86,7 +86,7 @@ TRAIN = [
     ("--model=modal", ["`--model` must be one of embedding"]),
     ("--optimizer=sdg", ["`--optimizer` must be one of sgd, adam"]),
     ("--image_units=8,x", ["`--image_units` must be integers"]),
-    ("--image_transform=log", ["log. Change --image_transform"]),
+    ("--image_transform=log", ["steps='log'", "Change --image_transform"]),
     ("--image_transform=center,l2", ["as the last", "--image_transform"]),
     # What is out of its range.
     ("--images_per_batch=0", ["`--images_per_batch` must be at least 2"]),
@@ -126,7 +126,7 @@ TRAIN = [
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),
     ("--noexport --example_query=a", ["--noexport. Leave one"]),
     (
-        "-word_dim --text_encoder=features --text_features={{split}}_ims.npy "
+        "-word_dim --text_encoder=features --text_features={{split}}_texts.npy "
         "--export --example_query=a",
         ["`--example_query` must come with a model that takes captions"],
     ),
@@ -316,6 +316,7 @@ def write_features(data):
         good = np.load(data / f"{split}_ims.npy")
         ids = (data / f"{split}_ids.txt").read_text()
         of_test = split == "test"
+        np.save(data / f"{split}_texts.npy", np.repeat(good, 2, axis=0))
         wide = np.ones((len(good), 9), np.float32)
         nan = np.where(np.arange(8) == 3, np.nan, good).astype(np.float32)
         for name, array in (

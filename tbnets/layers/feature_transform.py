@@ -95,7 +95,9 @@ class FeatureTransform(FittedLayer):
     def __init__(self, steps=(), **kwargs):
         super().__init__(**kwargs)
         for step in steps:
-            check_choice("steps", step, FEATURE_STEPS)
+            check_choice(
+                "steps", step, FEATURE_STEPS, "Change --image_transform."
+            )
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
                 "`steps` must have `center`, `standardize` or `ternary` as the "

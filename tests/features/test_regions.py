@@ -392,7 +392,7 @@ def test_region_extractor_description_tells_what_matters():
 
 def test_region_extractor_that_can_not_be_is_refused():
     cnn = vgg_like()
-    with pytest.raises(ValueError, match="one of warp, roi_pool.*kind=crop"):
+    with pytest.raises(ValueError, match="one of warp, roi_pool.*kind='crop"):
         make_region_extractor(cnn, "crop")
     with pytest.raises(ValueError, match="conv2"):
         make_region_extractor(cnn, "warp", "fc7")

@@ -140,7 +140,7 @@ def test_features_of_regions(folder, kind, dim):
                 "--region_features=roi_average",
                 "--scales=1,x",
             ],
-            "`--scales` must be numbers.*--scales=1,x",
+            "`--scales` must be floats.*--scales=1,x",
         ),
         (["--images=absent"], "`--images` must be a folder"),
         (["more"], "must have flags only"),

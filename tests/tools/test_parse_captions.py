@@ -101,4 +101,4 @@ def test_parses_are_compared_with_entities(tmp_path):
 def test_one_thing_is_compared(tmp_path):
     ended = run("compare_parses")
     assert ended.returncode == 1
-    assert "one of --entities and --gold_trees" in ended.stderr
+    assert "`--entities` or `--gold_trees` must be given" in ended.stderr
