@@ -108,7 +108,6 @@ class ApplicationEncoder(ConfiguredLayer):
         super().__init__(**kwargs)
         self.application = application
         self.image_size = image_size
-        self.weights_source = weights
         self.fine_tune = fine_tune
         cnn = build_cnn(application, weights, image_size, top=False)
         self.preprocess = cnn.preprocess
