@@ -44,6 +44,14 @@ def test_features_of_splits_are_compared_with_a_description(
     check(["train"], {"x": 1})
 
 
+def test_a_store_that_splits_share_is_opened_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_store(tmp_path / "store")
+    data = Data(Sources(image_features="store"))
+    of_train = data.open_features("image_features", "train")
+    assert data.open_features("image_features", "dev") is of_train
+
+
 def text_features(folder, ids=None, rows=None):
     """Features of captions: how often each letter stands in them."""
     split = tiny.split_of(
