@@ -35,7 +35,7 @@ FLOORS = [
     [
         *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
         *("exif", "files", "identity", "images", "locks", "photo_head"),
-        *("rounding", "seeds", "shipped", "startup", "statistics"),
+        *("progress", "rounding", "seeds", "shipped", "startup", "statistics"),
     ],
 ]
 OPTIONAL = {"settings", "photo_flags"}

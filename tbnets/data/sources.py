@@ -4,8 +4,6 @@ import dataclasses
 import os
 import pathlib
 
-import tqdm
-
 from tbnets.data.splits import (
     SPLIT_FIELD,
     NoSuchSplit,
@@ -13,6 +11,7 @@ from tbnets.data.splits import (
     splits_in_path,
 )
 from tbnets.errors import InputError, MissingFileError
+from tbnets.progress import progress_bar
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET
 from tbnets.scenes.settings import SceneSettings
@@ -223,12 +222,5 @@ def _filled(pattern, split):
 
 def _render(folder, scenes):
     """Renders the embedded data set where it is not there yet, with a bar."""
-    with tqdm.tqdm(
-        total=scenes.num_scenes,
-        desc="rendering scenes",
-        unit="scene",
-        leave=False,
-        delay=1,
-        disable=None,
-    ) as bar:
+    with progress_bar(scenes.num_scenes, "rendering scenes", "scene") as bar:
         ensure_scenes(folder, scenes, lambda done, _: bar.update(done - bar.n))

@@ -14,6 +14,7 @@ import tqdm
 
 from tbnets.errors import InputError
 from tbnets.localization.roles import NEGATIVE, POSITIVE
+from tbnets.progress import progress_bar
 
 TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
 """What a run holds: the table, and the epoch before which it was made."""
@@ -133,13 +134,8 @@ def recorded(held, first, examples, limit, score):
 
 def _record(examples, limit, score):
     """Finds the hard negatives of all phrases, with a bar; tells of them."""
-    with tqdm.tqdm(
-        total=len(examples.image_rows),
-        desc="hard negatives",
-        leave=False,
-        disable=None,
-        unit="photo",
-    ) as bar:
+    count = len(examples.image_rows)
+    with progress_bar(count, "hard negatives", "photo") as bar:
         similarities = score(examples, bar.update).similarities
     table = hard_negatives(similarities, examples.roles.roles, limit)
     counts = (table != NONE).sum(axis=1)

@@ -13,6 +13,7 @@ import tqdm
 from tbnets import images
 from tbnets.errors import InputError
 from tbnets.files import readable
+from tbnets.progress import progress_bar
 from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
@@ -36,9 +37,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
         ValueError: If an embedding is not finite.
     """
     parts = []
-    with tqdm.tqdm(
-        total=len(rows), unit=what, leave=False, disable=None, delay=1
-    ) as bar:
+    with progress_bar(len(rows), "embedding", what) as bar:
         for start in range(0, max(1, len(rows)), batch_size):
             parts.append(embed_batch(rows[start : start + batch_size]))
             bar.update(len(rows[start : start + batch_size]))
@@ -102,14 +101,7 @@ def embed_files(model, paths, batch_size=PHOTO_BATCH_SIZE):
     Raises:
         ValueError: an embedding is not finite.
     """
-    with tqdm.tqdm(
-        total=len(paths),
-        desc="embedding the photos",
-        unit="photo",
-        leave=False,
-        disable=None,
-        delay=1,
-    ) as bar:
+    with progress_bar(len(paths), "embedding the photos", "photo") as bar:
         for start in range(0, len(paths), batch_size):
             yield _embed_some(model, paths[start : start + batch_size])
             bar.update(len(paths[start : start + batch_size]))

@@ -102,7 +102,7 @@ class Correspondences(Evaluator):
         matcher, known = self._matcher(network), (None, None)
         if self._data.knows_links:
             links = self._links_of(examples)
-            found = matcher.match(examples, "regions of phrases")
+            found = matcher.match(examples)
             known = found[CHOICE], links
         photos = self._data.split(examples.records.split).photo_folder
         return CorrespondenceScores(examples, matcher, *known, photos)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.identity import SAME_THING
+from tbnets.progress import progress_bar
 from tbnets.tasks.embedder import Embedder
 from tbnets.text.packed_trees import TreeRows
 
@@ -43,12 +43,11 @@ class Matcher:
             ],
         )
 
-    def match(self, examples, title):
+    def match(self, examples):
         """Finds the candidate of each phrase.
 
         Args:
             examples: `PairExamples`.
-            title: what stands before the progress bar.
 
         Returns:
             dict of `CHOICE` int16 `[num_phrases]`, which candidate of its
@@ -60,18 +59,10 @@ class Matcher:
         choices = np.zeros(count, np.int16)
         confidences = np.zeros(count, np.float32)
         captions = examples.records.caption_rows()
-        with tqdm.tqdm(
-            total=len(images),
-            desc=title,
-            unit="photo",
-            leave=False,
-            delay=1,
-            disable=None,
-        ) as bar:
+        every = np.arange(len(images))
+        with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
-                rows = np.arange(
-                    start, min(start + PHOTOS_AT_ONCE, len(images))
-                )
+                rows = every[start : start + PHOTOS_AT_ONCE]
                 own = np.concatenate([captions[row] for row in rows])
                 phrases = examples.phrases.rows_of(own)
                 if len(phrases):

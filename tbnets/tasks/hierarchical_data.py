@@ -104,7 +104,7 @@ class HierarchicalData(MatchingData):
         if epoch < self.settings.correspondence_epochs:
             self.held = {}
             return
-        self.held = self._matcher(network).match(train, "regions of phrases")
+        self.held = self._matcher(network).match(train)
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""

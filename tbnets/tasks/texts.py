@@ -3,11 +3,11 @@
 import os
 
 import tensorflow as tf
-import tqdm
 
 from tbnets.data.examples import TokenRows
 from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
+from tbnets.progress import progress_bar
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import TreeRows, tree_arrays
@@ -214,13 +214,6 @@ def tokenize(tokenizer, captions):
 
 def read_showing_progress(path, words):
     """Returns `read_word_vectors(path, words)`, with a progress bar."""
-    with tqdm.tqdm(
-        total=os.path.getsize(path),
-        desc="reading word vectors",
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        delay=1,
-        disable=None,
-    ) as bar:
+    size, what = os.path.getsize(path), "reading word vectors"
+    with progress_bar(size, what, "B", unit_scale=True) as bar:
         return read_word_vectors(path, words, bar.update)

@@ -67,7 +67,7 @@ def test_it_learns_and_reports(run):
 def test_each_phrase_holds_its_most_similar_candidate(run):
     session, examples, _ = run
     network = session.network
-    found = Matcher(network).match(examples, "")
+    found = Matcher(network).match(examples)
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
         caption = examples.phrases.captions[row]
