@@ -40,8 +40,7 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
         int16 `[num_phrases, limit]`, columns of `roles`, then -1.
 
     Raises:
-        ValueError: tables do not fit, are wider than int16 counts, or `limit`
-            is too small.
+        ValueError: tables are wider than int16 counts.
 
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
         Departures: a phrase that is said of several photos has a list for
@@ -50,12 +49,6 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
         are left out, of which the paper says nothing; positives are
         proposals, not the true boxes.
     """
-    if similarities.shape != roles.shape or limit < 1:
-        raise InputError(
-            "`similarities` must have the shape of `roles`, and `limit` be at "
-            f"least 1. Received: {similarities.shape}, {roles.shape} and "
-            f"limit={limit}. Score the regions that the roles are of."
-        )
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
             "`roles` must have at most 32767 columns. Received: "
@@ -93,9 +86,8 @@ def first_epoch(epochs, last_epochs):
     """
     if last_epochs and last_epochs >= epochs:
         raise InputError(
-            "`--hard_negative_epochs` must be below the number of epochs: "
-            "a network that has learned nothing does not know what is hard. "
-            f"Received: --hard_negative_epochs={last_epochs} with {epochs} "
+            "`--hard_negative_epochs` must be below --epochs: who has learned "
+            f"nothing knows nothing hard. Received: {last_epochs} of {epochs} "
             "epochs. Lower it, or raise --epochs."
         )
     return epochs - last_epochs if last_epochs else None
@@ -125,8 +117,7 @@ def recorded(held, first, examples, limit, score):
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
         raise InputError(
             "`--phrases` must be those that the run was started with. "
-            f"Received: {len(roles)} training phrases with up to "
-            f"{roles.shape[1]} regions, and the run holds hard negatives of "
+            f"Received: {roles.shape} phrases and regions, hard negatives of "
             f"{len(table)}. Restore them, or start a new --run_dir."
         )
     return held

@@ -164,7 +164,6 @@ def _check_options(positives, bounds):
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
         raise InputError(
             "`negative_iou`, `positive_iou` and `best_iou` must lie from 0 to "
-            "1, the first at most the second. Received: "
-            f"negative_iou={negative_iou}, positive_iou={positive_iou}, "
-            f"best_iou={best_iou}. Papers: 0.3 and 0.7."
+            f"1, the first at most the second. Received: {negative_iou}, "
+            f"{positive_iou} and {best_iou}. Papers: 0.3, 0.7 and 0.5."
         )

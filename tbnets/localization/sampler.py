@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_number
 from tbnets.data.batches import batch_bounds
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import InputError
 from tbnets.identity import place_among_equals, rows_by
 from tbnets.localization.hard_negatives import NONE
 from tbnets.localization.roles import NEGATIVE
@@ -84,7 +83,7 @@ class PhraseSampler:
         num_positives: the number of positives of all phrases.
 
     Raises:
-        ValueError: a number is too small, or no phrase has a positive.
+        ValueError: no phrase has a positive.
 
     Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a
         phrase that is added for a thing has other words than those that are
@@ -92,7 +91,6 @@ class PhraseSampler:
     """
 
     def __init__(self, examples, sampling, seed):
-        _check_sampling(sampling)
         phrases = examples.phrases
         self.sampling = sampling
         self.seed = seed
@@ -113,10 +111,9 @@ class PhraseSampler:
         self.num_positives = len(self._positives)
         if not self.num_drawable:
             raise InputError(
-                "`--regions` must hold regions that phrases name. Received: "
-                f"{phrases.num_phrases} phrases of {phrases.images.path}, of "
-                "which none has a proposal that overlaps its box enough. "
-                "Propose more regions, or lower --positive_iou."
+                "`--regions` must overlap boxes of phrases enough. Received: "
+                f"none for {phrases.num_phrases} phrases of "
+                f"{phrases.images.path}. Propose more, or lower --positive_iou."
             )
 
     @property
@@ -257,14 +254,3 @@ class PhraseSampler:
             rows, places = np.nonzero(table != NONE)
             found[rows, table[rows, places]] = True
         return found
-
-
-def _check_sampling(sampling):
-    """Refuses numbers that make no batch."""
-    check_choice(
-        "negative_regions", sampling.negative_regions, NEGATIVE_REGIONS
-    )
-    for name, value in sampling._asdict().items():
-        least = int(name not in ("regions_per_phrase", "candidates_per_image"))
-        if name != "negative_regions":
-            checked_number(name, value, least, whole=True)

@@ -8,6 +8,7 @@ import numpy as np
 from tbnets.data.phrase_pairs import CHOICE, PairExamples
 from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
+from tbnets.pictures.points import PHRASE
 from tbnets.tasks import correspondence_views, phrase_links, views
 from tbnets.tasks.correspondences import Matcher
 from tbnets.tasks.scores import FEW_POINTS, Scores
@@ -51,8 +52,7 @@ class CorrespondenceScores(Scores):
                 return {}
             raise InputError(
                 "`--region_phrase_ranking` must come with a run that knows "
-                "links of phrases to boxes. Received: none that are known. "
-                "Train with --phrases, which tells them for measuring."
+                "boxes of phrases. Received: one without. Train with --phrases."
             )
         metrics = evaluate_correspondences(
             self.choices, self.examples.regions.candidates, self.links
@@ -74,11 +74,16 @@ class CorrespondenceScores(Scores):
 
     def points(self, most=FEW_POINTS):
         """Returns noun phrases of some captions as points."""
-        _, captions = views.shown_captions(self.examples.records, most)
-        rows = correspondence_views.shown_phrases(self.examples, captions)
-        vectors = self.matcher.embed_phrases(self.examples, rows)
-        return correspondence_views.phrase_points(
-            self.examples, rows, vectors, self.photos is not None
+        examples = self.examples
+        _, captions = views.shown_captions(examples.records, most)
+        rows = correspondence_views.shown_phrases(examples, captions)
+        return views.points_of(
+            PHRASE,
+            self.matcher.embed_phrases(examples, rows),
+            [correspondence_views.said(examples, row) for row in rows],
+            examples.phrase_images[rows],
+            examples.records,
+            self.photos,
         )
 
 

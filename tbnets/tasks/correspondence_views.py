@@ -4,8 +4,7 @@ import numpy as np
 
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
-from tbnets.pictures.points import PHRASE, Points
-from tbnets.tasks.views import THUMBNAIL, spread
+from tbnets.tasks.views import spread
 from tbnets.text.vocabulary import split_words
 
 NUM_PHOTOS = 5
@@ -30,11 +29,8 @@ def draw_correspondences(choices, examples, folder):
 
     Source: Niu et al. 2017, Fig. 7.
     """
-    records, phrases, regions = (
-        examples.records,
-        examples.phrases,
-        examples.regions,
-    )
+    records, phrases = examples.records, examples.phrases
+    regions = examples.regions
     # Of each photo the caption with the most to see, up to what is drawn.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
     told = [
@@ -43,8 +39,8 @@ def draw_correspondences(choices, examples, folder):
         if len(rows) and counts[rows].any()
     ]
     pictures = {}
-    for number, row in enumerate(spread(len(told), NUM_PHOTOS), start=1):
-        caption = told[row]
+    for number, place in enumerate(spread(len(told), NUM_PHOTOS), start=1):
+        caption = told[place]
         image = records.caption_to_image[caption]
         photo = montage.open_photo(folder, records.file_name(image))
         if photo is None:
@@ -53,15 +49,12 @@ def draw_correspondences(choices, examples, folder):
         size = regions.store.sizes[regions.rows[image]]
         scale = np.tile(np.divide(photo.size, size), 2)
         found = regions.candidates(image)
+        rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
         drawn = [
             box_pictures.PhraseBox(
-                found[choices[phrase]] * scale,
-                said(examples, phrase),
-                colour,
+                found[choices[row]] * scale, said(examples, row), colour
             )
-            for colour, phrase in enumerate(
-                phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
-            )
+            for colour, row in enumerate(rows)
         ]
         pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
             photo, drawn, heading=records.captions[caption]
@@ -82,31 +75,6 @@ def shown_phrases(examples, captions):
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
     return rows[np.sort(first)][spread(len(first), len(captions))]
-
-
-def phrase_points(examples, rows, vectors, has_thumbnails):
-    """Returns noun phrases as points, beside those of images and captions.
-
-    Args:
-        examples: `PairExamples`.
-        rows: int `[p]`, which of its phrases.
-        vectors: float32 `[p, dim]`, their embeddings.
-        has_thumbnails: whether their words are drawn too.
-
-    Returns:
-        `Points`; None without any phrase.
-    """
-    if not len(rows):
-        return None
-    texts = [said(examples, row) for row in rows]
-    images = examples.phrase_images[rows]
-    names = [examples.records.file_name(image) for image in images]
-    columns = {"text": texts, "kind": [PHRASE] * len(rows), "image": names}
-    thumbnails = None
-    if has_thumbnails:
-        drawn = [montage.draw_words(text, THUMBNAIL) for text in texts]
-        thumbnails = np.stack([np.asarray(one) for one in drawn])
-    return Points(vectors, columns, thumbnails)
 
 
 def said(examples, phrase):

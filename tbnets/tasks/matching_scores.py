@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 
 import numpy as np
 
+from tbnets.checked_files import shown
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
@@ -205,34 +207,19 @@ class Retrieval(Evaluator):
             images = np.concatenate(list(split.images.chunks()))
         images = search.embed(model.embed_images, images, "image", SERVED_BATCH)
         texts = search.embed(model.embed_text, records.captions, "caption")
-        pairs = served_pairs(model, images, texts)
+        pairs = None
+        if model.has("compare"):  # It learned to, and is asked pair by pair.
+
+            def tile(i, j):
+                return model.compare(images[i], texts[j])
+
+            def one_by_one(i, j):
+                rows = zip(i[:, None], j[:, None])
+                return np.concatenate([tile(*one)[0] for one in rows])
+
+            sizes = len(images), len(texts)
+            pairs = score_tiles.PairScores(*sizes, tile, one_by_one)
         return self._scores(images, texts, records, pairs)
-
-
-def served_pairs(model, images, texts):
-    """Returns the `PairScores` of an exported model that learned to compare.
-
-    Args:
-        model: a `serving.served.Served`.
-        images: float32 `[num_images, dim]`, embeddings.
-        texts: float32 `[num_texts, dim]`, likewise.
-
-    Returns:
-        None where inner products rank.
-    """
-    if not model.has("compare"):
-        return None
-    return score_tiles.PairScores(
-        len(images),
-        len(texts),
-        lambda i, j: model.compare(images[i], texts[j]),
-        lambda i, j: np.concatenate(
-            [
-                model.compare(images[a : a + 1], texts[b : b + 1])[0]
-                for a, b in zip(i, j)
-            ]
-        ),
-    )
 
 
 def check_same_examples(records, others):
@@ -245,24 +232,17 @@ def check_same_examples(records, others):
     Raises:
         ValueError: naming the first image or caption that differs.
     """
-    for what, one, other in (
-        ("image", records.image_ids, others.image_ids),
-        ("caption", records.captions, others.captions),
-        (
-            "row of the image of a caption",
-            records.caption_to_image.tolist(),
-            others.caption_to_image.tolist(),
-        ),
+    for what, name in (
+        ("image", "image_ids"),
+        ("caption", "captions"),
+        ("row of the image", "caption_to_image"),
     ):
-        if list(one) == list(other):
-            continue
-        if len(one) != len(other):
-            found = f"{len(one)} and {len(other)} of them"
-        else:
-            row = [a == b for a, b in zip(one, other)].index(False)
-            found = f"{one[row]!r} and {other[row]!r} in row {row}"
-        raise InputError(
-            "`--combine_with` must be a run on the same images and captions. "
-            f"Received: in split {records.split} the {what} differs: {found}. "
-            "Evaluate both on one captions file and split."
-        )
+        both = (list(getattr(each, name)) for each in (records, others))
+        for row, (one, other) in enumerate(itertools.zip_longest(*both)):
+            if one != other:
+                raise InputError(
+                    "`--combine_with` must be a run on the same images and "
+                    f"captions. Received: in split {records.split} the {what} "
+                    f"differs: {shown(one)} and {shown(other)} in row {row}. "
+                    "Evaluate both on one captions file and split."
+                )

@@ -54,24 +54,23 @@ def draw_found_regions(scores):
         photo = montage.open_photo(scores.photos, name)
         if photo is None:
             continue
-        truth, found = [], []
         # Photos may lie there in another size than that of the regions.
         scale = np.divide(photo.size, phrases.image_sizes[image])
         scale = np.tile(scale, 2)
+        true_boxes, found = phrases.boxes[rows], []
+        truth = [
+            box_pictures.PhraseBox(box * scale, phrases.phrases[row], colour)
+            for colour, (row, box) in enumerate(zip(rows, true_boxes))
+        ]
         proposals = np.asarray(scores.proposals[image], np.float64)
-        for colour, row in enumerate(rows):
-            text, box = phrases.phrases[row], phrases.boxes[row]
-            truth.append(box_pictures.PhraseBox(box * scale, text, colour))
-            if not len(proposals):
-                continue
-            best = np.argmax(scores.similarities[row, : len(proposals)])
-            chosen = proposals[best]
-            is_right = box_math.iou([box], [chosen])[0, 0] >= SAME_THING
-            found.append(
-                box_pictures.PhraseBox(
-                    chosen * scale, text, colour, bool(is_right)
-                )
-            )
+        if len(proposals):
+            said = scores.similarities[rows, : len(proposals)]
+            chosen = proposals[said.argmax(axis=1)]
+            is_right = np.diag(box_math.iou(true_boxes, chosen)) >= SAME_THING
+            found = [
+                one._replace(box=box * scale, is_right=bool(right))
+                for one, box, right in zip(truth, chosen, is_right)
+            ]
         pictures[str(number)] = box_pictures.draw_side_by_side(
             photo, truth, found
         )

@@ -35,8 +35,7 @@ def sentence_scores(scores, records):
     if scores.learned_similarity:
         raise InputError(
             "`--combine_with` must be a run whose distances can be added. "
-            "Received: a similarity network of phrases, which would judge "
-            "each phrase with each region of all photos. Name a run of "
+            "Received: a similarity network of phrases. Name a run of "
             "--model=embedding."
         )
     phrases = scores.phrases
@@ -68,9 +67,8 @@ def _mean_of_phrases(distances, columns, captions, records):
     spoken = counts > 0
     if not spoken.any():
         raise InputError(
-            "`--phrases` must hold phrases of the captions. Received: none "
-            f"that has a box, of {records.num_captions} captions of "
-            f"{records.path}. Name phrases of these photos."
+            "`--phrases` must hold phrases of the captions. Received: none of "
+            f"{records.path} that has a box. Name phrases of these photos."
         )
     total[spoken] /= counts[spoken, None]
     total[~spoken] = total[spoken].mean(axis=0)
@@ -95,8 +93,8 @@ def captions_of_phrases(phrases, records):
     if phrases.images.image_ids != records.image_ids:
         raise InputError(
             "`--combine_with` must be a run on the same photos. Received: "
-            f"{phrases.images.num_images} and {records.num_images} of them, "
-            "which differ. Evaluate both on one captions file and split."
+            f"{phrases.images.num_images} and {records.num_images}, which "
+            "differ. Evaluate both on one captions file and split."
         )
     photos = np.arange(records.num_images)
     found = same_captions(phrases.images, records, photos).rows
@@ -105,9 +103,8 @@ def captions_of_phrases(phrases, records):
         lost = phrases.phrase_to_caption[np.argmin(captions)]
         image = int(phrases.images.caption_to_image[lost])
         raise InputError(
-            "`--captions` must hold the captions that phrases stand in. "
-            f"Received: photo {records.image_ids[image]!r} without "
-            f"{phrases.images.captions[lost]!r}. Name the captions that were "
-            "annotated."
+            "`--captions` must be those that phrases were marked in. Received: "
+            f"photo {records.image_ids[image]!r} without "
+            f"{phrases.images.captions[lost]!r}. Name them."
         )
     return captions

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tbnets.pictures import montage
-from tbnets.pictures.points import CAPTION, IMAGE, Points
+from tbnets.pictures.points import CAPTION, IMAGE, Points, joined
 from tbnets.serving import search
 
 NUM_CAPTIONS = 5
@@ -25,11 +25,17 @@ def spread(count, most):
     return (np.arange(picks) * count) // max(picks, 1)
 
 
+def first_captions(records):
+    """Returns the first caption of each image, "" of one without."""
+    return [
+        records.captions[rows[0]] if len(rows) else ""
+        for rows in records.caption_rows()
+    ]
+
+
 def example_captions(records):
     """Returns a caption of some images, as queries: `NUM_QUERIES` or fewer."""
-    firsts = [rows[0] for rows in records.caption_rows() if len(rows)]
-    told = [caption for row in firsts if (caption := records.captions[row])]
-    told = list(dict.fromkeys(told))
+    told = list(dict.fromkeys(filter(None, first_captions(records))))
     return [told[row] for row in spread(len(told), NUM_QUERIES)]
 
 
@@ -51,15 +57,13 @@ def draw_answered_captions(scores):
         own = records.caption_to_image[row]
         similarities = scores.of_caption(row)
         order = np.argsort(-similarities, kind="stable")
-        best = order[:NUM_ANSWERS]
         tiles = [
             montage.Tile(records.file_name(image), f"{place}", image == own)
-            for place, image in enumerate(best, start=1)
+            for place, image in enumerate(order[:NUM_ANSWERS], start=1)
         ]
-        if own not in best:
-            place = 1 + int(np.flatnonzero(order == own)[0])
-            label = f"{place} of {records.num_images}"
-            name = records.file_name(own)
+        rank = 1 + int(np.flatnonzero(order == own)[0])
+        if rank > NUM_ANSWERS:
+            label, name = f"{rank} of {len(order)}", records.file_name(own)
             tiles.append(montage.Tile(name, label, True, apart=True))
         card = montage.draw_card(records.captions[row], tiles, scores.photos)
         pictures[str(number)] = np.asarray(card)
@@ -96,36 +100,49 @@ def image_and_caption_points(scores, most):
     """
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
-    groups = records.caption_rows()
-    texts = [records.captions[row] for row in captions]
-    names = [records.file_name(i) for i in images]
-    own = records.caption_to_image[captions]
-    firsts = [groups[i][:1] for i in images]
-    thumbnails = None
-    if folder is not None:
-        drawn = [montage.draw_photo(folder, name, THUMBNAIL) for name in names]
-        drawn += [montage.draw_words(text, THUMBNAIL) for text in texts]
-        thumbnails = np.stack([np.asarray(one) for one in drawn])
-    return Points(
-        vectors=np.concatenate(
-            [
-                scores.image_embeddings[images],
-                scores.text_embeddings[captions],
-            ]
+    firsts = first_captions(records)
+    sides = (
+        (
+            IMAGE,
+            scores.image_embeddings[images],
+            [firsts[image] for image in images],
+            images,
         ),
-        columns={
-            "text": [
-                *(
-                    records.captions[row[0]] if len(row) else ""
-                    for row in firsts
-                ),
-                *texts,
-            ],
-            "kind": [IMAGE] * len(names) + [CAPTION] * len(texts),
-            "image": [*names, *(records.file_name(i) for i in own)],
-        },
-        thumbnails=thumbnails,
+        (
+            CAPTION,
+            scores.text_embeddings[captions],
+            [records.captions[row] for row in captions],
+            records.caption_to_image[captions],
+        ),
     )
+    return joined([points_of(*side, records, folder) for side in sides])
+
+
+def points_of(kind, vectors, texts, images, records, folder):
+    """Returns `Points` of one kind; None of none.
+
+    Args:
+        kind: see `Points`.
+        vectors: float32 `[n, dim]`.
+        texts: list of n strings.
+        images: int `[n]`, row of the image that each belongs to.
+        records: `CaptionedImages` with these images.
+        folder: folder of their photos, which are thumbnails of images; words
+            are those of others. None for no thumbnails.
+    """
+    names, thumbnails = [records.file_name(image) for image in images], None
+    if not names:
+        return None
+    if folder is not None:
+        drawn = [
+            montage.draw_photo(folder, name, THUMBNAIL)
+            if kind == IMAGE
+            else montage.draw_words(text, THUMBNAIL)
+            for name, text in zip(names, texts)
+        ]
+        thumbnails = np.stack([np.asarray(one) for one in drawn])
+    columns = {"text": texts, "kind": [kind] * len(names), "image": names}
+    return Points(vectors, columns, thumbnails)
 
 
 def show_answers(model, queries, records, embeddings, top, photos, path):
@@ -145,20 +162,13 @@ def show_answers(model, queries, records, embeddings, top, photos, path):
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = [records.file_name(i) for i in range(records.num_images)]
-    told = [
-        f"{name}  {records.captions[rows[0]] if len(rows) else ''}"
-        for name, rows in zip(names, records.caption_rows())
+    told = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
+    right = [
+        found and {i: f"{names[i]}  {said}" for i, said in found.items()}
+        for found in hits
     ]
     text, order, similarities = search.answer_queries(
-        model,
-        queries,
-        told,
-        embeddings,
-        top,
-        [
-            found and {i: f"{names[i]}  {said}" for i, said in found.items()}
-            for found in hits
-        ],
+        model, queries, told, embeddings, top, right
     )
     if any(one is not None for one in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."

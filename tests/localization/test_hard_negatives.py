@@ -52,16 +52,7 @@ def test_lists_are_those_of_the_loop(shape, most):
     assert lists(found) == reference.hard_negatives(values, roles, most)
 
 
-@pytest.mark.parametrize(
-    "shape, limit, message",
-    [
-        ((2, 3), 5, "the shape of `roles`"),
-        ((2, 4), 0, "`limit` be at least 1"),
-    ],
-)
-def test_tables_that_do_not_fit_are_refused(shape, limit, message):
-    with pytest.raises(ValueError, match=message):
-        hard_negatives(np.zeros(shape), np.zeros((2, 4), np.int8), limit)
+def test_tables_that_are_too_wide_are_refused():
     with pytest.raises(ValueError, match="at most 32767 columns"):
         wide = np.zeros((1, 32768), np.int8)
         hard_negatives(np.zeros(wide.shape), wide, 1)

@@ -183,14 +183,8 @@ def test_phrases_without_regions_are_refused(examples):
         examples.image_rows,
         role_options=options,
     )
-    with pytest.raises(ValueError, match="60 phrases .* none has a proposal"):
+    with pytest.raises(ValueError, match="none for 60 phrases"):
         PhraseSampler(none, Sampling(), 0)
-
-
-@pytest.mark.parametrize("name", Sampling._fields)
-def test_numbers_that_make_no_batch_are_refused(examples, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be .*{name}=-1"):
-        PhraseSampler(examples, Sampling(**{name: -1}), 0)
 
 
 @pytest.fixture(scope="module")
