@@ -35,7 +35,6 @@ VERBS = {
     "parse_captions": "captions -> trees",
     "compare_parses": "tells how well a parser finds phrases",
     "make_scenes": "draws the embedded data set",
-    "scene_ceiling": "tells the best recall there can be on scenes",
     "make_zoo": "makes a model of the zoo of a run",
 }
 """Verb -> what it does, in the order in which people come to it."""

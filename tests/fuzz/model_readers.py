@@ -10,7 +10,6 @@ import numpy as np
 from tbnets import runs
 from tbnets.features import photo_cache
 from tbnets.flags import settings as settings_files
-from tbnets.scenes import ambiguity
 from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import index, zoo, zoo_card
@@ -177,9 +176,7 @@ def _write_scenes(folder):
 
 
 def _read_scenes(folder):
-    path = folder / "scenes"
-    made = scenes.ensure_scenes(path, SCENES)
-    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
+    return scenes.ensure_scenes(folder / "scenes", SCENES)
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"
@@ -216,8 +213,5 @@ READERS = {
     ),
     "scenes_manifest": Reader(
         _write_scenes, f"scenes/{scenes.MANIFEST}", _read_scenes
-    ),
-    "scenes_records": Reader(
-        _write_scenes, f"scenes/{scenes.RECORDS}", _read_scenes
     ),
 }
