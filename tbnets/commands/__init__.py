@@ -33,7 +33,6 @@ VERBS = {
     "compare_features": "tells how well two sets of features agree",
     "propose_regions": "photos -> boxes that may hold an object",
     "parse_captions": "captions -> trees",
-    "compare_parses": "tells how well a parser finds phrases",
     "make_scenes": "draws the embedded data set",
     "make_zoo": "makes a model of the zoo of a run",
 }
