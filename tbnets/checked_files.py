@@ -12,6 +12,7 @@ import re
 import warnings
 
 from tbnets.errors import InputError, MissingFileError, NotAFileError
+from tbnets.identity import first_twice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +62,35 @@ class CheckedFile:
         self.path = os.fspath(path)
         self.problems = problems
 
-    def report(self, message, line=None):
-        """Notes a problem, or raises it where nobody collects problems."""
-        problem = Problem(self.path, line, message)
+    def report(self, message, place=None):
+        """Notes a problem, or raises it where nobody collects problems.
+
+        Args:
+            message: what was expected, what was found and what to change.
+            place: 1-based line; or an entry in words, such as `images[3]`.
+        """
+        line, entry = place, ""
+        if isinstance(place, str):
+            line, entry = None, f"{place}: "
+        problem = Problem(self.path, line, entry + message)
         if self.problems is None:
             raise ProblemError(problem)
         self.problems.append(problem)
+
+    def refuse(self, wanted, found, place=None, advice=""):
+        """Reports in the usual words what was expected, and what was found.
+
+        Args:
+            wanted: what was expected.
+            found: the value that was found; it is shown short.
+            place: as of `report`.
+            advice: what to change, as a sentence.
+
+        Returns:
+            None, for what reads a value and has none.
+        """
+        text = f"expected {wanted}; found {shown(found)}. {advice}"
+        self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
         """Notes what may be a problem; warns where nobody collects them."""
@@ -128,7 +152,9 @@ class CheckedFile:
         """
         rows, ends_well = self.lines()
         *most, last = map(repr, needed)
-        wanted = f"{'the strings ' * strings}{', '.join(most)} and {last}"
+        kind = "the strings " * strings
+        wanted = f"a JSON object with {kind}{', '.join(most)} and {last}"
+        kinds = str if strings else object
         for line, text in enumerate(rows, 1):
             if not text.strip():
                 continue
@@ -136,54 +162,34 @@ class CheckedFile:
                 row = parse_json(text)
             except ValueError as error:
                 cut = line == len(rows) and not ends_well
-                self.report(
-                    f"expected a JSON object; found {shown(text)} ({error})."
-                    + " The file looks truncated: copy it again." * cut,
-                    line,
-                )
+                advice = " The file looks truncated: copy it again." * cut
+                self.refuse("a JSON object", text, line, f"{error}.{advice}")
                 continue
-            kinds = str if strings else object
             if isinstance(row, dict) and all(
                 name in row and isinstance(row[name], kinds) for name in needed
             ):
                 yield line, row
             else:
-                self.report(
-                    f"expected a JSON object with {wanted}; found "
-                    f"{shown(row)}.",
-                    line,
-                )
+                self.refuse(wanted, row, line)
 
-    def caption(self, value, line, where=""):
+    def caption(self, value, place):
         """Returns a caption without outer blanks, or None if it is none."""
         if not isinstance(value, str):
-            self.report(
-                f"{where}expected a caption (a string); found {shown(value)}.",
-                line,
-            )
-            return None
+            return self.refuse("a caption (a string)", value, place)
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            self.report(
-                f"{where}expected Unicode text; found half of a surrogate "
-                f"pair in {shown(value)}. Write the file again as UTF-8.",
-                line,
-            )
-            return None
+            advice = "It has half of a surrogate pair: write the file as UTF-8."
+            return self.refuse("Unicode text", value, place, advice)
         return value.strip()
 
-    def file_name(self, value, line, where=""):
+    def file_name(self, value, place=None):
         """Returns a file name that stays inside its folder, or None."""
         reason = _why_not_a_file_name(value)
         if not reason:
             return value
-        self.report(
-            f"{where}expected an image file name relative to the images "
-            f"folder; found {shown(value)}, which {reason}.",
-            line,
-        )
-        return None
+        wanted = "an image file name relative to the images folder"
+        return self.refuse(wanted, value, place, f"It {reason}.")
 
 
 def parse_json(text):
@@ -211,14 +217,12 @@ def parse_json(text):
 
 def _as_object(pairs):
     """Returns a JSON object as a dict."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    twice = first_twice(key for key, _ in pairs)
+    if twice is not None:
         raise InputError(
             f"expected each key once in an object; found {shown(twice)} twice"
         )
-    return made
+    return dict(pairs)
 
 
 def shown(value):
@@ -231,43 +235,36 @@ def require_file(path):
     """Raises FileNotFoundError or IsADirectoryError if there is no file."""
     if os.path.isdir(path):
         raise NotAFileError(
-            f"`path` must be a file. Received: path={path}, which is a "
-            "folder. Name the file inside it."
+            f"`path` must be a file. Received: the folder {path}. Name a file."
         )
     if not os.path.exists(path):
+        folder = os.path.dirname(path) or "."
+        beside = f"There is no folder {folder} either: check the path."
+        if os.path.isdir(folder):
+            names = sorted(os.listdir(folder))[:8]
+            beside = f"{folder} holds {', '.join(names) or 'nothing'}."
         raise MissingFileError(
-            f"`path` must be an existing file. Received: path={path}. "
-            f"{_nearest_folder(path)}"
+            f"`path` must be an existing file. Received: path={path}. {beside}"
         )
-
-
-def _nearest_folder(path):
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        return f"There is no folder {folder} either: check the path."
-    names = sorted(os.listdir(folder))[:8]
-    return f"{folder} holds {', '.join(names) or 'nothing'}."
 
 
 def _undecodable(error):
     byte = error.object[error.start]
     return (
-        f"expected UTF-8 text; found the byte 0x{byte:02x}. Convert the file, "
-        "for instance with `iconv -f latin1 -t utf-8`."
+        f"expected UTF-8 text; found the byte 0x{byte:02x}. Convert the file: "
+        "`iconv -f latin1 -t utf-8`."
     )
 
 
 def _broken_json(error):
     end = error.doc.rstrip()
-    message = f"expected JSON; found at column {error.colno}: {error.msg}."
     if not end:
         return "expected JSON; found an empty file."
+    message = f"expected JSON; found at column {error.colno}: {error.msg}."
     cut = error.pos >= len(end) or end[-1] not in "}]"
     if cut and error.msg != "Extra data":
-        message += (
-            f" The file ends with {shown(end[-30:])} and looks truncated: "
-            "copy or download it again."
-        )
+        end = shown(end[-30:])
+        message += f" It ends with {end}, looks truncated: copy it again."
     return message
 
 

@@ -44,6 +44,12 @@ def numbered(keys):
     )
 
 
+def first_twice(keys):
+    """Returns the first key that stood before; None where each stands once."""
+    seen = set()
+    return next((key for key in keys if key in seen or seen.add(key)), None)
+
+
 def text_ids(texts):
     """Returns int64 `[n]` from 0, equal for texts that read the same."""
     return numbered(map(text_key, texts))

@@ -26,10 +26,10 @@ import json
 
 from tbnets.data import captions, description
 from tbnets.data.format_guess import usual_format
-from tbnets.data.phrase_description import describe_phrases
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
+from tbnets.text.vocabulary import count_words
 
 MOST_PRINTED = 50
 
@@ -89,7 +89,7 @@ def read_splits(options, problems):
             "words from (--vocabulary_split): no unknown words are counted.\n"
         )
         return splits, None
-    return splits, description.known_words(training)
+    return splits, set(count_words(training.captions)[0])
 
 
 def print_report(report, problems):
@@ -121,7 +121,7 @@ def describe_one(options, images, phrases, vocabulary, problems):
     """Returns the counts of a split, as far as flags ask for them."""
     counts = description.describe_split(images, vocabulary)
     if phrases is not None:
-        counts.update(describe_phrases(phrases))
+        counts.update(description.describe_phrases(phrases))
     if options.image_features:
         more, found = description.describe_features(
             images, *options.image_features

@@ -3,56 +3,45 @@
 import csv
 import os
 
-from tbnets.checked_files import CheckedFile, shown
-from tbnets.data import splits as split_names
+from tbnets.checked_files import shown
 from tbnets.data.caption_readers import ImageRecord
+from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import InputError
 
 
-def read_table(path, split, problems):
+def read_table(file, _):
     """Reads the CSV, TSV or JSONL table `image,caption[,split]`.
 
     Rows of the same image and split are joined; further columns are ignored.
     Without a split column, the file is the split "all".
     """
-    del split
-    file = CheckedFile(path, problems)
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
         raise InputError(
             f"`path` must end with one of {', '.join(_TABLES)}. Received: "
             f"path={file.path}. Rename the file to what it holds."
         )
-    has_split = None
-    records = {}
+    has_split, records = None, {}
     for line, row in _TABLES[extension](file):
-        name = file.file_name(_stripped(row.get("image")), line)
+        image = row.get("image")
+        image = image.strip() if isinstance(image, str) else image
+        name = file.file_name(image, line)
         caption = file.caption(row.get("caption"), line)
         if has_split is None:
             has_split = "split" in row
-        part = row.get("split", "" if has_split else split_names.WHOLE_FILE)
+        part = row.get("split", "" if has_split else WHOLE_FILE)
         if "split" in row and not has_split:
-            file.report(
-                "expected 'split' in every row or in none; found "
-                f"{shown(part)} here and none in the rows before. Name the "
-                "split of each row.",
-                line,
-            )
+            advice = "The rows before have none: name the split of each row."
+            file.refuse("'split' in every row or in none", part, line, advice)
         elif not isinstance(part, str) or not part.strip():
-            file.report(
-                f"expected the name of a split; found {shown(part)}.", line
-            )
-        elif name is not None and caption is not None:
+            file.refuse("the name of a split", part, line)
+        elif None not in (name, caption):
             key = (name, part.strip())
             record = ImageRecord(name, [], part.strip(), name)
             records.setdefault(key, record).captions.append(caption)
     if has_split is None:
         file.report("expected rows of image,caption; found none.")
     return list(records.values())
-
-
-def _stripped(value):
-    return value.strip() if isinstance(value, str) else value
 
 
 def _delimited_rows(file, delimiter):
@@ -67,26 +56,19 @@ def _delimited_rows(file, delimiter):
         if header is None:
             header = [column.strip().lower() for column in row]
             if not {"image", "caption"} <= set(header):
-                file.report(
-                    "expected a header with the columns image and caption; "
-                    f"found {shown(row)}. Name the columns in the first row.",
-                    line,
-                )
+                wanted = "a header with the columns image and caption"
+                file.refuse(wanted, row, line, "Name them in the first row.")
                 return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
-            file.report(
-                f"expected {len(header)} columns ({', '.join(header)}); found "
-                f"{len(row)}: {shown(row)}. Put a caption that holds "
-                f"{shown(delimiter)} between double quotes.",
-                line,
-            )
+            wanted = f"{len(header)} columns ({', '.join(header)})"
+            advice = f"Quote captions that hold {shown(delimiter)}."
+            file.refuse(wanted, row, line, f"It has {len(row)}. {advice}")
     if rows and not ends_well:
         file.suspect(
             "expected a newline after the last row; found "
-            f"{shown(rows[-1])}. The file may be truncated: if it is whole, "
-            "end the line.",
+            f"{shown(rows[-1])}. It may be truncated: if not, end the line.",
             len(rows),
         )
 
@@ -100,13 +82,13 @@ def _numbered(file, reader):
         except StopIteration:
             return
         except csv.Error as error:
-            open_quote = "unexpected end" in str(error)
-            file.report(
-                f"expected a row of a table; found: {error}."
-                + " A double quote opened here is never closed: double it, "
-                "or the file is truncated." * open_quote,
-                first,
-            )
+            advice = ""
+            if "unexpected end" in str(error):
+                advice = (
+                    " A double quote opened here is never closed: double it, "
+                    "or the file is truncated."
+                )
+            file.report(f"expected a row; found: {error}.{advice}", first)
 
 
 _TABLES = {

@@ -8,28 +8,18 @@ prints what a file holds and what is wrong with it.
 """
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, Problem
+from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.format_guess import refuse_other_format
 from tbnets.errors import InputError, MissingFileError, check_choice
-from tbnets.identity import rows_by, spelling
-
-__all__ = [
-    "READERS",
-    "CaptionedImages",
-    "Problem",
-    "list_splits",
-    "read_captions",
-]
-
+from tbnets.identity import first_twice, rows_by, spelling
 
 EMPTY = "[EMPTY]"
 
@@ -79,24 +69,21 @@ class CaptionedImages:
             self.num_images,
             len(self.captions),
         )
-        if len(set(self.image_ids)) != self.num_images:
-            seen = set()
-            twice = [i for i in self.image_ids if i in seen or seen.add(i)]
+        twice = first_twice(self.image_ids)
+        if twice is not None:
             raise InputError(
                 "`image_ids` must be unique. Received: image_ids with "
-                f"{twice[0]!r} twice. Join the captions of one image."
+                f"{twice!r} twice. Join the captions of one image."
             )
-        if self.file_names and len(self.file_names) != self.num_images:
+        if len(self.file_names) not in (0, self.num_images):
             raise InputError(
                 "`file_names` must be empty or one for each image. Received: "
                 f"file_names of length {len(self.file_names)}, "
-                f"{self.num_images} images. Leave it out if the ids are the "
-                "file names."
+                f"{self.num_images} images. Leave it out where ids are names."
             )
         rows.setflags(write=False)
-        object.__setattr__(self, "image_ids", tuple(self.image_ids))
-        object.__setattr__(self, "captions", tuple(self.captions))
-        object.__setattr__(self, "file_names", tuple(self.file_names))
+        for name in ("image_ids", "captions", "file_names"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "caption_to_image", rows)
 
     @property
@@ -124,11 +111,6 @@ class CaptionedImages:
         """Returns the file name of an image, relative to the images folder."""
         return (self.file_names or self.image_ids)[row]
 
-    def common_ids(self, others) -> list[str]:
-        """Returns the ids of images that others have too, if both have ids."""
-        known = {*others.image_ids} if self.has_ids and others.has_ids else ()
-        return [key for key in self.image_ids if key in known]
-
     def subset(self, image_rows) -> "CaptionedImages":
         """Returns some images, in the order asked for, with their captions.
 
@@ -141,44 +123,51 @@ class CaptionedImages:
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
         kept = [groups[row] for row in image_rows]
-        sizes = np.asarray([len(group) for group in kept], dtype=np.int64)
         names = self.file_names
-        return CaptionedImages(
-            image_ids=tuple(self.image_ids[row] for row in image_rows),
-            captions=tuple(self.captions[r] for group in kept for r in group),
-            caption_to_image=np.repeat(np.arange(len(kept)), sizes),
-            split=self.split,
-            path=self.path,
-            file_names=tuple(names[row] for row in image_rows if names),
-            has_ids=self.has_ids,
+        return dataclasses.replace(
+            self,
+            image_ids=[self.image_ids[row] for row in image_rows],
+            captions=[self.captions[row] for group in kept for row in group],
+            caption_to_image=_repeated(map(len, kept)),
+            file_names=[names[row] for row in image_rows if names],
         )
 
 
-class Reader(NamedTuple):
-    """How a format is read.
+def _repeated(sizes):
+    """Returns the row of each size, as often as it says, int64."""
+    sizes = np.fromiter(sizes, np.int64)
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def common_images(splits):
+    """Yields (name, other name, ids) of splits that have images in common.
+
+    Those whose images have no ids can not be compared.
 
     Args:
-        read: (path, split, problems) -> list of `ImageRecord`.
-        splits: path -> names of the splits, where that is cheaper than
-            reading; or None.
+        splits: name -> `CaptionedImages`.
     """
-
-    read: Callable
-    splits: Callable | None = None
+    with_ids = [name for name, images in splits.items() if images.has_ids]
+    for one, other in itertools.combinations(with_ids, 2):
+        known = set(splits[other].image_ids)
+        if both := [key for key in splits[one].image_ids if key in known]:
+            yield one, other, both
 
 
 READERS = {
-    "karpathy": Reader(caption_readers.read_karpathy),
-    "flickr": Reader(
-        caption_readers.read_flickr, caption_readers.flickr_splits
-    ),
-    "coco": Reader(caption_readers.read_coco),
-    "precomputed": Reader(
-        caption_readers.read_precomputed, caption_readers.precomputed_splits
-    ),
-    "table": Reader(caption_tables.read_table),
-    "flickr30k_json": Reader(caption_readers.read_flickr30k_json),
+    "karpathy": caption_readers.read_karpathy,
+    "flickr": caption_readers.read_flickr,
+    "coco": caption_readers.read_coco,
+    "precomputed": caption_readers.read_precomputed,
+    "table": caption_tables.read_table,
+    "flickr30k_json": caption_readers.read_flickr30k_json,
 }
+"""Format -> reader: (`CheckedFile`, split) -> list of `ImageRecord`."""
+_SPLITS = {
+    "flickr": caption_readers.flickr_splits,
+    "precomputed": caption_readers.precomputed_splits,
+}
+"""Format -> path -> names of its splits, where reading would not tell them."""
 
 
 def read_captions(
@@ -212,20 +201,17 @@ def read_captions(
     records = []
     for name in split.split("+"):
         records += _read_split(format, os.fspath(path), name, problems)
-    if len({record.image_id for record in records}) < len(records):
+    names = [record.file_name for record in records]
+    ids = [record.image_id for record in records]
+    if len(set(ids)) < len(ids):
         raise InputError(
             "`split` must join splits without common images. Received: "
             f"split={split!r} of {path}. Read them one by one."
         )
-    names = tuple(record.file_name for record in records)
-    ids = tuple(record.image_id for record in records)
-    sizes = [len(record.captions) for record in records]
     return CaptionedImages(
         image_ids=ids,
-        captions=tuple(text for record in records for text in record.captions),
-        caption_to_image=np.repeat(
-            np.arange(len(records)), np.asarray(sizes, dtype=np.int64)
-        ),
+        captions=[text for record in records for text in record.captions],
+        caption_to_image=_repeated(len(one.captions) for one in records),
         split=split,
         path=os.fspath(path),
         file_names=() if names == ids else names,
@@ -249,7 +235,6 @@ def list_splits(format: str, path) -> tuple[str, ...]:
         ValueError: the file cannot be read at all.
     """
     check_choice("format", format, READERS)
-    reader = READERS[format]
     path = os.fspath(path)
     if split_names.SPLIT_FIELD in path:
         names = split_names.splits_in_path(path)
@@ -260,28 +245,27 @@ def list_splits(format: str, path) -> tuple[str, ...]:
                 "name around {split}."
             )
         return names
-    refuse_other_format(format, path, CheckedFile(path))
-    if reader.splits:
-        return reader.splits(path)
+    refuse_other_format(format, CheckedFile(path))
+    if format in _SPLITS:
+        return _SPLITS[format](path)
     problems = []
-    records = reader.read(path, None, problems)
+    records = READERS[format](CheckedFile(path, problems), None)
     if problems and not records:
-        raise InputError(str(problems[0]))
+        raise ProblemError(problems[0])
     return caption_readers.record_splits(records)
 
 
 def _read_split(format, path, split, problems):
     """Returns the records of one split, its name as in the file."""
-    file_path = split_names.fill_split(path, split)
-    file = CheckedFile(file_path, problems)
-    if refuse_other_format(format, file_path, file):
+    file = CheckedFile(split_names.fill_split(path, split), problems)
+    if refuse_other_format(format, file):
         return []
     before = len(problems or ())
-    records = READERS[format].read(file_path, split, problems)
+    records = READERS[format](file, split)
     if not records and len(problems or ()) > before:
         return []
     names = caption_readers.record_splits(records)
-    if file_path != path and names == (split_names.WHOLE_FILE,):
+    if file.path != path and names == (split_names.WHOLE_FILE,):
         return records
-    name = split_names.choose_split(split, names, file_path)
+    name = split_names.choose_split(split, names, file.path)
     return [record for record in records if record.split == name]

@@ -4,14 +4,14 @@ Words are those of `text.vocabulary.split_words`, which a model reads.
 """
 
 import collections
-import itertools
 import os
 
 import numpy as np
 
 from tbnets.checked_files import Problem, shown
-from tbnets.data import splits as split_names
-from tbnets.data.captions import CaptionedImages
+from tbnets.data.captions import CaptionedImages, common_images
+from tbnets.data.phrase_regions import PhraseRegions
+from tbnets.data.splits import fill_split
 from tbnets.identity import text_key
 from tbnets.images import faults
 from tbnets.rounding import per_cent
@@ -19,23 +19,17 @@ from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
 from tbnets.text.vocabulary import count_words
 
-MOST_COUNTS = 6
 MOST_NAMED = 5
 
 
-def known_words(images: CaptionedImages) -> set[str]:
-    """Returns the words that occur in a split."""
-    return set(count_words(images.captions)[0])
-
-
 def describe_split(
-    images: CaptionedImages, vocabulary: set[str] | None = None
+    images: CaptionedImages, known_words: set[str] | None = None
 ) -> dict:
     """Returns the counts of one split.
 
     Args:
         images: the split.
-        vocabulary: the words of the training split; None leaves the rate of
+        known_words: those of the training split; None leaves the rate of
             unknown words out.
 
     Returns:
@@ -48,9 +42,8 @@ def describe_split(
     counts = {
         "images": images.num_images,
         "captions": images.num_captions,
-        "captions_per_image": spread(per_image, np.mean),
-        "images_by_number_of_captions": _histogram(per_image),
-        "words_per_caption": spread(lengths, np.median),
+        "captions_per_image": _spread(per_image, np.mean),
+        "words_per_caption": _spread(lengths, np.median),
         "images_without_captions": int((per_image == 0).sum()),
         "empty_captions": sum(not caption for caption in images.captions),
         "captions_without_words": int((lengths == 0).sum()),
@@ -59,27 +52,58 @@ def describe_split(
         "words": int(lengths.sum()),
         "distinct_words": len(words),
     }
-    if vocabulary is not None:
-        unknown = sum(words[word] for word in words.keys() - vocabulary)
+    if known_words is not None:
+        unknown = sum(words[word] for word in words.keys() - known_words)
         counts["unknown_words"] = unknown
         counts["unknown_word_rate"] = unknown / max(1, counts["words"])
     return counts
 
 
-def spread(values, middle) -> dict:
+def describe_phrases(phrases: PhraseRegions) -> dict:
+    """Returns the counts of the phrases of one split.
+
+    Args:
+        phrases: the split.
+
+    Returns:
+        A dict in the order in which a reader wants to see it. A phrase of
+        several types counts for each of them; chains are the things that
+        phrases name; `median_box_area` is a share of the image, or absent
+        where its size is not known.
+    """
+    count = phrases.num_phrases
+    missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
+    per_image = np.bincount(
+        phrases.phrase_to_image, minlength=phrases.images.num_images
+    )
+    lengths = phrases.spans[:, 1] - phrases.spans[:, 0]
+    counts = {
+        "phrases": count + sum(missing.values()),
+        "phrases_with_a_box": count,
+        **{f"no_box_{key}": number for key, number in missing.items()},
+        "chains_with_a_box": len(np.unique(phrases.phrase_to_chain)),
+        "distinct_phrases": len(np.unique(phrases.phrase_to_text)),
+        "boxed_phrases_per_image": _spread(per_image, np.mean),
+        "images_without_phrases": int((per_image == 0).sum()),
+        "words_per_phrase": _spread(lengths, np.median),
+    }
+    if count and (phrases.image_sizes > 0).all():
+        boxes = phrases.fractions()
+        sides = boxes[:, 2:] - boxes[:, :2]
+        counts["median_box_area"] = float(np.median(sides.prod(axis=1)))
+    for name, mask in phrases.type_masks().items():
+        counts[f"type_{name}"] = int(mask.sum())
+    return counts
+
+
+def _spread(values, middle):
     """Returns the least, a middle (a function of NumPy) and the largest."""
-    if not len(values):
-        return {"min": 0, middle.__name__: 0.0, "max": 0}
+    values = values if len(values) else np.zeros(1, int)
     return {
         "min": int(values.min()),
         middle.__name__: float(middle(values)),
         "max": int(values.max()),
     }
-
-
-def _histogram(values):
-    numbers, counts = np.unique(values, return_counts=True)
-    return {str(n): int(count) for n, count in zip(numbers, counts)}
 
 
 def _repeated_captions(images):
@@ -116,8 +140,7 @@ def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
             f"{first!r} and in {second!r}: {_listed(both)}. Take them out of "
             "one of the two.",
         )
-        for first, second in itertools.combinations(splits, 2)
-        if (both := splits[first].common_ids(splits[second]))
+        for first, second, both in common_images(splits)
     ]
 
 
@@ -145,9 +168,8 @@ def check_images(images: CaptionedImages, folder) -> list[Problem]:
         Problem(
             path,
             None,
-            f"expected the image of id {shown(key)} in {images.split!r}, a "
-            f"whole JPEG or PNG file; found that it {reason}. Copy or convert "
-            "it, or take the image out of the captions.",
+            f"expected a whole JPEG or PNG file, the image of id {shown(key)} "
+            f"in {images.split!r}; found that it {reason}. Copy or convert it.",
         )
         for key, path, reason in zip(images.image_ids, paths, faults(paths))
         if reason
@@ -171,9 +193,7 @@ def describe_features(
     """
     path = ", ".join(patterns)
     try:
-        paths = [
-            split_names.fill_split(each, images.split) for each in patterns
-        ]
+        paths = [fill_split(each, images.split) for each in patterns]
         path = ", ".join(paths)
         features = open_features(*paths)
         features.verify()
@@ -198,23 +218,25 @@ def describe_features(
             f"{_listed(missing)}; {features.looks()}."
         )
         problems.append(Problem(path, None, message))
-    counts = {
+    return {
         "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
         "images_failed": len(failed),
         "rows_not_finite": check_finite(features, problems),
-    }
-    return counts, problems
+    }, problems
 
 
 def format_table(splits: dict[str, dict]) -> str:
     """Returns the counts of the splits side by side, one count a line."""
     rows = [["", *splits]]
-    names = dict.fromkeys(key for counts in splits.values() for key in counts)
-    for name in names:
-        cells = [_cell(counts.get(name)) for counts in splits.values()]
-        rows.append([_TITLES.get(name, name.replace("_", " ")), *cells])
+    for name in dict.fromkeys(key for one in splits.values() for key in one):
+        values = [counts.get(name) for counts in splits.values()]
+        title = _TITLES.get(name, name.replace("_", " "))
+        spread = next((one for one in values if isinstance(one, dict)), None)
+        if spread:
+            title += f", {'/'.join(spread)}"
+        rows.append([title, *map(_cell, values)])
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join(
         row[0].ljust(widths[0])
@@ -224,33 +246,22 @@ def format_table(splits: dict[str, dict]) -> str:
 
 
 _TITLES = {
-    "captions_per_image": "captions per image, min/mean/max",
-    "words_per_caption": "words per caption, min/median/max",
-    "repeated_within_an_image": "captions repeated within an image",
-    "shared_by_several_images": "captions shared by several images",
     "no_box_notvisual": "no box: chain 0",
     "no_box_scene": "no box: all of the photo",
     "no_box_nobndbox": "no box: not visible",
     "no_box_unknown": "no box: chain without annotation",
-    "boxed_phrases_per_image": "boxed phrases per image, min/mean/max",
-    "words_per_phrase": "words per phrase, min/median/max",
     "median_box_area": "area of a box, median share of the image",
     "unknown_word_rate": "unknown words, share",
     "images_failed": "of these, failed in extraction",
-    "rows_not_finite": "feature rows with NaN or infinity",
 }
 
 
 def _cell(value):
-    if value is None or value == {}:
+    if value is None:
         return "-"
     if isinstance(value, float):
         return f"{per_cent(value, 2)}%"
-    if isinstance(value, dict) and "min" in value:
+    if isinstance(value, dict):
         low, middle, high = value.values()
         return f"{low}/{middle:.1f}/{high}"
-    if isinstance(value, dict):
-        pairs = [f"{key}: {count}" for key, count in value.items()]
-        more = ["..."] * (len(pairs) > MOST_COUNTS)
-        return ", ".join(pairs[:MOST_COUNTS] + more)
     return str(value)

@@ -20,7 +20,6 @@ def usual_format(path):
 
 def guess_formats(path):
     """Returns the names of the formats a path may be of; () if unclear."""
-    path = os.fspath(path)
     if os.path.isdir(path):
         names = os.listdir(path)
         with_captions = any(name.endswith("_caps.txt") for name in names)
@@ -39,18 +38,17 @@ def guess_formats(path):
     return ("table",) if extension in _TABLES else ()
 
 
-def refuse_other_format(format, path, file):
+def refuse_other_format(format, file):
     """Reports a file that seems to be of another format.
 
     Args:
         format: key of `captions.READERS` that it is to be read as.
-        path: the file or folder.
-        file: the `CheckedFile` to report it to.
+        file: the `CheckedFile`, maybe of a folder.
 
     Returns:
         Whether it was reported, where that does not raise.
     """
-    found = guess_formats(path)
+    found = guess_formats(file.path)
     if not found or format in found:
         return False
     names = " or ".join(found)

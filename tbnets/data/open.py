@@ -8,14 +8,13 @@ is opened when it is first asked for, and kept.
 """
 
 import functools
-import itertools
 import os
 
 import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data import drawn_splits
-from tbnets.data.captions import read_captions
+from tbnets.data.captions import common_images, read_captions
 from tbnets.data.photo_lists import read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
@@ -171,15 +170,11 @@ class Data:
         Args:
             names: of splits that are there; one may stand twice.
         """
-        found = []
-        for pair in itertools.combinations(dict.fromkeys(names), 2):
-            one, other = (self.split(name).records for name in pair)
-            if both := one.common_ids(other):
-                found.append(
-                    f"{len(both)} images in {pair[0]} and in {pair[1]}, first "
-                    f"{shown(both[0])}"
-                )
-        return "; ".join(found)
+        return "; ".join(
+            f"{len(both)} images in {one} and in {other}, first "
+            f"{shown(both[0])}"
+            for one, other, both in common_images(self.parts("records", names))
+        )
 
     def open_features(self, flag, split):
         """Returns the `Features` of a split, opened and checked once.
