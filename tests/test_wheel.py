@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from zoo_making import cards
 
-from tbnets.serving import zoo, zoo_card
+from tbnets.serving import zoo
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -42,15 +43,15 @@ def test_the_zoo_of_a_clone_is_that_of_the_repository():
 def test_each_model_is_as_published_and_small(name):
     path = ROOT / "model_zoo" / name
     zoo.check_files(path)
-    assert zoo_card.size(path) <= zoo_card.MOST_BYTES
+    assert cards.size(path) <= cards.MOST_BYTES
     assert (path / f"{name}.flags").is_file()
-    metrics = json.loads((path / zoo_card.METRICS).read_text("utf-8"))
+    metrics = json.loads((path / cards.METRICS).read_text("utf-8"))
     flagfile = metrics["command"].partition("--flagfile=")[2]
     assert (ROOT / flagfile).is_file()
 
 
 def test_the_table_is_that_of_the_folders():
     page = (ROOT / "model_zoo" / "README.md").read_text("utf-8")
-    assert page == zoo_card.render_table(ROOT / "model_zoo"), (
+    assert page == cards.render_table(ROOT / "model_zoo"), (
         "run: python tools/make_zoo.py --table"
     )

@@ -1,6 +1,257 @@
-"""Makes a model of the zoo: see tbnets/commands/make_zoo.py."""
+r"""Makes a folder of the model zoo from a finished run.
 
-from tbnets import commands
+  python tools/make_zoo.py --run_dir=runs/scenes_embedding \
+      --name=scenes_embedding --card=card.md
+
+exports the run's best epoch with weights as float16, measures that model on
+the run's test split from photos or features and sentences, and writes card,
+flags, metrics and checksums beside it. A model that lost more than --most_lost
+of the run's recall sum, or that takes too much space, is not made. What is
+written by hand in the card of an earlier version is kept; --card names it
+anew.
+
+  python tools/make_zoo.py --name=scenes_embedding
+
+writes the rest of a card again after the part by hand was edited,
+
+  python tools/make_zoo.py --name=scenes_embedding --again
+
+exports a model of the zoo once more by the exporter of today, weights and
+measures as they are: what is mended in the exporter reaches it, and its
+answers are compared. And
+
+  python tools/make_zoo.py --table
+
+writes the README of the zoo.
+
+A run of phrase localization is measured from photos, boxes and phrases; for
+photos that its flags do not name there is --images:
+
+  python tools/make_zoo.py --run_dir=runs/entities --name=entities \
+      --cnn_weights=imagenet --images=flickr8k/images --card=card.md
+"""
+
+import dataclasses
+import datetime
+import pathlib
+import shutil
+import sys
+
+from zoo_making import again, cards, measures
+
+from tbnets import commands, runs, tasks
+from tbnets.errors import InputError
+from tbnets.files import new_folder, write_json, write_text
+from tbnets.flags import flagfiles
+from tbnets.flags import settings as settings_files
+from tbnets.flags.flag import NOT_NEGATIVE, flag
+from tbnets.rounding import rounded
+from tbnets.serving import zoo
+from tbnets.serving.served import load_saved_model
+from tbnets.tasks.readers import start_at_photo
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is made of which run, and where."""
+
+    run_dir: str = flag("", "Folder of the run.")
+    name: str = flag("", "Name of the model.")
+    card: str = flag(
+        "",
+        "Markdown file with a title, a sentence and the sections 'Data and "
+        "terms' and 'Not for'; by default the card that is there.",
+    )
+    cnn_weights: str = flag(
+        "", "As in tools/export.py: makes a run on features start at the photo."
+    )
+    images: str = flag(
+        "",
+        "Folder of the test split's photos, where the run's flags name none.",
+    )
+    data_root: str = flag("", "Folder that relative data paths start from now.")
+    again: bool = flag(
+        False, "Export --name once more, weights and measures as they are."
+    )
+    most_lost: float = flag(
+        0.2,
+        "Recall sum that half precision may cost at most; of phrase "
+        "localization, R@1, 5 and 10 added.",
+        limits=NOT_NEGATIVE,
+    )
+    zoo: str = flag("", "Folder of the zoo; by default that of the package.")
+    table: bool = flag(False, "Write the README of the zoo.")
+
+
+def make(options, folder, text):
+    """Writes a model's files into an empty folder.
+
+    Args:
+        options: `Options`.
+        folder: `pathlib.Path`.
+        text: the part of the card that is written by hand.
+    """
+    session = runs.open_run(options.run_dir, data_root=options.data_root)
+    lines = settings_files.flagfile_lines(
+        session.settings, tasks.groups_read(session.settings)
+    )
+    start_at_photo(session.settings, options.cnn_weights)
+    session.settings.images = options.images or session.settings.images
+    report = measures.read_report(pathlib.Path(options.run_dir, cards.METRICS))
+    runs.export(session, folder / "1", half_precision=True)
+    model = load_saved_model(folder / "1")
+    split = report["test_split"]["name"]
+    [evaluator, *_] = session.task.evaluators
+    scores = evaluator.served_scores(model, split).metrics()
+    best = evaluator.best_metric
+    check_loss(
+        options,
+        *(cards.recall_sum(x, best) for x in (report["test"], scores)),
+    )
+    today = datetime.date.today().isoformat()
+    metrics = cards.describe(report, model, scores, today, best)
+    metrics["command"] = command(options)
+    write_json(folder / cards.METRICS, metrics)
+    lines = cards.portable_flags("".join(lines).splitlines(), options.name)
+    (folder / f"{options.name}.flags").write_text(
+        "".join(f"{line}\n" for line in lines), "utf-8", newline="\n"
+    )
+    write_card(options, folder, text)
+    check_size(folder)
+
+
+def command(options):
+    """Returns what a user types to train the same."""
+    name = options.name
+    for known in (pathlib.Path(options.run_dir).name, name):
+        if (flagfiles.folder() / f"{known}.flags").is_file():
+            return f"python tools/train.py --flagfile=configs/{known}.flags"
+    return f"python tools/train.py --flagfile=model_zoo/{name}/{name}.flags"
+
+
+def check_loss(options, before, after):
+    """Refuses a model that half precision has harmed."""
+    print(
+        f"recall sum  {rounded(after, 2)} as exported, "
+        f"{rounded(before, 2)} in the run"
+    )
+    lost = before - after
+    if lost > options.most_lost:
+        raise InputError(
+            "`--most_lost` must be what half precision may cost. Received: "
+            f"--most_lost={options.most_lost}, and it costs {rounded(lost, 2)} "
+            "of the recall sum. Raise it if that is worth the space."
+        )
+
+
+def check_size(folder):
+    """Refuses a model that is too large for a repository."""
+    num_bytes = cards.size(folder)
+    print(f"size        {num_bytes / 1e6:.2f} MB")
+    if num_bytes > cards.MOST_BYTES:
+        raise InputError(
+            "`--run_dir` must be a run whose model fits into "
+            f"{cards.MOST_BYTES / 1e6:g} MB. Received: {num_bytes / 1e6:.2f}"
+            " MB. Train one with fewer weights."
+        )
+
+
+def write_card(options, folder, text):
+    """Writes README.md, and the checksums of all files."""
+    metrics = measures.read_metrics(folder / cards.METRICS)
+    card = cards.render_card(options.name, text, metrics)
+    (folder / "README.md").write_text(card, "utf-8", newline="\n")
+    zoo.write_checksums(folder)
+
+
+def make_model(options, target):
+    """Makes a model; one that is there stays until the new one is whole."""
+    text = cards.own_text(options.card or target / "README.md")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(target, replace=True) as folder:
+        make(options, folder, text)
+
+
+def export_again(options, target):
+    """Exports a model of the zoo by the exporter of today."""
+    zoo.check_files(target)
+    text = cards.own_text(options.card or target / "README.md")
+    with new_folder(target, replace=True) as folder:
+        for name in (cards.METRICS, f"{options.name}.flags"):
+            shutil.copy(target / name, folder / name)
+        _, differs = again.export_again(target, folder / "1")
+        print(f"answers     differ by {differs:.1e} at most")
+        metrics = measures.read_metrics(folder / cards.METRICS)
+        bounds = cards.bounds(load_saved_model(folder / "1"))
+        write_json(folder / cards.METRICS, {**metrics, **bounds})
+        write_card(options, folder, text)
+        check_size(folder)
+
+
+def renew_card(options, target):
+    """Writes the card again; all other files must be as they were."""
+    written = {"README.md", zoo.CHECKSUMS}
+    wanted = zoo.read_checksums(target)
+    text = cards.own_text(options.card or target / "README.md")
+    with new_folder(target, replace=True) as folder:
+        shutil.copytree(target, folder, dirs_exist_ok=True)
+        write_card(options, folder, text)
+        found = zoo.read_checksums(folder)
+        changed = [
+            name
+            for name in sorted({*wanted, *found} - written)
+            if wanted.get(name) != found.get(name)
+        ]
+        if changed:
+            raise InputError(
+                "`--name` must be a model of which the card alone was changed. "
+                f"Received: --name={options.name}, where {changed[0]} was too. "
+                "Give --run_dir to make it anew."
+            )
+
+
+def check_flags(options):
+    """Refuses flags that ask for nothing."""
+    if not options.name and (
+        options.run_dir or options.card or not options.table
+    ):
+        raise InputError(
+            "`--name` must be given, or --table alone. Received: --name=, "
+            f"--run_dir={options.run_dir}. Add for example "
+            "--name=scenes_embedding."
+        )
+    if options.again and (options.run_dir or not options.name):
+        raise InputError(
+            "`--again` must come with --name, and without --run_dir. Received: "
+            f"--again --name={options.name} --run_dir={options.run_dir}. Leave "
+            "one of them out."
+        )
+    if options.name and not options.name.isidentifier():
+        raise InputError(
+            "`--name` must be letters, digits and underscores. Received: "
+            f"--name={options.name}. Choose another."
+        )
+
+
+def main(options):
+    """Makes a model, a card or the table."""
+    check_flags(options)
+    folder = pathlib.Path(options.zoo or zoo.folder())
+    if options.name:
+        target = folder / options.name
+        if options.run_dir:
+            make_model(options, target)
+        elif options.again:
+            export_again(options, target)
+        else:
+            renew_card(options, target)
+        zoo.check_files(target)
+        print(f"model       {target}")
+    if options.table:
+        page = cards.render_table(folder)
+        write_text(folder / "README.md", page)
+        print(f"table       {folder / 'README.md'}")
+
 
 if __name__ == "__main__":
-    commands.run_tool("make_zoo")
+    commands.run_tool(sys.modules[__name__])

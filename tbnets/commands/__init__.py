@@ -34,7 +34,6 @@ VERBS = {
     "propose_regions": "photos -> boxes that may hold an object",
     "parse_captions": "captions -> trees",
     "make_scenes": "draws the embedded data set",
-    "make_zoo": "makes a model of the zoo of a run",
 }
 """Verb -> what it does, in the order in which people come to it."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}

@@ -12,7 +12,7 @@ from tbnets import commands, startup
 from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OF_CLONES = {"benchmark", "fuzz"}
+OF_CLONES = {"benchmark", "fuzz", "make_zoo"}
 
 
 def tbnets(*words, **environment):

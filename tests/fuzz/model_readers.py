@@ -6,13 +6,14 @@ import json
 import types
 
 import numpy as np
+from zoo_making import cards
 
 from tbnets import runs
 from tbnets.features import photo_cache
 from tbnets.flags import settings as settings_files
 from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
-from tbnets.serving import index, zoo, zoo_card
+from tbnets.serving import index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.training import checkpoints
@@ -119,7 +120,7 @@ def _write_zoo(folder):
     (model / "1").mkdir(parents=True)
     (model / "1/saved_model.pb").write_bytes(b"graph")
     (model / "metrics.json").write_text(json.dumps(METRICS, indent=1))
-    card = zoo_card.render_card("tiny", CARD.rstrip(), METRICS)
+    card = cards.render_card("tiny", CARD.rstrip(), METRICS)
     (model / "README.md").write_text(card, "utf-8")
     zoo.write_checksums(model)
 
@@ -130,8 +131,8 @@ def _check_zoo(folder):
 
 
 def _render_zoo(folder):
-    text = zoo_card.own_text(folder / "tiny/README.md")
-    return text, zoo_card.summary(text), zoo_card.render_table(folder)
+    text = cards.own_text(folder / "tiny/README.md")
+    return text, cards.summary(text), cards.render_table(folder)
 
 
 def _write_index(folder):

@@ -6,9 +6,10 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from zoo_making import cards
 
 from tbnets.flags.settings import FLAGFILE
-from tbnets.serving import saved_files, zoo, zoo_card
+from tbnets.serving import saved_files, zoo
 from tests import fresh, tiny
 
 CARD = """# tiny
@@ -143,7 +144,7 @@ def localized(takes):
         "test": LOCALIZED,
         "takes": takes,
         "test_split": {"name": "test", "photos": 2, "phrases": 8},
-        "run_recall_sum": zoo_card.recall_sum(LOCALIZED),
+        "run_recall_sum": cards.recall_sum(LOCALIZED),
         "command": "python tools/train.py --flagfile=configs/x.flags",
         **{"epochs": 3, "best_epoch": 2, "train_seconds": 90},
         **{"date": "2026-01-02", "embedding_dim": 4},
@@ -153,8 +154,8 @@ def localized(takes):
 
 def test_the_recall_sum_of_localization_is_that_of_its_recalls():
     # 25 + 50 + 75.
-    assert zoo_card.recall_sum(LOCALIZED) == 150
-    assert zoo_card.recall_sum({"recall_sum": 300.5}) == 300.5
+    assert cards.recall_sum(LOCALIZED) == 150
+    assert cards.recall_sum({"recall_sum": 300.5}) == 300.5
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_the_recall_sum_of_localization_is_that_of_its_recalls():
     ],
 )
 def test_the_card_of_localization_says_how_it_is_used(takes, used):
-    card = zoo_card.render_card("tiny", CARD.strip(), localized(takes))
+    card = cards.render_card("tiny", CARD.strip(), localized(takes))
     assert "| tiny | 25.0 | 50.0 | 75.0 | 87.5 | 12.5 | 8 |" in card
     assert "recall sum of\n150.0" in card and used in card
     assert f"Takes {takes}" in " ".join(card.split())
@@ -177,7 +178,7 @@ def test_localization_has_a_table_of_its_own(made, tmp_path):
     text = json.dumps(localized("photos with boxes"))
     (folder / "finder" / "metrics.json").write_text(text)
     (folder / "finder" / "README.md").write_text(CARD)
-    images, _, regions = zoo_card.render_table(folder).partition("\n## Phrases")
+    images, _, regions = cards.render_table(folder).partition("\n## Phrases")
     assert "[tiny](tiny/README.md)" in images and "finder" not in images
     assert "[finder](finder/README.md) | 25.0 |" in regions
     rows = [line for line in regions.splitlines() if line.startswith("|")]
@@ -192,7 +193,7 @@ def test_a_card_without_its_parts_is_refused(tmp_path, text):
     path = tmp_path / "card.md"
     path.write_text(text)
     with pytest.raises(ValueError, match="`card` must be a Markdown file"):
-        zoo_card.own_text(path)
+        cards.own_text(path)
 
 
 def test_places_of_flags_are_no_machines():
@@ -205,7 +206,7 @@ def test_places_of_flags_are_no_machines():
         "--captions=flickr8k/dataset.json",
         "--margin=0.2",
     ]
-    assert zoo_card.portable_flags(lines, "tiny")[1:] == [
+    assert cards.portable_flags(lines, "tiny")[1:] == [
         "--run_dir=runs/tiny",
         "--scenes=runs/scenes20k",
         "--image_features=data/{split}_ims.npy,features/own",
@@ -266,4 +267,4 @@ def test_a_card_that_is_no_utf8_is_named(tmp_path):
     path = tmp_path / "card.md"
     path.write_bytes(b"# tiny\n\nTells.\n\xff\n")
     with pytest.raises(ValueError, match="card.md:4: expected UTF-8 text"):
-        zoo_card.own_text(path)
+        cards.own_text(path)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo_making import again
 
-from tbnets import reexport
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
@@ -23,7 +23,7 @@ def scaling(factor):
 def test_a_model_that_tells_no_settings_is_refused(tmp_path):
     path = write_saved_model(scaling(1.0), tmp_path / "1")
     with pytest.raises(ValueError, match="`source` .* not tell its settings"):
-        reexport.export_again(path, tmp_path / "2")
+        again.export_again(path, tmp_path / "2")
     assert not (tmp_path / "2").exists()
 
 
@@ -32,9 +32,9 @@ def test_an_answer_that_differs_is_told(tmp_path):
         load_saved_model(write_saved_model(scaling(factor), tmp_path / name))
         for name, factor in (("1", 1.0), ("2", 1.0), ("3", 1.1))
     )
-    assert reexport._compare(one.signatures, same) == 0
+    assert again._compare(one.signatures, same) == 0
     with pytest.raises(ValueError, match="embed, whose embeddings differ by"):
-        reexport._compare(one.signatures, other)
+        again._compare(one.signatures, other)
 
 
 def test_weights_without_a_place_are_named():
@@ -46,6 +46,6 @@ def test_weights_without_a_place_are_named():
     endpoints = Endpoints({"embed": embed}, "embed")
     other = tf.Variable(np.ones([2]), name="other")
     with pytest.raises(ValueError, match="`source` .*kernel:0 and 1 others"):
-        reexport._assign(endpoints, {"other:0": other}, "model")
-    reexport._assign(endpoints, {"kernel:0": other}, "model")
+        again._assign(endpoints, {"other:0": other}, "model")
+    again._assign(endpoints, {"kernel:0": other}, "model")
     assert variable.numpy().tolist() == [1, 1]

@@ -14,7 +14,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
 from tbnets.serving.zoo import CHECKSUMS, list_files
-from tbnets.serving.zoo_metrics import read_metrics
+from zoo_making.measures import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")

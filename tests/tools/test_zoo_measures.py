@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from zoo_making import cards
+from zoo_making.measures import read_metrics, read_report
 
 from tbnets.evaluation import tables
-from tbnets.serving import zoo_card
-from tbnets.serving.zoo_metrics import read_metrics, read_report
 
 TEST = {"recall_sum": 100.0} | {
     f"{direction}/{name}": 0.5
@@ -39,7 +39,7 @@ def write(path, value):
 def test_what_was_written_is_read(tmp_path):
     assert read_report(write(tmp_path / "a", REPORT)) == REPORT
     assert read_metrics(write(tmp_path / "b", METRICS)) == METRICS
-    assert "| x |" in zoo_card.render_card("x", "# x", METRICS)
+    assert "| x |" in cards.render_card("x", "# x", METRICS)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_the_zoos_table_names_the_model_whose_metrics_are_damaged(tmp_path):
     (tmp_path / "dogs").mkdir()
     write(tmp_path / "dogs" / "metrics.json", "{")
     with pytest.raises(ValueError, match="dogs/metrics.json"):
-        zoo_card.render_table(tmp_path)
+        cards.render_table(tmp_path)
