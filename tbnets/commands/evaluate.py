@@ -41,6 +41,7 @@ import pathlib
 import numpy as np
 
 from tbnets import files, startup
+from tbnets.commands.asking import DataRoot, check_place
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
 from tbnets.flags.flag import COUNT, SHARE, Limits, changed, flag
@@ -57,7 +58,7 @@ OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(DataRoot):
     """What is measured, of what, and where it is written."""
 
     run_dir: str = flag(
@@ -66,11 +67,6 @@ class Options:
     split: str = flag("test", "Split to evaluate of a run.")
     checkpoint: str = flag(
         "best", "Epoch to evaluate of a run.", choices=["best", "last"]
-    )
-    data_root: str = flag(
-        "",
-        "Folder that a run's relative data paths start from now; by default as "
-        "TBNETS_DATA or the run says.",
     )
     save_embeddings: str = flag(
         "",
@@ -269,13 +265,7 @@ def check_flags(options):
             "alone. Add the other run, or leave it out."
         )
     for name in sorted(given & {"json", "map"}):
-        path = getattr(options, name)
-        if not pathlib.Path(path).parent.is_dir():
-            raise InputError(
-                f"`--{name}` must be a file in a folder that exists. "
-                f"Received: --{name}={path}. Make the folder, or "
-                "name another."
-            )
+        check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.
         space_map.import_tsne()
     elif "map_images" in given:

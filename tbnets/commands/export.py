@@ -15,12 +15,13 @@ takes smaller photos alone, which bounds the memory of a server.
 import dataclasses
 
 from tbnets import runs
+from tbnets.commands.asking import DataRoot
 from tbnets.flags.flag import COUNT, REQUIRED, flag
 from tbnets.tasks.readers import start_at_photo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(DataRoot):
     """Which network is exported, and how."""
 
     run_dir: str = flag(REQUIRED, "Folder of the run.")
@@ -29,11 +30,6 @@ class Options:
         "",
         "imagenet or the weights file that the run's image features were made "
         "with: the model then takes photos; empty: as the run's own flag says.",
-    )
-    data_root: str = flag(
-        "",
-        "Folder that relative data paths start from now; by default as "
-        "TBNETS_DATA or the run says.",
     )
     half_precision: bool = flag(
         False, "Keep the weights as float16; they are computed with as float32."

@@ -25,8 +25,6 @@ import dataclasses
 import hashlib
 import time
 
-import tqdm
-
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
@@ -35,6 +33,7 @@ from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.flags.flag import COUNT, NOT_NEGATIVE, REQUIRED, Limits, flag
+from tbnets.progress import progress_bar
 from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.tasks.texts import read_showing_progress
 from tbnets.text.vocabulary import count_words
@@ -162,7 +161,7 @@ def fit(options, encoder, captions):
     vectors = read_vectors(options, captions)
     if options.features != "fisher":
         return encoder.fit(training, vectors)
-    with tqdm.tqdm(unit="step", leave=False, disable=None) as bar:
+    with progress_bar(None, "fitting", "step") as bar:
 
         def show(line):
             bar.set_description_str(line)
@@ -198,12 +197,8 @@ def extract(options, captions, encoder):
     )
     texts = [text for split in captions.values() for text in split]
     start = time.perf_counter()
-    with tqdm.tqdm(
-        total=len({*map(caption_features.caption_key, texts)} - writer.done),
-        unit="text",
-        smoothing=0.1,
-        disable=None,
-    ) as bar:
+    left = {*map(caption_features.caption_key, texts)} - writer.done
+    with progress_bar(len(left), "encoding", "text", leave=True) as bar:
         caption_features.extract(texts, encoder, writer, bar.update)
     writer.finish()
     return writer, time.perf_counter() - start

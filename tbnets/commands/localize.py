@@ -27,13 +27,13 @@ more.
 """
 
 import dataclasses
-import os
 import pathlib
 import sys
 
 import PIL.Image
 
 from tbnets import files
+from tbnets.commands.asking import MODEL, Asked, check_place, check_text
 from tbnets.errors import InputError
 from tbnets.flags.flag import COUNT, flag
 from tbnets.images import read_photo
@@ -44,23 +44,13 @@ LEAST_SIDE, MOST_SIDE = 640, 1280
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Asked):
     """What is sought, by which network, and where it is written."""
 
     words: list[str] = flag(
         [], "A photo, and phrases that name things in it.", kind="words"
     )
-    model: str = flag(
-        "entities_localization",
-        "Name of a model of the zoo (model_zoo/README.md); or folder of a run "
-        "of tools/train.py, whose newest SavedModel is asked; or of one "
-        "version, RUN/saved_model/1.",
-    )
-    trust: bool = flag(
-        False,
-        "Load --model whatever ops its graph has: a SavedModel of others can "
-        "write files when it is called.",
-    )
+    model: str = flag("entities_localization", MODEL)
     top: int = flag(
         1,
         "Boxes per phrase; those that overlap a better one by more than half "
@@ -84,8 +74,12 @@ def read_words(options):
             'tools/localize.py photo.jpg "a brown dog".'
         )
     photo, *phrases = options.words
-    for phrase in phrases:
-        check_phrase(phrase)
+    check_text("tools/localize.py", phrases)
+    if not all(phrase.strip() for phrase in phrases):
+        raise InputError(
+            "`tools/localize.py` must be given phrases of words. Received: "
+            f"{phrases}. Leave the empty one out."
+        )
     output = options.output
     if output is None:
         output = pathlib.Path(photo).stem + ".localized.png"
@@ -95,35 +89,15 @@ def read_words(options):
     return photo, phrases, output
 
 
-def check_phrase(phrase):
-    """Refuses what holds no word, or bytes that are no text."""
-    try:
-        phrase.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"`tools/localize.py` must be asked in UTF-8. Received: {phrase!r}"
-            ". Convert the phrase, or set the terminal to UTF-8."
-        ) from error
-    if not phrase.strip():
-        raise InputError(
-            "`tools/localize.py` must be given phrases of words. Received: "
-            f"{phrase!r}. Leave it out."
-        )
-
-
-def check_output(flag, path, photo):
+def check_output(name, path, photo):
     """Refuses to write where no folder is, or over the photo."""
-    if not pathlib.Path(path).absolute().parent.is_dir():
+    check_place(name, path)
+    places = pathlib.Path(path), pathlib.Path(photo)
+    if all(place.exists() for place in places) and places[0].samefile(photo):
         raise InputError(
-            f"`--{flag}` must be a file in a folder that is there. Received: "
-            f"--{flag}={path}. Make the folder, or choose another."
+            f"`--{name}` must not be the photo. Received: --{name}={path}. "
+            "Choose another name: the photo is left as it is."
         )
-    if os.path.exists(path) and os.path.exists(photo):
-        if os.path.samefile(path, photo):
-            raise InputError(
-                f"`--{flag}` must not be the photo. Received: --{flag}={path}. "
-                "Choose another name: the photo is left as it is."
-            )
 
 
 def open_localizer(options):

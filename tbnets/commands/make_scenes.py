@@ -21,11 +21,11 @@ import json
 import pathlib
 import textwrap
 
-import tqdm
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
 from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.progress import progress_bar
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET, RECORDS
 from tbnets.scenes.layout import SPLITS
@@ -175,16 +175,12 @@ def print_summary(summary):
 def main(options):
     """Writes the scenes, the contact sheet, and what to do next."""
     settings = SceneSettings(
-        num_train=options.num_train,
-        num_dev=options.num_dev,
-        num_test=options.num_test,
-        image_size=options.image_size,
-        seed=options.seed,
-        clutter=options.clutter,
+        **{
+            field.name: getattr(options, field.name)
+            for field in dataclasses.fields(SceneSettings)
+        }
     )
-    with tqdm.tqdm(
-        total=settings.num_scenes, unit="scene", leave=False, disable=None
-    ) as bar:
+    with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
         summary = ensure_scenes(
             options.folder, settings, lambda done, total: bar.update()
         )

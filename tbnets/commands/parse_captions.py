@@ -24,11 +24,10 @@ import dataclasses
 import pathlib
 import time
 
-import tqdm
-
 from tbnets.data import captions as caption_files
 from tbnets.data.format_guess import usual_format
 from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.progress import progress_bar
 from tbnets.text import parsing
 from tbnets.text.parsers import DEFAULT_URL, PARSERS
 
@@ -88,14 +87,11 @@ def read_captions(options):
 
 def parse(options, captions):
     """Parses with a progress bar."""
-    with tqdm.tqdm(
-        total=len({caption for _, caption in captions}),
-        unit="caption",
-        smoothing=0.1,
-        disable=None,
-    ) as bar:
+    texts = [caption for _, caption in captions]
+    count = len(set(texts))
+    with progress_bar(count, "parsing", "caption", leave=True) as bar:
         return parsing.parse_captions(
-            [caption for _, caption in captions],
+            texts,
             options.parser,
             cache=options.cache or f"{options.output}.cache",
             processes=options.processes or None,

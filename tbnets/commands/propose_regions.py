@@ -25,8 +25,7 @@ import time
 
 import numpy as np
 import PIL.Image
-import PIL.ImageDraw
-import tqdm
+import PIL.ImageOps
 
 from tbnets import boxes as box_math
 from tbnets import images
@@ -35,6 +34,8 @@ from tbnets.data import entities
 from tbnets.features import extraction, proposals
 from tbnets.flags.flag import COUNT, REQUIRED, flag
 from tbnets.flags.photos import Photos
+from tbnets.pictures.boxes import PhraseBox, draw_boxes
+from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
@@ -42,7 +43,6 @@ from tbnets.store.writer import FeatureWriter
 NUM_SHOWN = 4
 BOXES_SHOWN = 6
 CELL_SIZE = 224
-COLOURS = ("red", "orange", "yellow", "lime", "cyan", "magenta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,33 +107,16 @@ class Options(Photos):
     )
     picture: str = flag(
         "",
-        "PNG file to draw: some photos with their first boxes, and with the "
-        "boxes of --recall in white.",
+        "PNG file to draw: some photos with their first boxes, numbered, and "
+        "those of --recall, called true.",
     )
 
 
-def build_proposer(options):
-    """Returns the `Proposer` of the flags."""
-    return proposals.Proposer(
-        options.method,
-        options.limit,
-        options.iou_threshold,
-        options.longest_side,
-        options.min_area,
-        options.iou_decay,
-        options.max_aspect_ratio,
-    )
-
-
-def run(options, photos, proposer, writer):
+def propose(options, photos, proposer, writer):
     """Proposes with a progress bar; returns the failures and the seconds."""
     start = time.perf_counter()
-    with tqdm.tqdm(
-        total=len(extraction.remaining(photos, writer)),
-        unit="photo",
-        smoothing=0.1,
-        disable=None,
-    ) as bar:
+    left = len(extraction.remaining(photos, writer))
+    with progress_bar(left, "proposing", "photo", leave=True) as bar:
         failures = proposals.propose_photos(
             photos,
             proposer,
@@ -199,14 +182,13 @@ def draw_picture(options, photos, store):
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
-    shown = photos[::step][:NUM_SHOWN]
-    sheet = PIL.Image.new("RGB", (CELL_SIZE * max(1, len(shown)), CELL_SIZE))
-    for number, (key, path) in enumerate(shown):
-        boxes, _ = store.boxes(store.rows([key])[0])
-        sheet.paste(draw_cell(options, path, boxes), (CELL_SIZE * number, 0))
+    cells = [
+        draw_cell(options, path, store.boxes(store.rows([key])[0])[0])
+        for key, path in photos[::step][:NUM_SHOWN]
+    ]
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
     # A palette makes the file a quarter of its size; rare colours stay.
-    sheet = sheet.quantize(
+    sheet = PIL.Image.fromarray(np.concatenate(cells, axis=1)).quantize(
         96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
     )
     sheet.save(options.picture, "PNG", optimize=True)
@@ -214,33 +196,37 @@ def draw_picture(options, photos, store):
 
 
 def draw_cell(options, path, boxes):
-    """Draws one photo in a square with boxes on it, the best on top."""
-    cell = PIL.Image.fromarray(images.read_photo(path))
-    size = cell.size
-    scale = CELL_SIZE / max(cell.size)
-    cell = cell.resize([max(1, round(scale * side)) for side in cell.size])
-    draw = PIL.ImageDraw.Draw(cell)
-    drawn = list(zip(boxes[:BOXES_SHOWN], COLOURS))[::-1]
+    """Draws one photo with its first boxes in a square."""
+    pixels = images.read_photo(path)
+    drawn = [
+        PhraseBox(box, str(rank), rank)
+        for rank, box in enumerate(boxes[:BOXES_SHOWN], start=1)
+    ]
     if options.recall:
+        size = pixels.shape[1::-1]
         truth = entities.read_boxes(options.recall, path.name, size)
-        drawn = [(box, "white") for box in truth] + drawn
-    for box, colour in drawn:
-        x_min, y_min, x_max, y_max = (scale * box).tolist()
-        width = 3 if colour == "white" else 2
-        edges = (x_min, y_min, max(x_min, x_max - 1), max(y_min, y_max - 1))
-        draw.rectangle(edges, outline=colour, width=width)
-    return cell
+        drawn += [PhraseBox(box, "true", 0) for box in truth]
+    photo = PIL.Image.fromarray(draw_boxes(pixels, drawn, CELL_SIZE))
+    square = (CELL_SIZE, CELL_SIZE)
+    return np.asarray(PIL.ImageOps.pad(photo, square, color="black"))
 
 
 def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
-    proposer = build_proposer(options)
-    photos = options.find()
-    writer = FeatureWriter(
-        options.output, proposer.description(), 0, kind="regions"
+    proposer = proposals.Proposer(
+        options.method,
+        options.limit,
+        options.iou_threshold,
+        options.longest_side,
+        options.min_area,
+        options.iou_decay,
+        options.max_aspect_ratio,
     )
+    photos = options.find()
+    made_by = proposer.description()
+    writer = FeatureWriter(options.output, made_by, 0, kind="regions")
     before = len(writer.done)
-    failures, seconds = run(options, photos, proposer, writer)
+    failures, seconds = propose(options, photos, proposer, writer)
     store = open_store(options.output)
     report(options, failures, len(store) - before, seconds, store)
     if options.recall:

@@ -42,6 +42,7 @@ import pathlib
 import sys
 
 from tbnets import files, images
+from tbnets.commands.asking import Asked, check_place, check_text
 from tbnets.errors import InputError
 from tbnets.flags.flag import COUNT, flag
 from tbnets.pictures import montage, page
@@ -50,23 +51,12 @@ from tbnets.store.opening import open_features
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Asked):
     """What is asked, of which network, and where it is written."""
 
     queries: list[str] = flag([], "Sentences to search by.", kind="words")
-    model: str = flag(
-        "runs/quickstart",
-        "Name of a model of the zoo (model_zoo/README.md); or folder of a run "
-        "of tools/train.py, whose newest SavedModel is asked; or of one "
-        "version, RUN/saved_model/1.",
-    )
     images: str = flag(
         "", "Folder of .jpg and .png files, subfolders included."
-    )
-    trust: bool = flag(
-        False,
-        "Load --model whatever ops its graph has: a SavedModel of others can "
-        "write files when it is called.",
     )
     top: int = flag(5, "Answers per query.", limits=COUNT)
     montage: str | None = flag(
@@ -228,18 +218,6 @@ def write_page(options, model, ids, order, similarities):
     print(f"\nThe answers as a page: {options.html}")
 
 
-def check_text(queries):
-    """Refuses sentences with bytes that are no text."""
-    for query in queries:
-        try:
-            query.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"`tools/query.py` must be asked in UTF-8. Received: {query!r}"
-                ". Convert the sentence, or set the terminal to UTF-8."
-            ) from error
-
-
 def check_flags(options):
     """Refuses flags that make no question."""
     by_image, asked = bool(options.image), len(options.queries)
@@ -250,7 +228,7 @@ def check_flags(options):
             f"{options.image}, --captions={options.captions}. Write for "
             'example tools/query.py --images=FOLDER "a dog in the snow".'
         )
-    check_text(options.queries)
+    check_text("tools/query.py", options.queries)
     for name in ("montage", "html"):
         path = getattr(options, name)
         if not path:
@@ -261,12 +239,7 @@ def check_flags(options):
                 f"the folder of the photos. Received: --images={options.images}"
                 f", {asked} sentences. Add --images=FOLDER."
             )
-        if not pathlib.Path(path).absolute().parent.is_dir():
-            raise InputError(
-                f"`--{name}` must be a file in a folder that is there. "
-                f"Received: --{name}={path}. Make the folder, or "
-                "choose another."
-            )
+        check_place(name, path)
 
 
 def open_model(options):

@@ -100,7 +100,7 @@ def test_missing_flags_are_named():
         (["--map_images=9"], ["`--map_images` must come with --map"]),
         (
             ["--run_dir=absent", "--map=absent/map.png"],
-            ["`--map` must be a file in a folder that exists"],
+            ["`--map` must be a file in a folder that is there"],
         ),
         (["--map=map.png"], ["--map=map.png, which is read with --run_dir"]),
     ],
