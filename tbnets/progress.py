@@ -3,20 +3,21 @@
 import tqdm
 
 
-def progress_bar(total, what, unit, **more):
-    """Returns a bar that shows from the first second on and goes at the end.
+def progress_bar(total, what, unit, leave=False, **more):
+    """Returns a bar with the time left, from the first second on.
 
     Args:
         total: how many units there are.
         what: is done, in a few words.
         unit: of what is counted.
+        leave: whether it stays when all is done.
         **more: as of `tqdm.tqdm`.
     """
     return tqdm.tqdm(
         total=total,
         desc=what,
         unit=unit,
-        leave=False,
+        leave=leave,
         delay=1,
         disable=None,
         **more,
