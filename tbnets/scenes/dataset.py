@@ -20,7 +20,6 @@ the others as they are.
 
 import dataclasses
 import hashlib
-import io
 import json
 import pathlib
 
@@ -40,7 +39,6 @@ from tbnets.scenes.files import (
     karpathy_entry,
     scene_record,
     sentences_text,
-    trees_text,
 )
 from tbnets.scenes.layout import (
     SPLITS,
@@ -113,44 +111,17 @@ def draw_scenes(split, settings):
         )
 
 
-def write_scenes(folder, settings, progress=None):
-    """Draws scenes and writes them to a new folder.
+def ensure_scenes(folder, settings, progress=None):
+    """Draws scenes and writes them to a new folder, unless they are there.
 
     The folder appears when it is complete: everything is written to a hidden
     folder beside it, which is then renamed.
 
     Args:
-        folder: Path of the new folder; an empty one may stand there.
+        folder: Path of the folder; an empty one may stand there.
         settings: `SceneSettings`.
         progress: None, or a function called after each scene with the number
             of scenes written and of all scenes.
-
-    Returns:
-        Dict with the manifest's entries, "folder" (str) and "reused" (False).
-
-    Raises:
-        FileExistsError: There is something in the folder.
-    """
-    folder = pathlib.Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ExistingFileError(
-            "`folder` must not exist yet or be empty. "
-            f"Received: folder={str(folder)!r}. Name another folder, delete "
-            "this one, or call `ensure_scenes` to use scenes already there."
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with new_folder(folder) as partial:
-        manifest = _write_all(partial, settings, progress)
-    return {**manifest, "folder": str(folder), "reused": False}
-
-
-def ensure_scenes(folder, settings, progress=None):
-    """Writes scenes as `write_scenes` does, unless they are there already.
-
-    Args:
-        folder: Path of the folder.
-        settings: `SceneSettings`.
-        progress: None, or a function of (number written, number of all).
 
     Returns:
         Dict with the manifest's entries, "folder" (str) and "reused" (bool).
@@ -159,9 +130,35 @@ def ensure_scenes(folder, settings, progress=None):
         FileExistsError: The folder holds something else: scenes of other
             settings, an incomplete copy, or no scenes at all.
     """
-    if not (pathlib.Path(folder) / MANIFEST).exists():
-        return write_scenes(folder, settings, progress)
-    manifest = read_manifest(folder)
+    folder = pathlib.Path(folder)
+    reused = (folder / MANIFEST).exists()
+    if reused:
+        manifest = _checked_manifest(folder, settings)
+    else:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ExistingFileError(
+                "`folder` must hold scenes, be empty or not exist yet. "
+                f"Received: folder={str(folder)!r}. Name another or delete it."
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(folder) as partial:
+            manifest = _write_all(partial, settings, progress)
+    return {**manifest, "folder": str(folder), "reused": reused}
+
+
+def _checked_manifest(folder, settings):
+    """Returns the manifest of a folder that holds these scenes, all of them.
+
+    Raises:
+        FileExistsError: it does not.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = parse_json(path.read_bytes())
+        if not isinstance(manifest, dict):
+            raise InputError(type(manifest).__name__)
+    except ValueError as error:
+        raise _damaged(path, "a JSON object", error) from error
     wanted = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [
         f"{name} is {manifest.get(name)!r}, asked for {value!r}"
@@ -174,68 +171,32 @@ def ensure_scenes(folder, settings, progress=None):
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
             "another folder, delete this one, or ask for what it holds."
         )
-    check_complete(folder, manifest)
-    return {**manifest, "folder": str(folder), "reused": True}
-
-
-def read_manifest(folder):
-    """Reads the manifest of a folder of scenes.
-
-    Args:
-        folder: Path of the folder.
-
-    Returns:
-        Dict with the settings, "version", "num_captions" and
-        "dataset_sha256".
-
-    Raises:
-        FileExistsError: The manifest is no JSON object.
-    """
-    path = pathlib.Path(folder) / MANIFEST
-    try:
-        manifest = parse_json(path.read_bytes())
-        if not isinstance(manifest, dict):
-            raise InputError(type(manifest).__name__)
-    except ValueError as error:
-        raise ExistingFileError(
-            f"{path}: expected a JSON object, found {error}. Delete the "
-            "folder and write the scenes again."
-        ) from error
+    path = folder / DATASET
+    expected, found = manifest.get("dataset_sha256"), "no file"
+    if path.exists():
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != expected:
+        raise _damaged(path, f"sha256 {expected}", found)
+    for name, ending in FOLDERS.items():
+        found = len(list((folder / name).glob(f"*{ending}")))
+        if found != settings.num_scenes:
+            expected = f"{settings.num_scenes} files {ending}"
+            raise _damaged(folder / name, expected, found)
     return manifest
 
 
-def check_complete(folder, manifest):
-    """Checks that a folder still holds all that its manifest says.
-
-    Args:
-        folder: Path of the folder.
-        manifest: Dict as `read_manifest` returns it.
-
-    Raises:
-        FileExistsError: `dataset.json` changed, or files are missing.
-    """
-    folder = pathlib.Path(folder)
-    path = folder / DATASET
-    found = _sha256(path.read_bytes()) if path.exists() else "no file"
-    if found != manifest.get("dataset_sha256"):
-        raise ExistingFileError(
-            f"{path}: expected sha256 {manifest.get('dataset_sha256')}, "
-            f"found {found}. Delete the folder and write the scenes again."
-        )
-    expected = sum(manifest[f"num_{name}"] for name in ("train", "dev", "test"))
-    for name, ending in FOLDERS.items():
-        found = len(list((folder / name).glob(f"*{ending}")))
-        if found != expected:
-            raise ExistingFileError(
-                f"{folder / name}: expected {expected} files {ending}, found "
-                f"{found}. Delete the folder and write the scenes again."
-            )
+def _damaged(path, expected, found):
+    """Returns the error of a file or folder that is not as it was written."""
+    return ExistingFileError(
+        f"{path}: expected {expected}, found {found}. Delete the folder and "
+        "write the scenes again."
+    )
 
 
 def _write_all(folder, settings, progress):
     """Writes every file of the data set and returns the manifest."""
     for name in FOLDERS:
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
     entries, records, num_captions = [], [], 0
     for split in SPLITS:
         for described in draw_scenes(split, settings):
@@ -243,44 +204,37 @@ def _write_all(folder, settings, progress):
             entries.append(
                 karpathy_entry(described, len(entries), num_captions)
             )
-            records.append(scene_record(described))
+            records.append(json.dumps(scene_record(described)) + "\n")
             num_captions += len(described.captions)
             if progress is not None:
                 progress(len(entries), settings.num_scenes)
-    dataset = {"images": entries, "dataset": "tbnets_scenes"}
-    dataset = json.dumps(dataset).encode()
+    dataset = json.dumps({"images": entries, "dataset": "tbnets_scenes"})
     manifest = {
         "version": VERSION,
         **dataclasses.asdict(settings),
         "num_captions": num_captions,
-        "dataset_sha256": _sha256(dataset),
+        "dataset_sha256": hashlib.sha256(dataset.encode()).hexdigest(),
     }
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    manifest_text = json.dumps(manifest, indent=2) + "\n"
-    (folder / DATASET).write_bytes(dataset)
-    (folder / RECORDS).write_bytes(lines.encode())
     (folder / "README.txt").write_bytes(README.read_bytes())
-    (folder / MANIFEST).write_bytes(manifest_text.encode())
+    for name, text in {
+        DATASET: dataset,
+        RECORDS: "".join(records),
+        MANIFEST: json.dumps(manifest, indent=2) + "\n",
+    }.items():
+        (folder / name).write_bytes(text.encode())
     return manifest
 
 
 def _write_scene(folder, described):
     """Writes the four files of one scene."""
-    picture = io.BytesIO()
-    Image.fromarray(described.image).save(
-        picture, "JPEG", quality=JPEG_QUALITY, subsampling=0
-    )
-    contents = {
-        "images": picture.getvalue(),
-        "Sentences": sentences_text(described).encode(),
-        "Annotations": annotation_xml(described).encode(),
-        "trees": trees_text(described).encode(),
+    paths = {
+        name: folder / name / f"{described.scene_id}{ending}"
+        for name, ending in FOLDERS.items()
     }
-    for name, content in contents.items():
-        ending = FOLDERS[name]
-        path = folder / name / f"{described.scene_id}{ending}"
-        path.write_bytes(content)
-
-
-def _sha256(content):
-    return hashlib.sha256(content).hexdigest()
+    Image.fromarray(described.image).save(
+        paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
+    )
+    trees = [f"{one.tree.bracketed()}\n" for one in described.captions]
+    paths["trees"].write_bytes("".join(trees).encode())
+    paths["Sentences"].write_bytes(sentences_text(described).encode())
+    paths["Annotations"].write_bytes(annotation_xml(described).encode())

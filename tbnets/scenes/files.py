@@ -9,6 +9,7 @@ own chain numbers are added to one hundred times its id, and 0 stays 0.
 """
 
 import pathlib
+from xml.etree import ElementTree
 
 from tbnets.scenes.phrases import BACKGROUND_CHAIN
 
@@ -56,48 +57,61 @@ def karpathy_entry(described, image_row, first_sentence):
 
 def sentences_text(described):
     """Returns the captions with marked phrases, one a line."""
-    lines = []
-    for caption in described.captions:
-        pieces = _marked(caption.tree, described.scene_id)
-        lines.append(" ".join(pieces) + "\n")
-    return "".join(lines)
-
-
-def trees_text(described):
-    """Returns the gold trees of the captions, one a line."""
     return "".join(
-        caption.tree.bracketed() + "\n" for caption in described.captions
+        " ".join(_marked(caption.tree, described.scene_id)) + "\n"
+        for caption in described.captions
     )
+
+
+def _marked(tree, scene_id):
+    """Returns the words of a tree with its linked phrases in brackets."""
+    if tree.chain is None:
+        pieces = [_marked(child, scene_id) for child in tree.children]
+        return sum(pieces, []) or [tree.text]
+    number, kind = CHAINS_PER_SCENE * scene_id + tree.chain, "shapes"
+    if tree.chain == 0:
+        number, kind = 0, "notvisual"
+    elif tree.chain == BACKGROUND_CHAIN:
+        kind = "scene"
+    words = " ".join(leaf.text for leaf in tree.leaves())
+    return [f"[/EN#{number}/{kind} {words}]"]
 
 
 def annotation_xml(described):
     """Returns the boxes of all chains that the captions speak of."""
-    size = described.scene.image_size
     spoken = {
         phrase.chain
         for caption in described.captions
         for phrase in caption.tree.phrases()
     }
-    parts = [
-        "<annotation>\n"
-        f"\t<filename>{described.scene_id}.jpg</filename>\n"
-        f"\t<size>\n\t\t<width>{size}</width>\n\t\t<height>{size}</height>\n"
-        "\t\t<depth>3</depth>\n\t</size>\n"
+    groups = described.groups.items()
+    things = [
+        ([row + 1, *(chain for rows, chain in groups if row in rows)], box)
+        for row, box in enumerate(described.boxes)
     ]
-    for row, box in enumerate(described.boxes):
-        chains = [row + 1] + [
-            chain for rows, chain in described.groups.items() if row in rows
-        ]
-        names = _names([one for one in chains if one in spoken], described)
-        if names:
-            parts.append(f"\t<object>\n{names}{_bndbox(box)}\t</object>\n")
-    if BACKGROUND_CHAIN in spoken:
-        names = _names([BACKGROUND_CHAIN], described)
-        parts.append(
-            f"\t<object>\n{names}\t\t<scene>1</scene>\n"
-            "\t\t<nobndbox>0</nobndbox>\n\t</object>\n"
-        )
-    return "".join(parts) + "</annotation>\n"
+    root = ElementTree.Element("annotation")
+    file_name, side = f"{described.scene_id}.jpg", described.scene.image_size
+    ElementTree.SubElement(root, "filename").text = file_name
+    _add(root, "size", [("width", side), ("height", side), ("depth", 3)])
+    first = CHAINS_PER_SCENE * described.scene_id
+    for chains, box in [*things, ([BACKGROUND_CHAIN], None)]:
+        names = [("name", first + chain) for chain in chains if chain in spoken]
+        if names and box is None:
+            _add(root, "object", [*names, ("scene", 1), ("nobndbox", 0)])
+        elif names:
+            edges = box + [1, 1, 0, 0]
+            edges = zip(("xmin", "ymin", "xmax", "ymax"), edges)
+            _add(_add(root, "object", names), "bndbox", edges)
+    ElementTree.indent(root, "\t")
+    return ElementTree.tostring(root, "unicode") + "\n"
+
+
+def _add(parent, name, texts):
+    """Adds an element that holds others, (name, text) each; returns it."""
+    added = ElementTree.SubElement(parent, name)
+    for inner, text in texts:
+        ElementTree.SubElement(added, inner).text = str(text)
+    return added
 
 
 def scene_record(described):
@@ -108,16 +122,12 @@ def scene_record(described):
             "colour": one.colour,
             "size": one.size,
             "texture": one.texture,
-            "box": [int(edge) for edge in box],
+            "box": box.tolist(),
         }
         for one, box in zip(described.scene.objects, described.boxes)
     ]
     captions = [
-        {
-            "raw": caption.raw,
-            "rule": caption.rule,
-            "claims": list(caption.claims),
-        }
+        {"raw": caption.raw, "rule": caption.rule, "claims": caption.claims}
         for caption in described.captions
     ]
     return {
@@ -127,35 +137,3 @@ def scene_record(described):
         "objects": objects,
         "captions": captions,
     }
-
-
-def _marked(tree, scene_id):
-    """Returns the words of a tree with its linked phrases in brackets."""
-    if tree.chain is not None:
-        if tree.chain == 0:
-            chain, kind = 0, "notvisual"
-        else:
-            chain = CHAINS_PER_SCENE * scene_id + tree.chain
-            on_background = tree.chain == BACKGROUND_CHAIN
-            kind = "scene" if on_background else "shapes"
-        words = " ".join(leaf.text for leaf in tree.leaves())
-        return [f"[/EN#{chain}/{kind} {words}]"]
-    if not tree.children:
-        return [tree.text]
-    return [
-        piece for child in tree.children for piece in _marked(child, scene_id)
-    ]
-
-
-def _names(chains, described):
-    first = CHAINS_PER_SCENE * described.scene_id
-    return "".join(f"\t\t<name>{first + chain}</name>\n" for chain in chains)
-
-
-def _bndbox(box):
-    x_min, y_min, x_max, y_max = box
-    return (
-        f"\t\t<bndbox>\n\t\t\t<xmin>{x_min + 1}</xmin>\n"
-        f"\t\t\t<ymin>{y_min + 1}</ymin>\n\t\t\t<xmax>{x_max}</xmax>\n"
-        f"\t\t\t<ymax>{y_max}</ymax>\n\t\t</bndbox>\n"
-    )

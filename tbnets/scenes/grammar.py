@@ -2,18 +2,17 @@
 
 A caption is built top down from phrases (`scene_phrases.Speaker`), so its
 gold tree, its links to the objects and the list of what it claims are there
-by construction; nothing is parsed back. Every rule below either returns a
-tree or None, when the scene gives it nothing true to say.
+by construction; nothing is parsed back. Every rule below returns a tree, or
+raises `NothingToSay`, when the scene gives it nothing true to say.
 
 Trees are in Penn Treebank style, with the labels that treebank parsers give
 to such sentences.
 """
 
 import dataclasses
-import functools
 
 from tbnets.scenes.layout import pick_weighted
-from tbnets.scenes.phrases import Speaker
+from tbnets.scenes.phrases import NothingToSay, Speaker
 from tbnets.scenes.words import Node, capitalised, node, word
 
 NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
@@ -49,6 +48,11 @@ class SceneCaption:
         """The words in lower case without punctuation, as Karpathy's json."""
         return [text.lower() for text in self.words if text.isalpha()]
 
+    @property
+    def remark(self):
+        """The rule and the objects that it speaks of, in whatever words."""
+        return self.rule, [claim["objects"] for claim in self.claims]
+
 
 def describe_scene(scene, boxes, rng):
     """Writes the captions of a scene.
@@ -70,16 +74,17 @@ def describe_scene(scene, boxes, rng):
     num_captions = pick_weighted(rng, NUM_CAPTIONS)
     captions = []
     while len(captions) < num_captions:
-        rules = TELLING_RULES if len(captions) < 3 else ALL_RULES
-        rule = pick_weighted(rng, rules)
-        speaker.begin(telling=len(captions) < 3)
-        tree = rule(speaker)
-        caption = tree and SceneCaption(
-            finish(tree, rng),
-            tuple(speaker.claims),
-            rule.__name__,
-        )
-        if caption is not None and not _repeats(caption, captions):
+        telling = len(captions) < 3
+        rule = pick_weighted(rng, TELLING_RULES if telling else ALL_RULES)
+        speaker.begin(telling)
+        try:
+            tree = capitalised(rule(speaker))
+        except NothingToSay:
+            continue
+        if rng.random() < 0.9:
+            tree = node(tree.label, *tree.children, word(".", "."))
+        caption = SceneCaption(tree, tuple(speaker.claims), rule.__name__)
+        if not _repeats(caption, captions):
             captions.append(caption)
     order = rng.permutation(len(captions))
     return [captions[row] for row in order], speaker.groups
@@ -91,78 +96,48 @@ def _repeats(caption, captions):
     Relations may be told twice, in other words; the other rules, such as
     "two circles , one red and one blue", once for the same objects.
     """
-    telling = {rule.__name__ for rule in TELLING_RULES}
-    objects = [claim["objects"] for claim in caption.claims]
-    for other in captions:
-        if caption.tokens == other.tokens:
-            return True
-        if caption.rule == other.rule and caption.rule not in telling:
-            if objects == [claim["objects"] for claim in other.claims]:
-                return True
-    return False
+    once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
+    return any(
+        caption.tokens == other.tokens
+        or (once and caption.remark == other.remark)
+        for other in captions
+    )
 
 
-def finish(tree, rng):
-    """Gives a tree its capital and, nine times in ten, its full stop."""
-    tree = capitalised(tree)
-    if rng.random() < 0.9:
-        tree = Node(tree.label, (*tree.children, word(".", ".")))
-    return tree
-
-
-def _of_pair(rule):
-    """Makes a rule of what is said of an object and where it stands.
-
-    Args:
-        rule: function of the speaker, the subject's phrase, and how it stands
-            to another object.
-    """
-
-    @functools.wraps(rule)
-    def whole(speaker):
-        pair = speaker.pick_related()
-        if pair is None:
-            return None
-        subject, landmark = speaker.noun_phrases(pair)
-        return rule(speaker, subject, speaker.relation(pair, landmark))
-
-    return whole
-
-
-@_of_pair
-def relation_fragment(speaker, subject, where):
+def relation_fragment(speaker):
     """A red circle above a blue star."""
+    subject, where = speaker.related()
     return node("NP", subject, where)
 
 
-@_of_pair
-def relation_clause(speaker, subject, where):
+def relation_clause(speaker):
     """A red circle is above a blue star."""
+    subject, where = speaker.related()
     verb = speaker.choose({"is": 0.75, "sits": 0.25})
     if speaker.claims[-1]["relation"] == "around":
         verb = "is"
     return node("S", subject, node("VP", word("VBZ", verb), where))
 
 
-@_of_pair
-def existential(speaker, subject, where):
+def existential(speaker):
     """There is a red circle above a blue star."""
+    subject, where = speaker.related()
     there = node("NP", word("EX", "there"), chain=0)
     verb = node("VP", word("VBZ", "is"), node("NP", subject, where))
     return node("S", there, verb)
 
 
-@_of_pair
-def relative_clause(speaker, subject, where):
+def relative_clause(speaker):
     """A red circle that is above a blue star."""
+    subject, where = speaker.related()
     verb = node("VP", word("VBZ", "is"), where)
     that = node("WHNP", word("WDT", "that"))
     return node("NP", subject, node("SBAR", that, node("S", verb)))
 
 
-@_of_pair
-def scene_first(speaker, subject, where):
+def scene_first(speaker):
     """On a grey background , a red circle is above a blue star."""
+    subject, where = speaker.related()
     verb = node("VP", word("VBZ", "is"), where)
     return node("S", speaker.on_background(), word(",", ","), subject, verb)
 
@@ -170,33 +145,25 @@ def scene_first(speaker, subject, where):
 def with_companion(speaker):
     """A red circle with a blue star below it."""
     pair = speaker.pick_related(("left", "right", "above", "below", "inside"))
-    if pair is None:
-        return None
-    companion, subject = pair
-    subject, companion = speaker.noun_phrases((subject, companion))
+    subject, companion = speaker.noun_phrases(pair[::-1])
     it = node("NP", word("PRP", "it"), chain=0)
-    where = speaker.relation(pair, it)
-    companion = node("NP", companion, where)
+    companion = node("NP", companion, speaker.relation(pair, it))
     return node("NP", subject, node("PP", word("IN", "with"), companion))
 
 
 def two_relations(speaker):
     """A red circle above a blue star and to the left of a green ring."""
-    triple = speaker.pick_twice_related()
-    if triple is None:
-        return None
-    one, other, third = triple
-    subject, landmark, second = speaker.noun_phrases(triple)
-    first = speaker.relation((one, other), landmark)
-    last = speaker.relation((one, third), second)
+    one, other, third = speaker.pick_twice_related()
+    subject, *landmarks = speaker.noun_phrases((one, other, third))
+    first = speaker.relation((one, other), landmarks[0])
+    last = speaker.relation((one, third), landmarks[1])
     return node("NP", subject, node("PP", first, word("CC", "and"), last))
 
 
 def listing(speaker):
     """A red circle , a blue star and a green ring."""
     objects = speaker.pick_objects(speaker.choose({2: 0.6, 3: 0.4}))
-    phrases = speaker.noun_phrases(objects)
-    several = speaker.joined(phrases)
+    several = speaker.joined(speaker.noun_phrases(objects))
     if speaker.chance(0.35):
         return node("NP", several, speaker.on_background())
     return several
@@ -204,9 +171,7 @@ def listing(speaker):
 
 def side_by_side(speaker):
     """A red circle and a blue star are next to each other."""
-    pair = speaker.pick_near()
-    if pair is None:
-        return None
+    pair = speaker.pick_related(("left", "right"), near=True)
     several = speaker.joined(speaker.noun_phrases(pair))
     each_other = node("NP", word("DT", "each"), word("JJ", "other"), chain=0)
     where = speaker.nearness(pair, each_other)
@@ -215,30 +180,23 @@ def side_by_side(speaker):
 
 def group_members(speaker):
     """Two circles , one red and one blue."""
-    group = speaker.pick_group(shared="shape", num_objects=2)
-    if group is None:
-        return None
+    group = speaker.pick_two("shape")
     plural = speaker.plural(group)
-    members = speaker.joined([speaker.one_of(index) for index in group.members])
+    members = speaker.joined([speaker.one_of(row) for row in group.members])
     return node("NP", plural, word(",", ","), members)
 
 
 def group_kinds(speaker):
     """Two red shapes , a circle and a star."""
-    group = speaker.pick_group(shared="colour", num_objects=2)
-    if group is None:
-        return None
+    group = speaker.pick_two("colour")
     plural = speaker.plural(group)
-    phrases = speaker.noun_phrases(group.members, colour=0.0, shape=1.0)
+    phrases = speaker.noun_phrases(group.members, shape=1.0, colour=0.0)
     return node("NP", plural, word(",", ","), speaker.joined(phrases))
 
 
 def group_relation(speaker):
     """Two circles are above a blue star."""
-    found = speaker.pick_group_relation()
-    if found is None:
-        return None
-    group, landmark = found
+    group, landmark = speaker.pick_group_relation()
     plural = speaker.plural(group)
     (phrase,) = speaker.noun_phrases((landmark,))
     where = speaker.relation((*group.members, landmark), phrase)
@@ -250,10 +208,8 @@ def group_relation(speaker):
 def between(speaker):
     """A blue star between two circles."""
     triple = speaker.pick_between()
-    if triple is None:
-        return None
     group = speaker.find_group(triple[1:])
-    if group is not None and speaker.chance(0.7):
+    if group and speaker.chance(0.7):
         (subject,) = speaker.noun_phrases(triple[:1])
         ends = speaker.plural(group)
     else:
@@ -266,8 +222,6 @@ def between(speaker):
 def single_placed(speaker):
     """A red circle in the top left corner."""
     found = speaker.pick_placed()
-    if found is None:
-        return None
     (subject,) = speaker.noun_phrases((found,))
     where = speaker.position(found)
     if speaker.chance(0.6):

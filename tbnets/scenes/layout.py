@@ -155,58 +155,46 @@ def draw_objects(rng):
     return tuple(objects)
 
 
-def place_objects(rng, objects, image_size):
-    """Gives objects a place, a radius and an angle.
+def draw_scene(rng, image_size, objects):
+    """Draws a background, and gives objects a place, a radius and an angle.
 
     A small object may stand inside a large ring; apart from that, no two
     objects touch.
 
     Args:
         rng: `numpy.random.Generator`.
-        objects: Tuple of `SceneObject` without places.
         image_size: Width and height of the image, in pixels.
+        objects: Tuple of `SceneObject` without places.
 
     Returns:
-        The same objects with their places; None when they do not fit, or
-        when their positions are too slanted to be named.
+        A `Scene`, or None when these objects do not fit, or when their
+        positions are too slanted to be named.
     """
     holder, held = _pick_nested(rng, objects)
-    sizes = [image_size * RADIUS[one.size] for one in objects]
-    radii = [size * (0.95 + 0.1 * rng.random()) for size in sizes]
+    radii = [
+        image_size * RADIUS[one.size] * (0.95 + 0.1 * rng.random())
+        for one in objects
+    ]
     if holder is not None:
         radii[holder] = image_size * HOLDING_RING_RADIUS
         radii[held] = image_size * RADIUS["small"]
     for _ in range(40):
         places = _draw_places(rng, radii, (holder, held), image_size)
         if places and _num_named(places) >= len(places) - 1:
-            return tuple(
-                dataclasses.replace(
-                    one,
-                    x=x,
-                    y=y,
-                    radius=radius,
-                    angle=16 * rng.random() - 8,
-                    stripes=int(rng.integers(4)),
-                )
-                for one, (x, y, radius) in zip(objects, places)
-            )
-    return None
-
-
-def draw_scene(rng, image_size, objects):
-    """Draws the background and the places of `objects`.
-
-    Args:
-        rng: `numpy.random.Generator`.
-        image_size: Width and height of the image, in pixels.
-        objects: Tuple of `SceneObject` without places.
-
-    Returns:
-        A `Scene`, or None when these objects found no place.
-    """
-    placed = place_objects(rng, objects, image_size)
-    if placed is None:
+            break
+    else:
         return None
+    placed = tuple(
+        dataclasses.replace(
+            one,
+            x=x,
+            y=y,
+            radius=radius,
+            angle=16 * rng.random() - 8,
+            stripes=int(rng.integers(4)),
+        )
+        for one, (x, y, radius) in zip(objects, places)
+    )
     background = pick(rng, tuple(BACKGROUNDS))
     return Scene(image_size, background, 360 * rng.random(), placed)
 
@@ -226,18 +214,16 @@ def find_relation(box, other):
         return "inside"
     if _holds(box, other):
         return "around"
-    across = (other[0] + other[2] - box[0] - box[2]) / 2
-    down = (other[1] + other[3] - box[1] - box[3]) / 2
-    if abs(across) >= DOMINANCE * abs(down):
-        if box[2] <= other[0]:
-            return "left"
-        if other[2] <= box[0]:
-            return "right"
-    if abs(down) >= DOMINANCE * abs(across):
-        if box[3] <= other[1]:
-            return "above"
-        if other[3] <= box[1]:
-            return "below"
+    across = abs(other[0] + other[2] - box[0] - box[2])
+    down = abs(other[1] + other[3] - box[1] - box[3])
+    if across >= DOMINANCE * down and box[2] <= other[0]:
+        return "left"
+    if across >= DOMINANCE * down and other[2] <= box[0]:
+        return "right"
+    if down >= DOMINANCE * across and box[3] <= other[1]:
+        return "above"
+    if down >= DOMINANCE * across and other[3] <= box[1]:
+        return "below"
     return None
 
 
@@ -273,12 +259,8 @@ def find_position(box, image_size):
 
 
 def _holds(outer, inner):
-    return (
-        outer[0] < inner[0]
-        and outer[1] < inner[1]
-        and inner[2] < outer[2]
-        and inner[3] < outer[3]
-    )
+    edges = zip((*outer[:2], *inner[2:]), (*inner[:2], *outer[2:]))
+    return all(low < high for low, high in edges)
 
 
 def _pick_nested(rng, objects):

@@ -8,8 +8,8 @@ Chains are numbered within a scene: 0 is a phrase that shows nothing ("there",
 background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
 """
 
-import dataclasses
 import itertools
+from typing import NamedTuple
 
 from tbnets.scenes.layout import (
     find_gap,
@@ -37,25 +37,34 @@ FIRST_GROUP_CHAIN = 11
 # "beside" and "next to" need a neighbour: the free space as a part of the
 # image's width.
 NEAR = 0.25
+_ADJECTIVES = {
+    "size": SIZE_WORDS,
+    "texture": TEXTURE_WORDS,
+    "colour": COLOUR_WORDS,
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
+class NothingToSay(LookupError):
+    """A scene has nothing of what a rule speaks of."""
+
+
+class Group(NamedTuple):
     """Objects that a plural phrase speaks of.
 
-    Args:
+    Attributes:
         members: Tuple of object rows, from left to right.
-        shape: The shape they share, or "" when none is said.
-        colour: The colour they share, or "" when none is said.
+        said: Dict of the shape or colour that they share; empty when none is
+            said.
     """
 
     members: tuple
-    shape: str = ""
-    colour: str = ""
+    said: dict
 
 
 class Speaker:
     """Says true things about one scene in varying words.
+
+    What picks raises `NothingToSay` where there is nothing to pick from.
 
     Args:
         scene: `scene_layout.Scene`.
@@ -68,6 +77,10 @@ class Speaker:
         self.boxes = [tuple(int(edge) for edge in box) for box in boxes]
         self.groups = {}
         self._rng = rng
+        self._relations = {
+            (row, other): find_relation(self.boxes[row], self.boxes[other])
+            for row, other in self._rows(2)
+        }
         self.begin(telling=True)
 
     def begin(self, telling):
@@ -94,31 +107,26 @@ class Speaker:
         order = self._rng.permutation(len(self.boxes))
         return tuple(int(row) for row in order[:count])
 
-    def pick_related(self, relations=tuple(RELATION_WORDS)):
-        """Returns the rows of two objects in one of these relations."""
+    def pick_related(self, relations=tuple(RELATION_WORDS), near=False):
+        """Returns the rows of two objects in one of these relations.
+
+        Args:
+            relations: Names of relations.
+            near: Whether they must be neighbours.
+        """
         return self._pick(
             pair
-            for pair in self._rows(2)
-            if self._relation_of(*pair) in relations
+            for pair, relation in self._relations.items()
+            if relation in relations and (self._near(*pair) or not near)
         )
 
     def pick_twice_related(self):
         """Returns a row and two others that it stands to differently."""
+        to = self._relations
         return self._pick(
             (row, one, other)
             for row, one, other in self._rows(3)
-            if self._relation_of(row, one)
-            and self._relation_of(row, other)
-            not in (None, self._relation_of(row, one))
-        )
-
-    def pick_near(self):
-        """Returns the rows of two neighbours that stand side by side."""
-        return self._pick(
-            pair
-            for pair in self._rows(2)
-            if self._relation_of(*pair) in ("left", "right")
-            and self._near(*pair)
+            if to[row, one] and to[row, other] not in (None, to[row, one])
         )
 
     def pick_placed(self):
@@ -127,35 +135,32 @@ class Speaker:
         rows = range(len(self.boxes))
         return self._pick(r for r in rows if find_position(self.boxes[r], size))
 
-    def pick_group(self, shared, num_objects=None):
-        """Returns a `Group` of all objects that share a shape or a colour."""
+    def pick_two(self, shared):
+        """Returns the `Group` of two objects of one shape or one colour."""
         return self._pick(
             group
             for group in self._find_groups()
-            if getattr(group, shared)
-            and num_objects in (None, len(group.members))
+            if shared in group.said and len(group.members) == 2
         )
 
     def pick_group_relation(self):
         """Returns a `Group` and a row that all its members stand alike to."""
-        rows = range(len(self.boxes))
-        return self._pick(
-            (group, row)
-            for group in self._find_groups()
-            for row in rows
-            if row not in group.members
-            and self._relation_of(group.members[0], row)
-            and len({self._relation_of(one, row) for one in group.members}) == 1
-        )
+        found = []
+        for group in self._find_groups():
+            for row in range(len(self.boxes)):
+                stand = {self._relations.get((m, row)) for m in group.members}
+                if len(stand) == 1 and None not in stand:
+                    found.append((group, row))
+        return self._pick(found)
 
     def pick_between(self):
         """Returns three rows: the first stands between the other two."""
         stands = ("left", "right"), ("above", "below")
+        to = self._relations
         return self._pick(
             (row, one, other)
             for row, one, other in self._rows(3)
-            if (self._relation_of(one, row), self._relation_of(other, row))
-            in stands
+            if (to[one, row], to[other, row]) in stands
         )
 
     def find_group(self, members):
@@ -165,24 +170,22 @@ class Speaker:
 
     def everything(self):
         """Returns the `Group` of all objects."""
-        return Group(self._from_the_left(range(len(self.boxes))))
+        return Group(self._from_the_left(range(len(self.boxes))), {})
 
     # How it is said.
 
-    def noun_phrases(self, rows, colour=None, shape=None):
+    def noun_phrases(self, rows, shape=None, colour=None):
         """Returns one noun phrase for each row, no two of them alike.
 
         Args:
             rows: Object rows.
-            colour: Probability that a colour is said; None: as usual.
             shape: Probability that a shape is said; None: as usual.
+            colour: Probability that a colour is said; None: as usual.
         """
-        if colour is None:
-            colour = 0.96 if self._telling else 0.7
         if shape is None:
-            shape = 0.97 if self._telling else 0.9
-        said = [self._attributes(row, colour, shape) for row in rows]
-        keys = [(one["shape"], one["colour"]) for one in said]
+            shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
+        said = [self._attributes(row, shape, colour) for row in rows]
+        keys = [(one.get("shape"), one.get("colour")) for one in said]
         shapes = [shape for shape, colour in keys if not colour]
         if len(set(keys)) < len(keys) or any(
             shape in shapes for shape, colour in keys if colour
@@ -190,9 +193,8 @@ class Speaker:
             said = [self._attributes(row, 1.0, 1.0) for row in rows]
         phrases = []
         for row, one in zip(rows, said):
-            one = {name: value for name, value in one.items() if value}
             self.claim("object", (row,), **one)
-            words = [*self._adjectives(one), *self._noun(one.get("shape", ""))]
+            words = [*self._adjectives(one), *self._noun(one)]
             vowel = words[0].text[0] in "aeiou"
             article = word("DT", "an" if vowel else "a")
             phrases.append(node("NP", article, *words, chain=row + 1))
@@ -200,25 +202,28 @@ class Speaker:
 
     def one_of(self, row):
         """Returns "one red" for a member of a group just mentioned."""
-        colour = self.scene.objects[row].colour
-        self.claim("object", (row,), colour=colour)
-        adjective = word("JJ", self.choose(COLOUR_WORDS[colour]))
-        return node("NP", word("CD", "one"), adjective, chain=row + 1)
+        said = {"colour": self.scene.objects[row].colour}
+        self.claim("object", (row,), **said)
+        words = word("CD", "one"), *self._adjectives(said)
+        return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
         """Returns "two red shapes" and opens the group's chain."""
-        members = group.members
-        said = {"shape": group.shape, "colour": group.colour}
-        said = {name: value for name, value in said.items() if value}
+        members, said = group
         self.claim("count", members, **said)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
         chain = self.groups.setdefault(tuple(sorted(members)), chain)
         number = word("CD", NUMBERS[len(members)])
-        *rest, noun = self._noun(group.shape)
+        *rest, noun = self._noun(said)
         noun = word("NNS", plural_of(noun.text))
-        return node(
-            "NP", number, *self._adjectives(said), *rest, noun, chain=chain
-        )
+        words = *self._adjectives(said), *rest, noun
+        return node("NP", number, *words, chain=chain)
+
+    def related(self):
+        """Returns a noun phrase, and how its object stands to another one."""
+        pair = self.pick_related()
+        subject, landmark = self.noun_phrases(pair)
+        return subject, self.relation(pair, landmark)
 
     def relation(self, rows, landmark):
         """Returns how the objects in `rows[:-1]` stand to `rows[-1]`.
@@ -227,7 +232,7 @@ class Speaker:
             rows: Object rows; all but the last stand alike to the last.
             landmark: Tree of the noun phrase for the last.
         """
-        name = self._relation_of(rows[0], rows[-1])
+        name = self._relations[rows[0], rows[-1]]
         ways = dict(RELATION_WORDS[name])
         if not all(self._near(row, rows[-1]) for row in rows[:-1]):
             ways.pop("beside", None)
@@ -257,20 +262,17 @@ class Speaker:
         """Returns "in the top left corner" or the like for an object."""
         name = find_position(self.boxes[row], self.scene.image_size)
         self.claim("position", (row,), position=name)
-        names = name.split()
-        if len(names) == 2:
-            where = "in"
-            words = [*(word("JJ", one) for one in names), word("NN", "corner")]
+        where, *adjectives, noun = "at", *name.split()
+        if adjectives:
+            where, adjectives, noun = "in", [*adjectives, noun], "corner"
         elif name in ("left", "right"):
-            where, side = "on", self.choose({"": 0.6, "side": 0.4})
-            words = [word("JJ" if side else "NN", name)]
-            words += [word("NN", side)] if side else []
+            where = "on"
+            if self.choose({"noun": 0.6, "side": 0.4}) == "side":
+                adjectives, noun = [name], "side"
         elif name == "centre":
-            middle = self.choose({"middle": 0.7, "centre": 0.3})
-            where, words = "in", [word("NN", middle)]
-        else:
-            where, words = "at", [word("NN", name)]
-        place = node("NP", word("DT", "the"), *words, chain=0)
+            where, noun = "in", self.choose({"middle": 0.7, "centre": 0.3})
+        words = [word("JJ", one) for one in adjectives]
+        place = node("NP", word("DT", "the"), *words, word("NN", noun), chain=0)
         return node("PP", word("IN", where), place)
 
     def on_background(self):
@@ -279,11 +281,10 @@ class Speaker:
         self.claim("background", (), colour=name)
         adjective = word("JJ", self.choose(BACKGROUND_WORDS[name]))
         noun = word("NN", self.choose({"background": 0.8, "surface": 0.2}))
-        phrase = node(
-            "NP", word("DT", "a"), adjective, noun, chain=BACKGROUND_CHAIN
-        )
-        preposition = self.choose({"on": 0.75, "against": 0.25})
-        return node("PP", word("IN", preposition), phrase)
+        words = word("DT", "a"), adjective, noun
+        preposition = word("IN", self.choose({"on": 0.75, "against": 0.25}))
+        phrase = node("NP", *words, chain=BACKGROUND_CHAIN)
+        return node("PP", preposition, phrase)
 
     def joined(self, phrases):
         """Returns "a ring , a star and a box" as one noun phrase."""
@@ -294,14 +295,13 @@ class Speaker:
 
     def _pick(self, found):
         found = list(found)
-        return pick(self._rng, found) if found else None
+        if not found:
+            raise NothingToSay
+        return pick(self._rng, found)
 
     def _rows(self, count):
         """Returns so many rows in every order there is."""
         return itertools.permutations(range(len(self.boxes)), count)
-
-    def _relation_of(self, row, other):
-        return find_relation(self.boxes[row], self.boxes[other])
 
     def _near(self, row, other):
         gap = find_gap(self.boxes[row], self.boxes[other])
@@ -317,34 +317,29 @@ class Speaker:
             values = [getattr(one, name) for one in self.scene.objects]
             for value in sorted(set(values)):
                 rows = [row for row, one in enumerate(values) if one == value]
-                members = self._from_the_left(rows)
-                groups += [Group(members, **{name: value})] * (len(rows) > 1)
+                group = Group(self._from_the_left(rows), {name: value})
+                groups += [group] * (len(rows) > 1)
         return groups
 
-    def _attributes(self, row, colour, shape):
-        """Returns what is said of an object, "" for what is left out."""
+    def _attributes(self, row, shape, colour):
+        """Returns what is said of an object, each with a probability."""
         one = self.scene.objects[row]
         texture = 0.08 if one.texture == "plain" else 0.55
+        said = dict(shape=shape, colour=colour, size=0.4, texture=texture)
         return {
-            "shape": one.shape if self.chance(shape) else "",
-            "colour": one.colour if self.chance(colour) else "",
-            "size": one.size if self.chance(0.4) else "",
-            "texture": one.texture if self.chance(texture) else "",
+            name: getattr(one, name)
+            for name, probability in said.items()
+            if self.chance(probability)
         }
 
     def _adjectives(self, said):
         """Returns adjectives in their usual order: size, texture, colour."""
-        names = ["size", "texture", "colour"]
-        if said.get("texture") not in (None, "plain") and self.chance(0.35):
+        names = list(_ADJECTIVES)
+        if said.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
-        lexicons = {
-            "size": SIZE_WORDS,
-            "texture": TEXTURE_WORDS,
-            "colour": COLOUR_WORDS,
-        }
-        ways = [lexicons[name][said[name]] for name in names if name in said]
+        ways = [_ADJECTIVES[name][said[name]] for name in names if name in said]
         return [word("JJ", self.choose(one)) for one in ways]
 
-    def _noun(self, shape):
-        noun = self.choose(NOUNS[shape])
+    def _noun(self, said):
+        noun = self.choose(NOUNS[said.get("shape", "")])
         return [word("NN", part) for part in noun.split()]

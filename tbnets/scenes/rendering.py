@@ -105,14 +105,8 @@ def _turned(one, x, y, radius):
 
 
 def _tight_box(left, top, coverage):
-    rows = np.flatnonzero((coverage >= OWNED).any(axis=1))
-    columns = np.flatnonzero((coverage >= OWNED).any(axis=0))
-    return (
-        left + columns[0],
-        top + rows[0],
-        left + columns[-1] + 1,
-        top + rows[-1] + 1,
-    )
+    owned = np.argwhere(coverage >= OWNED)[:, ::-1] + (left, top)
+    return [*owned.min(axis=0), *owned.max(axis=0) + 1]
 
 
 def _textured(one, left, top, shape):
@@ -173,9 +167,8 @@ def _blob(rng, x, y, radius):
     for number in range(9):
         angle = math.tau * number / 9
         reach = radius * (0.4 + 1.4 * rng.random())
-        corners.append(
-            (x + reach * math.cos(angle), y + reach * math.sin(angle))
-        )
+        across, down = reach * math.cos(angle), reach * math.sin(angle)
+        corners.append((x + across, y + down))
     return corners
 
 
@@ -214,8 +207,8 @@ def _heart():
     return points
 
 
-def _cross(arm=0.32):
-    quarter = [(arm, -1), (arm, -arm), (1, -arm)]
+def _cross():
+    quarter = [(0.32, -1), (0.32, -0.32), (1, -0.32)]
     corners = []
     for _ in range(4):
         corners.extend(quarter)

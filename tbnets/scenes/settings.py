@@ -13,6 +13,7 @@ _RANGES = {
     "num_test": (0, SCENES_PER_SPLIT),
     "image_size": (48, 1024),
     "seed": (0, 2**63 - 1),
+    "clutter": (0, 1),
 }
 
 
@@ -41,16 +42,13 @@ class SceneSettings:
 
     def __post_init__(self):
         for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            value = checked_number(name, value, low, whole=True, most=high)
+            value, whole = getattr(self, name), name != "clutter"
+            value = checked_number(name, value, low, whole, most=high)
             object.__setattr__(self, name, value)
-        clutter = checked_number("clutter", self.clutter, 0, most=1)
-        object.__setattr__(self, "clutter", clutter)
         if not self.num_scenes:
             raise InputError(
-                "`num_train`, `num_dev` and `num_test` must ask for one scene "
-                "at least. Received: num_train=0, num_dev=0, num_test=0. "
-                "Raise one."
+                "`num_train`, `num_dev` or `num_test` must ask for one scene "
+                "at least. Received: 0 for each. Raise one."
             )
 
     @property
@@ -60,8 +58,5 @@ class SceneSettings:
 
     def counts(self):
         """Returns split -> number of its scenes."""
-        return {
-            "train": self.num_train,
-            "val": self.num_dev,
-            "test": self.num_test,
-        }
+        counts = self.num_train, self.num_dev, self.num_test
+        return dict(zip(("train", "val", "test"), counts))

@@ -173,7 +173,7 @@ def _read_photo_hashes(folder):
 
 
 def _write_scenes(folder):
-    scenes.write_scenes(folder / "scenes", SCENES)
+    scenes.ensure_scenes(folder / "scenes", SCENES)
 
 
 def _read_scenes(folder):

@@ -15,7 +15,6 @@ from tbnets.scenes.dataset import (
     DescribedScene,
     draw_scenes,
     ensure_scenes,
-    write_scenes,
 )
 from tbnets.scenes.files import annotation_xml, sentences_text
 from tbnets.scenes.layout import (
@@ -37,7 +36,7 @@ PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("scenes") / "made"
-    write_scenes(path, SETTINGS)
+    ensure_scenes(path, SETTINGS)
     return path
 
 
@@ -92,32 +91,32 @@ def read_tree(text):
     return leaves
 
 
-def test_write_scenes_same_seed_same_bytes(folder, tmp_path):
-    write_scenes(tmp_path / "again", SETTINGS)
+def test_ensure_scenes_same_seed_same_bytes(folder, tmp_path):
+    ensure_scenes(tmp_path / "again", SETTINGS)
     again = files_of(tmp_path / "again")
     # 10 scenes of 4 files, and dataset.json, scenes.jsonl, README, manifest.
     assert len(again) == 44
     assert again == files_of(folder)
 
 
-def test_write_scenes_other_seed_other_scenes(folder, tmp_path):
-    write_scenes(tmp_path / "b", dataclasses.replace(SETTINGS, seed=1))
+def test_ensure_scenes_other_seed_other_scenes(folder, tmp_path):
+    ensure_scenes(tmp_path / "b", dataclasses.replace(SETTINGS, seed=1))
     name = "images/1000000.jpg"
     assert files_of(tmp_path / "b")[name] != files_of(folder)[name]
 
 
-def test_write_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
+def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
     fewer = dataclasses.replace(SETTINGS, num_train=3)
-    write_scenes(tmp_path / "fewer", fewer)
+    ensure_scenes(tmp_path / "fewer", fewer)
     all_files, some = files_of(folder), files_of(tmp_path / "fewer")
     shared = [name for name in some if "/" in name]
     assert len(shared) == 4 * 7
     assert all(some[name] == all_files[name] for name in shared)
 
 
-def test_write_scenes_summary_and_progress(tmp_path):
+def test_ensure_scenes_summary_and_progress(tmp_path):
     seen = []
-    summary = write_scenes(
+    summary = ensure_scenes(
         tmp_path / "deep" / "folder",
         SceneSettings(2, 1, 0, image_size=48),
         lambda done, total: seen.append((done, total)),
@@ -390,11 +389,9 @@ def test_ensure_scenes_refuses_another_version(folder, monkeypatch):
         ensure_scenes(folder, SETTINGS)
 
 
-def test_write_scenes_refuses_a_folder_in_use(folder, tmp_path):
-    with pytest.raises(FileExistsError, match="not exist yet or be empty"):
-        write_scenes(folder, SETTINGS)
+def test_ensure_scenes_refuses_a_folder_in_use(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="not exist yet or be empty"):
+    with pytest.raises(FileExistsError, match="be empty or not exist yet"):
         ensure_scenes(tmp_path, SETTINGS)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -425,12 +422,12 @@ def test_ensure_scenes_names_what_is_damaged(tmp_path):
             small(folder)
 
 
-def test_write_scenes_interrupted_leaves_nothing(tmp_path):
+def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
     def stop(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
+        ensure_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
     assert list(tmp_path.iterdir()) == []
 
 

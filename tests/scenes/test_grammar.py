@@ -20,7 +20,7 @@ from tbnets.scenes.layout import (
     Scene,
     SceneObject,
 )
-from tbnets.scenes.phrases import Group, Speaker
+from tbnets.scenes.phrases import Group, NothingToSay, Speaker
 from tbnets.scenes.settings import SceneSettings
 from tbnets.scenes.words import (
     BACKGROUND_WORDS,
@@ -397,19 +397,21 @@ def three_in_a_row():
 
 def test_speaker_finds_groups_and_what_is_between():
     speaker = three_in_a_row()
-    group = speaker.pick_group(shared="shape", num_objects=2)
-    assert group == Group((0, 2), shape="circle")
-    assert speaker.pick_group(shared="colour") is None
+    group = speaker.pick_two("shape")
+    assert group == Group((0, 2), {"shape": "circle"})
+    with pytest.raises(NothingToSay):
+        speaker.pick_two("colour")
     assert speaker.pick_between() == (1, 0, 2)
     assert speaker.find_group((2, 0)) == group
     assert speaker.find_group((0, 1)) is None
     # The circles stand on two sides of the star: nothing to say of both.
-    assert speaker.pick_group_relation() is None
+    with pytest.raises(NothingToSay):
+        speaker.pick_group_relation()
 
 
 def test_speaker_same_group_keeps_its_chain():
     speaker = three_in_a_row()
-    group = speaker.pick_group(shared="shape")
+    group = speaker.pick_two("shape")
     chains = {speaker.plural(group).chain for _ in range(3)}
     assert chains == {11}
     assert speaker.plural(speaker.everything()).chain == 12
