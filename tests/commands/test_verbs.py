@@ -12,7 +12,9 @@ from tbnets import commands, startup
 from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OF_CLONES = {"benchmark", "fuzz", "make_zoo"}
+OF_CLONES = {
+    *("benchmark", "compare_parses", "fuzz", "make_zoo", "scene_ceiling"),
+}
 
 
 def tbnets(*words, **environment):

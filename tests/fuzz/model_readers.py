@@ -6,6 +6,7 @@ import json
 import types
 
 import numpy as np
+from measuring import ambiguity
 from zoo_making import cards
 
 from tbnets import runs
@@ -177,7 +178,9 @@ def _write_scenes(folder):
 
 
 def _read_scenes(folder):
-    return scenes.ensure_scenes(folder / "scenes", SCENES)
+    path = folder / "scenes"
+    made = scenes.ensure_scenes(path, SCENES)
+    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"
@@ -214,5 +217,8 @@ READERS = {
     ),
     "scenes_manifest": Reader(
         _write_scenes, f"scenes/{scenes.MANIFEST}", _read_scenes
+    ),
+    "scenes_records": Reader(
+        _write_scenes, f"scenes/{scenes.RECORDS}", _read_scenes
     ),
 }

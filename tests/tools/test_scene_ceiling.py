@@ -1,0 +1,166 @@
+"""Tests of what captions are true of, and of the best recall they allow."""
+
+import json
+
+import pytest
+import scene_ceiling
+from measuring import ambiguity
+from scene_ceiling import image_size
+
+from tbnets.scenes.dataset import draw_scenes
+from tbnets.scenes.files import scene_record
+from tbnets.scenes.settings import SceneSettings
+from tests import verbs
+
+SIZE = 100
+
+
+def thing(shape, colour, box, size="large"):
+    return {
+        "shape": shape,
+        "colour": colour,
+        "size": size,
+        "texture": "plain",
+        "box": box,
+    }
+
+
+# A red circle at the left of a red star, and a small red circle far below.
+SCENE = {
+    "background": "grey",
+    "objects": [
+        thing("circle", "red", [10, 10, 30, 30]),
+        thing("star", "red", [40, 12, 60, 32]),
+        thing("circle", "red", [10, 80, 20, 90], "small"),
+    ],
+}
+CIRCLE = {"kind": "object", "objects": [0], "shape": "circle"}
+STAR = {"kind": "object", "objects": [1], "shape": "star", "colour": "red"}
+
+
+def said(kind, *objects, **more):
+    return {"kind": kind, "objects": list(objects), **more}
+
+
+@pytest.mark.parametrize(
+    "claims, expected",
+    [
+        ([CIRCLE], True),
+        ([CIRCLE, {**CIRCLE, "objects": [1]}], True),  # There are two.
+        ([said("object", 0, colour="blue")], False),
+        ([CIRCLE, STAR, said("relation", 0, 1, relation="left")], True),
+        ([CIRCLE, STAR, said("relation", 0, 1, relation="beside")], True),
+        ([CIRCLE, STAR, said("relation", 0, 1, relation="right")], False),
+        # The small one is below another circle, not the large one.
+        ([CIRCLE, said("relation", 0, 1, relation="below")], True),
+        (
+            [
+                {**CIRCLE, "size": "large"},
+                said("relation", 0, 1, relation="below"),
+            ],
+            False,
+        ),
+        ([said("count", 0, 1, shape="circle")], True),
+        ([said("count", 0, 1, colour="red")], False),  # There are three.
+        ([said("count", 0, 1, 2)], True),
+        ([said("count", 0, 1, 2, 3)], False),
+        ([STAR, said("position", 1, position="top")], True),
+        ([STAR, said("position", 1, position="left")], False),
+        ([said("background", colour="grey")], True),
+        ([CIRCLE, said("background", colour="pink")], False),
+        ([said("between", 0, 1, 2)], False),
+    ],
+)
+def test_a_caption_is_true_of_what_it_fits(claims, expected):
+    assert ambiguity.is_true(claims, SCENE, SIZE) == expected
+
+
+def test_between_holds_from_both_ends():
+    boxes = ([0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10])
+    scene = {"objects": [thing("star", "red", box) for box in boxes]}
+    scene["objects"][1] = thing("ring", "red", boxes[1])
+    ring = said("object", 0, shape="ring")
+    assert ambiguity.is_true([ring, said("between", 0, 1, 2)], scene, SIZE)
+    star = said("object", 0, shape="star")
+    assert not ambiguity.is_true([star, said("between", 0, 1, 2)], scene, SIZE)
+
+
+def test_each_caption_is_true_of_its_own_scene():
+    scenes = draw_scenes("test", SceneSettings(1, 1, 40, image_size=64))
+    records = [scene_record(scene) for scene in scenes]
+    found = ambiguity.truths(records, 64)
+    assert len(found) == sum(len(record["captions"]) for record in records)
+    assert all(own in rows for own, rows in found)
+    assert any(len(rows) > 1 for _, rows in found)
+
+
+@pytest.mark.parametrize(
+    "groups, rank, expected",
+    [
+        ([(1, 0)], 1, 1.0),
+        ([(1, 3)], 1, 1 / 4),
+        ([(1, 3)], 2, 1 / 2),  # 1 - 3/4 * 2/3
+        ([(1, 3)], 4, 1.0),
+        ([(0, 2), (1, 1)], 2, 0.0),
+        ([(0, 2), (1, 1)], 3, 1 / 2),
+        ([(0, 2)], 5, 0.0),
+        ([(2, 2)], 2, 5 / 6),  # 1 - 2/4 * 1/3
+    ],
+)
+def test_chance_of_a_hit(groups, rank, expected):
+    chance = ambiguity.chance_of_a_hit(groups, rank)
+    assert chance == pytest.approx(expected)
+
+
+def test_ceiling_literal():
+    # Scene 0: a caption of its own, one that is true of both; scene 1: that.
+    captions = [(0, {0}), (0, {0, 1}), (1, {0, 1})]
+    best = ambiguity.ceiling(captions, 2)
+    # (1 + 1/2 + 1/2) / 3 captions.
+    assert best["text_to_image/recall_at_1"] == pytest.approx(2 / 3)
+    assert best["text_to_image/recall_at_5"] == 1
+    # Scene 0 by its own caption; scene 1 has two that fit, one its own.
+    assert best["image_to_text/recall_at_1"] == pytest.approx(0.75)
+
+
+def test_tool_prints_the_ceiling(tmp_path):
+    scenes = draw_scenes("test", SceneSettings(1, 1, 3, image_size=64))
+    lines = [json.dumps(scene_record(scene)) for scene in scenes]
+    (tmp_path / "scenes.jsonl").write_text("\n".join(lines) + "\n")
+    call = (scene_ceiling, f"--scenes={tmp_path}")
+    assert "without manifest.json" in verbs.run(*call).stderr
+    (tmp_path / "manifest.json").write_text('{"image_size": 64}')
+    said = verbs.run(*call).stdout
+    assert said.startswith("3 scenes, ") and "recall sum" in said
+    ended = verbs.run(*call, "--split=val")
+    assert "`split` must name one of the scenes'" in ended.stderr
+
+
+@pytest.mark.parametrize("side", ["0", "true", '"64"', "null", "6.5"])
+def test_a_manifest_without_the_side_of_the_images_is_named(tmp_path, side):
+    (tmp_path / "manifest.json").write_text(f'{{"image_size": {side}}}')
+    with pytest.raises(ValueError, match="manifest.json: expected the side of"):
+        image_size(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"image_size": 64}')
+    assert image_size(tmp_path) == 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b'{"split": "train"}',
+        b'{"split": "train", "objects": [{"box": [1, 2, 3]}], "captions": []}',
+        b'{"split": "train", "objects": [], "captions": [{"claims": '
+        b'[{"kind": "object", "objects": [0]}]}]}',
+        b'{"split": 7, "objects": [], "captions": []}',
+        b"\xff",
+    ],
+)
+def test_a_record_that_is_no_scene_is_named(tmp_path, line):
+    path = tmp_path / "scenes.jsonl"
+    good = b'{"split": "train", "objects": [], "captions": []}\n'
+    path.write_bytes(good + line + b"\n")
+    with pytest.raises(ValueError, match="scenes.jsonl:2: expected"):
+        ambiguity.read_records(path, "train")

@@ -1,0 +1,94 @@
+r"""Measures how far captions tell scenes apart: the best recall there can be.
+
+  python tools/scene_ceiling.py --scenes=runs/scenes
+
+A caption such as "three shapes on a grey background" is true of several
+scenes, and no network can know which of them is meant. From the claims of each
+caption and the objects of each scene this tool counts of how many scenes each
+caption is true, and prints the recall of one who sees all of them rightly.
+docs/scenes.md tells what the numbers mean.
+"""
+
+import collections
+import dataclasses
+import pathlib
+import sys
+
+from measuring import ambiguity
+
+from tbnets import commands
+from tbnets.errors import InputError
+from tbnets.flags.flag import flag
+from tbnets.progress import progress_bar
+from tbnets.rounding import per_cent
+from tbnets.scenes import dataset
+from tbnets.scenes.files import RECORDS
+from tbnets.scenes.layout import SPLITS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which scenes are measured."""
+
+    scenes: str = flag(
+        "runs/scenes", "Folder of tools/make_scenes.py or of a run."
+    )
+    split: str = flag(
+        "test", "Split to measure; the dev split is called val.", choices=SPLITS
+    )
+
+
+def image_size(folder):
+    """Returns the side of the images of a folder of scenes, in pixels."""
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise InputError(
+            "`--scenes` must be a folder of scenes. Received: "
+            f"--scenes={folder}, without {path.name}. Make one by "
+            "tools/make_scenes.py."
+        )
+    size = dataset.read_manifest(folder).get("image_size")
+    if type(size) is not int or size < 1:
+        raise InputError(
+            f"{path}: expected the side of the images as `image_size`, a "
+            f"number from 1; found {size!r}. Make the scenes again."
+        )
+    return size
+
+
+def count_truths(records, size):
+    """Returns `ambiguity.truths`, with a progress bar."""
+    with progress_bar(len(records), "comparing", "scene") as bar:
+        return ambiguity.truths(records, size, bar.update)
+
+
+def print_ceiling(captions, num_scenes):
+    """Prints of how many scenes captions are true, and the best recalls."""
+    counts = collections.Counter(len(scenes) for _, scenes in captions)
+    shares = [counts[n] / len(captions) for n in (1, 2)]
+    cells = [f"{per_cent(share)}%" for share in (*shares, 1 - sum(shares))]
+    print(
+        f"{num_scenes} scenes, {len(captions)} captions: true of one scene "
+        f"{cells[0]}, of two {cells[1]}, of more {cells[2]}"
+    )
+    print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in ambiguity.RANKS))
+    best = ambiguity.ceiling(captions, num_scenes)
+    for direction in ("image_to_text", "text_to_image"):
+        cells = [
+            f"{per_cent(best[f'{direction}/recall_at_{k}']):>9}"
+            for k in ambiguity.RANKS
+        ]
+        print(f"{direction.replace('_to_', ' to '):15}" + "".join(cells))
+    print(f"recall sum {per_cent(sum(best.values()))}")
+
+
+def main(options):
+    """Measures by the flags."""
+    folder = pathlib.Path(options.scenes)
+    size = image_size(folder)
+    records = ambiguity.read_records(folder / RECORDS, options.split)
+    print_ceiling(count_truths(records, size), len(records))
+
+
+if __name__ == "__main__":
+    commands.run_tool(sys.modules[__name__])
