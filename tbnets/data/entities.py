@@ -1,63 +1,50 @@
-"""Reads the boxes of Flickr30K Entities: `Annotations/<id>.xml`.
+"""Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
-The files count pixels from 1 and name the last one; boxes leave here in the
+Annotations count pixels from 1 and name the last one; boxes leave here in the
 convention of `tbnets.boxes`. Documents with a DTD are refused, so that no
 entity is ever expanded.
 """
 
-import dataclasses
+import collections
 import math
+import os
 import pathlib
 import re
 import xml.parsers.expat
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, Problem, ProblemError, shown
+from tbnets.checked_files import CheckedFile, Problem, ProblemError
+from tbnets.data.photos import stem_of
+from tbnets.data.phrase_markup import NO_CHAIN, ImagePhrases, read_sentences
+from tbnets.errors import MissingFileError
 
+FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 _ADVICE = "Name a file of the folder Annotations of Flickr30K Entities."
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
-class AnnotatedBoxes:
+class AnnotatedBoxes(NamedTuple):
     """What is seen where in one photo.
 
     Args:
         file_name: of the photo, as the file says.
         width: of the photo in pixels.
         height: of the photo in pixels.
-        boxes: `[n, 4]` float64, in the order of the file.
-        chains: n tuples of coreference chains: a box may belong to several
+        boxes: coreference chain -> list of boxes. A box may belong to several
             phrases, a chain may have several boxes.
-        scenes: chains that are the whole scene; they have no box.
-        unseen: chains that are not visible; they have no box.
+        without: chain -> why it has no box: `scene`, it is all of the photo,
+            or `nobndbox`, it is not visible.
     """
 
     file_name: str
     width: int
     height: int
-    boxes: np.ndarray
-    chains: tuple[tuple[str, ...], ...]
-    scenes: frozenset[str] = frozenset()
-    unseen: frozenset[str] = frozenset()
-
-    def enclosing_boxes(self) -> dict[str, np.ndarray]:
-        """Returns the box around all boxes of each chain that has any.
-
-        Source: Wang et al. 2018, Sec. 4, note 2: one big box around all
-        instances of a plural entity.
-        """
-        merged = {}
-        for names, box in zip(self.chains, self.boxes):
-            for chain in names:
-                other = merged.get(chain, box)
-                low = np.minimum(box[:2], other[:2])
-                high = np.maximum(box[2:], other[2:])
-                merged[chain] = np.concatenate([low, high])
-        return merged
+    boxes: dict
+    without: dict
 
 
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
@@ -82,34 +69,23 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
         strict.report(f"{found}. {_ADVICE}", root.line)
     width = _number(strict, root, "size/width")
     height = _number(strict, root, "size/height")
-    boxes, chains = [], []
-    flagged = {"scene": set(), "nobndbox": set()}
+    boxes, flagged = {}, {"nobndbox": {}, "scene": {}}
     for item in root.findall("object"):
-        names = tuple((one.text or "").strip() for one in item.findall("name"))
+        names = [(one.text or "").strip() for one in item.findall("name")]
         if not all(names) or not names:
-            file.report(
-                "expected <name> with a chain in <object>; found "
-                f"{shown(names)}. Copy the file again.",
-                item.line,
-            )
+            wanted = "<name> with a chain in <object>"
+            file.refuse(wanted, names, item.line, "Copy the file again.")
             continue
-        for box in item.findall("bndbox"):
-            found = _box(file, box, width, height)
-            if found:
-                boxes.append(found)
-                chains.append(names)
-        for flag, members in flagged.items():
-            if (item.findtext(flag) or "0").strip() == "1":
-                members.update(names)
-    return AnnotatedBoxes(
-        file_name=(root.findtext("filename") or "").strip(),
-        width=width,
-        height=height,
-        boxes=np.array(boxes, np.float64).reshape(-1, 4),
-        chains=tuple(chains),
-        scenes=frozenset(flagged["scene"]),
-        unseen=frozenset(flagged["nobndbox"] - flagged["scene"]),
-    )
+        for element in item.findall("bndbox"):
+            box = _box(file, element, width, height)
+            for name in names if box else ():
+                boxes.setdefault(name, []).append(box)
+        for reason, chains in flagged.items():
+            if (item.findtext(reason) or "0").strip() == "1":
+                chains.update(dict.fromkeys(names, reason))
+    name = (root.findtext("filename") or "").strip()
+    without = flagged["nobndbox"] | flagged["scene"]
+    return AnnotatedBoxes(name, width, height, boxes, without)
 
 
 def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
@@ -125,14 +101,81 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     Returns:
         float64 `[n, 4]`, each box once.
     """
-    name = CheckedFile(folder).file_name(image_id, None)
+    name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0] if "." in name else name
     found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
-    boxes = np.unique(found.boxes, axis=0)
+    boxes = [box for boxes in found.boxes.values() for box in boxes]
+    boxes = np.unique(np.reshape(boxes, (-1, 4)), axis=0)
     if photo_size is not None:
         width, height = photo_size
         boxes = boxes * ([width / found.width, height / found.height] * 2)
     return boxes
+
+
+def read_entities(path, images, problems) -> list[ImagePhrases]:
+    """Reads a folder of Flickr30K Entities: `Sentences` and `Annotations`.
+
+    Args:
+        path: the folder.
+        images: ids wanted -> file names; None for all there are, by name.
+        problems: as of `phrases.read_phrases`.
+    """
+    root = pathlib.Path(path)
+    for folder in FOLDERS:
+        if not (root / folder).is_dir():
+            raise MissingFileError(
+                f"`path` must be a folder with {' and '.join(FOLDERS)}. "
+                f"Received: path={root}, without a folder {folder}. Name the "
+                "folder of Flickr30K Entities, of scenes, or a .jsonl file."
+            )
+    if images is None:
+        files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]
+        stems = sorted({file.stem for some in files for file in some})
+        wanted = [(stem, None, "") for stem in stems]
+    else:
+        file = CheckedFile(path)
+        wanted = [
+            (stem_of(file.file_name(name)), key, name)
+            for key, name in images.items()
+        ]
+    records = []
+    for stem, key, name in wanted:
+        try:
+            records.append(_read_image(root, stem, key, name, problems))
+        except ProblemError as error:
+            if problems is None:
+                raise
+            problems.append(error.problem)
+    return records
+
+
+def _read_image(root, stem, key, name, problems):
+    """Returns the record of one image."""
+    sentences, path = [
+        root / folder / f"{stem}{suffix}" for folder, suffix in FOLDERS.items()
+    ]
+    for half in (path, sentences):
+        if not os.path.isfile(half):
+            CheckedFile(half).report(
+                f"expected this file of the image {key or stem!r}; found none. "
+                "Copy both again, or leave the image out."
+            )
+    captions = read_sentences(sentences, problems)
+    found = read_annotations(path, problems)
+    if key is None:
+        # What the annotation calls the photo, if it is a file of that name.
+        named = found.file_name
+        name = named if stem_of(named) == stem else stem
+        key = name = CheckedFile(path).file_name(name)
+    reasons = {**found.without, NO_CHAIN: "notvisual"}
+    left_out = collections.Counter(
+        reasons.get(phrase.chain, "unknown")
+        for caption in captions
+        for phrase in caption.phrases
+        if phrase.chain not in found.boxes
+    )
+    size = (found.width, found.height)
+    return ImagePhrases(key, name, size, captions, found.boxes, left_out)
 
 
 class _LineElement(ElementTree.Element):
@@ -145,10 +188,7 @@ def _parse(file):
     """Parses a file without expanding anything; elements know their line."""
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
-        file.report(
-            f"expected an XML file of at most {MOST_BYTES} bytes; found "
-            f"{len(content)}. Name the annotation of one photo."
-        )
+        file.refuse(f"XML of at most {MOST_BYTES} bytes", len(content))
     parser = xml.parsers.expat.ParserCreate()
     builder = ElementTree.TreeBuilder(element_factory=_LineElement)
 
@@ -156,11 +196,8 @@ def _parse(file):
         builder.start(tag, attributes).line = parser.CurrentLineNumber
 
     def refuse(*_):
-        file.report(
-            "expected XML without a document type; found <!DOCTYPE>. Remove "
-            "it: annotations need none.",
-            parser.CurrentLineNumber,
-        )
+        text = "expected XML without a document type; found <!DOCTYPE>."
+        file.report(f"{text} Remove it.", parser.CurrentLineNumber)
 
     parser.StartElementHandler = start
     parser.EndElementHandler = builder.end
@@ -173,14 +210,9 @@ def _parse(file):
         raise
     # What Python's codecs say of an encoding that the file names.
     except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
-        raise ProblemError(
-            Problem(
-                file.path,
-                parser.CurrentLineNumber,
-                f"expected XML in UTF-8; found {error}. Copy the file again, "
-                "or convert it.",
-            )
-        ) from error
+        text = f"expected XML in UTF-8; found {error}. Copy it again."
+        problem = Problem(file.path, parser.CurrentLineNumber, text)
+        raise ProblemError(problem) from error
 
 
 def _number(file, element, path):
@@ -188,11 +220,9 @@ def _number(file, element, path):
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
-        file.report(
-            f"expected a whole number of pixels in <{path}>; found "
-            f"{shown(text)}. {_ADVICE}",
-            (element if place is None else place).line,
-        )
+        line = (element if place is None else place).line
+        wanted = f"a whole number of pixels in <{path}>"
+        file.refuse(wanted, text, line, _ADVICE)
     return int(text)
 
 
@@ -214,9 +244,5 @@ def _box(file, element, width, height):
     ]
     if math.isfinite(sum(edges)) and box[0] < box[2] and box[1] < box[3]:
         return box
-    file.report(
-        f"expected xmin, ymin, xmax, ymax of a box in {width} x {height} "
-        f"pixels, counted from 1; found {shown(texts)}. Correct the file.",
-        element.line,
-    )
-    return None
+    wanted = f"xmin, ymin, xmax, ymax from 1 of a box in {width} x {height}"
+    return file.refuse(wanted, texts, element.line, "Correct the file.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile
 from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.photos import stem_of
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError
 
@@ -45,27 +46,23 @@ def listed_rows(image_ids, path) -> np.ndarray:
     row_of_id = {key: row for row, key in enumerate(image_ids)}
     rows_of_name = {}
     for key, row in row_of_id.items():
-        for name in {_stem(key), _number(key)} - {None}:
+        for name in {stem_of(key), _number(key)} - {None}:
             rows_of_name.setdefault(name, []).append(row)
     rows = set()
     for name, line in listed.items():
-        meant = rows_of_name.get(name) or rows_of_name.get(_stem(name), [])
+        meant = rows_of_name.get(name) or rows_of_name.get(stem_of(name), [])
         if name in row_of_id:
             meant = [row_of_id[name]]
         if len(meant) > 1:
             some = " and ".join(repr(image_ids[row]) for row in meant[:2])
-            file.report(
-                f"expected the name of one photo; found {name!r}, which may "
-                f"mean {some}. Write ids in full.",
-                line,
-            )
+            advice = f"It may mean {some}: write ids in full."
+            file.refuse("the name of one photo", name, line, advice)
         rows.update(meant)
     if not rows:
         some = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
             f"expected ids of the {len(image_ids)} photos, such as {some}; "
-            f"found none of them in {len(listed)} lines. Name the list of "
-            "these photos."
+            f"found none in {len(listed)} lines. Name the list of these photos."
         )
     return np.array(sorted(rows), np.int64)
 
@@ -89,8 +86,8 @@ def read_listed(format, path, lists, split):
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(
             f"`lists` must hold {SPLIT_FIELD}, or all splits would be the "
-            f"same. Received: lists={lists}. Name the lists alike, and "
-            f"--split_lists as in flickr30k/{SPLIT_FIELD}.txt."
+            f"same. Received: lists={lists}. Name for example "
+            f"--split_lists=flickr30k/{SPLIT_FIELD}.txt."
         )
     chosen = fill_split(lists, split)
     images = read_captions(format, path, "+".join(list_splits(format, path)))
@@ -98,12 +95,7 @@ def read_listed(format, path, lists, split):
     return dataclasses.replace(images, split=split)
 
 
-def _stem(name):
-    """Returns a name without its folder and suffix."""
-    return os.path.splitext(os.path.basename(name))[0]
-
-
 def _number(name):
     """Returns the number of a photo of Flickr, or None."""
-    found = _FLICKR_NAME.fullmatch(_stem(name))
+    found = _FLICKR_NAME.fullmatch(stem_of(name))
     return found and found[1]

@@ -55,6 +55,11 @@ def find_photo(folder, image_id):
     return None
 
 
+def stem_of(name):
+    """Returns the name of a file without its folder and suffix."""
+    return os.path.splitext(os.path.basename(name))[0]
+
+
 def list_files(folder):
     """Returns the paths of all files below a folder, from there, sorted."""
     folder = pathlib.Path(folder)

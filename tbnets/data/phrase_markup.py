@@ -8,6 +8,7 @@ one type or several:
 Chain 0 is what was not annotated because it shows nothing.
 """
 
+import collections
 import re
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from tbnets.errors import InputError
 
 NO_CHAIN = "0"
 _TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]([^\[\]]*)\]")
-_ADVICE = "Write [/EN#<chain>/<type> <words>], or copy the file again."
 
 
 class MarkedPhrase(NamedTuple):
@@ -52,8 +52,24 @@ class MarkedCaption(NamedTuple):
     phrases: tuple[MarkedPhrase, ...]
 
 
-class MarkupError(InputError):
-    """A line that is no caption with phrases; says what is expected."""
+class ImagePhrases(NamedTuple):
+    """An image, its captions with phrases, and the boxes of its chains.
+
+    Args:
+        image_id: str.
+        file_name: of the photo, relative to an images folder.
+        size: (width, height) that the boxes count in; (0, 0): the photo's.
+        captions: list of `MarkedCaption`.
+        boxes: chain -> list of (x_min, y_min, x_max, y_max).
+        left_out: reason -> number of phrases without a box.
+    """
+
+    image_id: str
+    file_name: str
+    size: tuple
+    captions: list
+    boxes: dict
+    left_out: collections.Counter
 
 
 def parse_caption(line, number=0) -> MarkedCaption:
@@ -64,7 +80,7 @@ def parse_caption(line, number=0) -> MarkedCaption:
         number: of the caption in its file, from 0.
 
     Raises:
-        MarkupError: a tag is not closed or not opened, lies in another one,
+        ValueError: a tag is not closed or not opened, lies in another one,
             or has no chain, no type or no words.
 
     Example:
@@ -80,7 +96,13 @@ def parse_caption(line, number=0) -> MarkedCaption:
         tag = _TAG.match(line, start)
         own = tag[3].split() if tag else []
         if not own:
-            raise MarkupError(_fault(line, start))
+            found = line[start : _next_bracket(line, start + 1) + 1]
+            if line[start] == "]":  # What is before it was no tag.
+                found = line[: start + 1][-60:]
+            raise InputError(
+                f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
+                " Correct the tag, or copy the file again."
+            )
         end = len(words) + len(own)
         types = tuple(tag[2][1:].split("/"))
         chain = tag[1] if tag[1].strip("0") else NO_CHAIN
@@ -112,7 +134,7 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     for number, line in enumerate(lines):
         try:
             captions.append(parse_caption(line, number))
-        except MarkupError as error:
+        except InputError as error:
             file.report(str(error), number + 1)
     if not lines:
         file.report("expected captions; found none. Copy it again.")
@@ -123,23 +145,3 @@ def _next_bracket(line, place):
     """Returns where the next bracket is, or the end of the line."""
     found = [line.find(bracket, place) for bracket in "[]"]
     return min((one for one in found if one >= 0), default=len(line))
-
-
-def _fault(line, start):
-    """Returns in words what is wrong with the bracket at a place."""
-    if line[start] == "]":
-        text = shown(line[: start + 1][-60:])
-        return f"expected a tag before its ]; found {text}. {_ADVICE}"
-    end = _next_bracket(line, start + 1)
-    text = shown(line[start : end + 1])
-    if end == len(line):
-        return f"expected the ] of a tag; found {text} not closed. {_ADVICE}"
-    if line[end] == "[":
-        return f"expected the ] of a tag; found {text} inside it. {_ADVICE}"
-    if re.match(r"\[/EN#(?![0-9])", line[start:]):
-        return f"expected the number of a chain after EN#; found {text}."
-    if re.match(r"\[/EN#[0-9]+(/\s|/?\]|\s)", line[start:]):
-        return f"expected a type after the chain; found {text}. {_ADVICE}"
-    if _TAG.match(line, start):
-        return f"expected words in a tag; found {text}. {_ADVICE}"
-    return f"expected a tag; found {text}. {_ADVICE}"

@@ -10,7 +10,10 @@ from tbnets.boxes import check_boxes
 from tbnets.checked_files import Problem
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
-from tbnets.identity import numbered, text_ids
+from tbnets.identity import first_twice, numbered, text_ids
+
+_WORDS = ("phrases", "phrase_ids", "types", "chains")
+"""What phrases have that is no array."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
@@ -66,23 +69,21 @@ class PhraseRegions:
             array = np.array(getattr(self, name), np.int64)
             _require_shape(name, array, shape)
             object.__setattr__(self, name, _frozen(array))
-        for name in ("phrases", "phrase_ids", "types", "chains"):
+        for name in _WORDS:
             values = tuple(getattr(self, name))
             _require_shape(name, np.empty(len(values)), (count,))
             object.__setattr__(self, name, values)
         boxes = check_boxes(self.boxes)
         _require_shape("boxes", boxes, (count, 4))
         object.__setattr__(self, "boxes", _frozen(boxes))
-        if len(set(self.phrase_ids)) < count:
+        twice = first_twice(self.phrase_ids)
+        if twice is not None:
             raise InputError(
-                "`phrase_ids` must be unique. Received: "
-                f"{count - len(set(self.phrase_ids))} of {count} that occur "
-                "before. Number the phrases of each caption."
+                f"`phrase_ids` must be unique. Received: {twice!r} twice. "
+                "Number the phrases of each caption."
             )
-        good = self._fits(boxes, self.image_sizes)
-        if not good.all():
-            row = int(np.flatnonzero(~good)[0])
-            raise InputError(self._misfit(row, boxes, self.image_sizes))
+        for text in self._misfits(boxes, self.image_sizes).values():
+            raise InputError(text)
 
     @property
     def num_phrases(self) -> int:
@@ -111,16 +112,11 @@ class PhraseRegions:
         """
         return _frozen(text_ids(self.phrases))
 
-    @functools.cached_property
-    def type_names(self) -> tuple[str, ...]:
-        """The types that occur, in the order of the alphabet."""
-        return tuple(sorted({name for names in self.types for name in names}))
-
     def type_masks(self) -> dict[str, np.ndarray]:
         """Returns for each type which phrases have it, bool `[num_phrases]`."""
         return {
             name: np.array([name in names for names in self.types], bool)
-            for name in self.type_names
+            for name in sorted({name for names in self.types for name in names})
         }
 
     def fractions(self) -> np.ndarray:
@@ -136,9 +132,9 @@ class PhraseRegions:
         if unknown.size:
             name = self.images.image_ids[unknown[0]]
             raise InputError(
-                "`image_sizes` must be known. Received: 0, 0 for "
-                f"{unknown.size} images, such as {name!r}. Give the sizes of "
-                "the photos (`images.read_photo_sizes`) to `in_photos`."
+                f"`image_sizes` must be known. Received: 0, 0 for {name!r}, one"
+                f" of {unknown.size}. Give `in_photos` the photos' sizes "
+                "(`images.read_photo_sizes`)."
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
@@ -163,18 +159,16 @@ class PhraseRegions:
         if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
             raise InputError(
                 "`photo_sizes` must be whole numbers of at least 1. Received: "
-                f"dtype {sizes.dtype}, least {sizes.min()}. Give width and "
-                "height of each photo."
+                f"dtype {sizes.dtype}, least {sizes.min()}. Give width, height."
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
         kept = np.arange(self.num_phrases)
         if problems is not None:
-            good = self._fits(boxes, sizes)
-            for row in np.flatnonzero(~good):
-                text = self._misfit(row, boxes, sizes)
-                problems.append(Problem(self.images.path, None, text))
-            kept = np.flatnonzero(good)
+            misfits = self._misfits(boxes, sizes)
+            path = self.images.path
+            problems += [Problem(path, None, one) for one in misfits.values()]
+            kept = np.setdiff1d(kept, list(misfits))
         return dataclasses.replace(
             self, image_sizes=sizes, **self._phrases_at(kept, boxes)
         )
@@ -194,25 +188,21 @@ class PhraseRegions:
         new = place[self.phrase_to_caption]
         kept = np.flatnonzero(new >= 0)
         kept = kept[np.argsort(new[kept], kind="stable")]
+        phrases = self._phrases_at(kept, self.boxes)
         return PhraseRegions(
             images=images,
             image_sizes=self.image_sizes[rows],
             left_out={key: n[rows] for key, n in self.left_out.items()},
-            **self._phrases_at(kept, self.boxes)
-            | {"phrase_to_caption": new[kept]},
+            **phrases | {"phrase_to_caption": new[kept]},
         )
 
     def _phrases_at(self, rows, boxes):
         """Returns the arguments that tell of some phrases, with boxes."""
         return {
-            "phrases": _some(self.phrases, rows),
-            "phrase_ids": _some(self.phrase_ids, rows),
             "phrase_to_caption": self.phrase_to_caption[rows],
             "spans": self.spans[rows],
-            "types": _some(self.types, rows),
-            "chains": _some(self.chains, rows),
             "boxes": boxes[rows],
-        }
+        } | {key: [getattr(self, key)[row] for row in rows] for key in _WORDS}
 
     def as_captions(self) -> CaptionedImages:
         """Returns the phrases as if they were the captions of their images.
@@ -230,26 +220,19 @@ class PhraseRegions:
         """Returns width, height, width, height for each phrase's box."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
-    def _fits(self, boxes, sizes):
-        """Tells which boxes have an area, inside of what is known."""
+    def _misfits(self, boxes, sizes):
+        """Returns {row: what is wrong} of boxes not inside of what is known."""
         limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
-        return good.all(axis=1)
-
-    def _misfit(self, row, boxes, sizes):
-        """Returns what is wrong with a box that does not fit."""
-        size = sizes[self.phrase_to_image[row]].tolist()
-        return (
-            "`boxes` must have an area and lie inside of their image. "
+        return {
+            row: "`boxes` must have an area and lie inside of their image. "
             f"Received: {boxes[row].tolist()} of the phrase "
-            f"{self.phrase_ids[row]!r} in an image of {size} pixels. "
+            f"{self.phrase_ids[row]!r} in an image of "
+            f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
             "Correct the annotation, or the size it was made for."
-        )
-
-
-def _some(values, rows):
-    return tuple(values[row] for row in rows)
+            for row in np.flatnonzero(~good.all(axis=1))
+        }
 
 
 def _frozen(array):
@@ -260,6 +243,6 @@ def _frozen(array):
 def _require_shape(name, array, shape):
     if array.shape != shape:
         raise InputError(
-            f"`{name}` must have the shape {shape}. Received: {name} of shape "
-            f"{array.shape}. Give one entry for each image or phrase."
+            f"`{name}` must have the shape {shape}. Received: {array.shape}. "
+            "Give one entry for each image or phrase."
         )

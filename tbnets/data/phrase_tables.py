@@ -9,11 +9,8 @@ another size that `width` and `height` tell.
 import collections
 import re
 
-import numpy as np
-
 from tbnets.checked_files import CheckedFile, shown
-from tbnets.data.phrase_markup import MarkedCaption, MarkedPhrase
-from tbnets.data.phrase_readers import ImagePhrases
+from tbnets.data.phrase_markup import ImagePhrases, MarkedCaption, MarkedPhrase
 from tbnets.identity import letters
 
 NEEDED = ("image", "phrase", "box")
@@ -75,37 +72,25 @@ def _read_row(file, line, row, found):
         caption = _words(file, line, row["caption"], "caption")
     types = _types(file, line, row.get("type", []))
     size = _size(file, line, row)
-    chain = _chain(file, line, row)
-    if None in (name, text, caption, types, size, chain):
-        return
-    box = _box(file, line, row["box"], size)
-    if box is None:
+    chain = _chain(file, line, row.get("chain", ""))
+    box = size and _box(file, line, row["box"], *size)
+    if None in (name, text, caption, types, chain, box):
         return
     entry = found.setdefault(name, _Image(size))
     if entry.size != size:
-        file.report(
-            "expected one width and height for all rows of an image; found "
-            f"{size} after {entry.size}.",
-            line,
-        )
+        wanted = f"all rows of an image to have one size, {entry.size}"
+        file.refuse(wanted, size, line)
         return
     known = entry.captions.get(caption, [])
     chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)
     if not any((p.text, p.chain) == (text, chain) for p in known):
         span = _span(text, caption, {(p.first, p.end) for p in known})
         if span is None:
-            file.report(
-                f"expected the words of the phrase in the caption "
-                f"{shown(caption)}; found {shown(text)}.",
-                line,
-            )
+            file.refuse(f"words of the caption {shown(caption)}", text, line)
             return
-        known = [*known, MarkedPhrase(text, *span, chain, types)]
+        known.append(MarkedPhrase(text, *span, chain, types))
     entry.captions[caption] = known
-    other = entry.boxes.get(chain, box)
-    entry.boxes[chain] = np.concatenate(
-        [np.minimum(box[:2], other[:2]), np.maximum(box[2:], other[2:])]
-    )
+    entry.boxes.setdefault(chain, []).append(box)
 
 
 def _words(file, line, value, what):
@@ -123,23 +108,14 @@ def _types(file, line, value):
         isinstance(name, str) and _TYPE.fullmatch(name) for name in names
     ):
         return tuple(names)
-    file.report(
-        "expected one word, or a list of words, as 'type'; found "
-        f"{shown(value)}.",
-        line,
-    )
-    return None
+    return file.refuse("one word, or a list of words, as 'type'", value, line)
 
 
-def _chain(file, line, row):
+def _chain(file, line, value):
     """Returns the name of a chain, "" where there is none, or None."""
-    value = row.get("chain", "")
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
-    file.report(
-        f"expected a name or a number as 'chain'; found {shown(value)}.", line
-    )
-    return None
+    return file.refuse("a name or a number as 'chain'", value, line)
 
 
 def _size(file, line, row):
@@ -149,32 +125,24 @@ def _size(file, line, row):
     given = "width" in row or "height" in row
     if whole and (min(size) > 0 or not given):
         return size
-    file.report(
-        "expected 'width' and 'height' in whole pixels, or neither; found "
-        f"{shown(size)}.",
-        line,
-    )
-    return None
+    wanted = "'width' and 'height' in whole pixels, or neither"
+    return file.refuse(wanted, size, line)
 
 
-def _box(file, line, value, size):
-    """Returns float64 `[4]`, or None."""
+def _box(file, line, value, width, height):
+    """Returns x_min, y_min, x_max, y_max, or None."""
     numbers = isinstance(value, list) and all(
         type(edge) in (int, float) and abs(edge) < MOST_PIXELS for edge in value
     )
-    width, height = size
     if numbers and len(value) == 4:
         x_min, y_min, x_max, y_max = value
         inside = 0 <= x_min < x_max and 0 <= y_min < y_max
         if inside and (not width or (x_max <= width and y_max <= height)):
-            return np.array(value, np.float64)
+            return value
     place = f" inside of {width} x {height}" if width else ""
-    file.report(
-        "expected a box [x_min, y_min, x_max, y_max] in pixels from 0, with "
-        f"x_min < x_max and y_min < y_max{place}; found {shown(value)}.",
-        line,
-    )
-    return None
+    wanted = "a box [x_min, y_min, x_max, y_max] in pixels from 0"
+    advice = "x_min < x_max and y_min < y_max must hold."
+    return file.refuse(f"{wanted}{place}", value, line, advice)
 
 
 def _span(text, caption, taken):

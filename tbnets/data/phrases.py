@@ -11,22 +11,16 @@ import os
 
 import numpy as np
 
-from tbnets.data import phrase_readers, phrase_tables
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.entities import read_entities
 from tbnets.data.phrase_regions import PhraseRegions
-from tbnets.errors import check_choice
-
-READERS = {
-    "entities": phrase_readers.read_entities,
-    "phrase_table": phrase_tables.read_phrase_table,
-}
+from tbnets.data.phrase_tables import read_phrase_table
 
 
 def read_phrases(
     path,
     images: CaptionedImages | None = None,
     problems: list | None = None,
-    format: str | None = None,
 ) -> PhraseRegions:
     """Reads phrases and their boxes.
 
@@ -38,7 +32,6 @@ def read_phrases(
         problems: None to raise at the first thing that is wrong; or a list
             to which a `Problem` is appended for each, while what is good is
             read: other captions, other boxes, other images.
-        format: key of `READERS`; None to tell by the path.
 
     Returns:
         PhraseRegions: those that have a box; the others are counted in
@@ -53,36 +46,34 @@ def read_phrases(
         Wang et al. 2018, Sec. 4, note 2.
     """
     path = os.fspath(path)
-    if format is None:
-        is_table = path.lower().endswith(".jsonl")
-        format = "phrase_table" if is_table else "entities"
-    check_choice("format", format, READERS)
+    is_table = path.lower().endswith(".jsonl")
+    read = read_phrase_table if is_table else read_entities
     names = None
     if images is not None:
         names = {
             key: images.file_name(row)
             for row, key in enumerate(images.image_ids)
         }
-    records = READERS[format](path, names, problems)
     split = "all" if images is None else images.split
-    return _joined(records, split, path)
+    return _joined(read(path, names, problems), split, path)
 
 
 def _joined(records, split, path):
-    """Returns `PhraseRegions` of `phrase_readers.ImagePhrases`."""
+    """Returns `PhraseRegions` of `phrase_markup.ImagePhrases`."""
     captions, caption_to_image, kept = [], [], []
     reasons = {key: None for record in records for key in record.left_out}
     for row, record in enumerate(records):
+        boxes = {key: _around(some) for key, some in record.boxes.items()}
         for caption in record.captions:
             for place, phrase in enumerate(caption.phrases):
-                box = record.boxes.get(phrase.chain)
-                if box is not None:
+                if phrase.chain in boxes:
                     key = f"{record.image_id}#{caption.number}#{place}"
+                    box = boxes[phrase.chain]
                     kept.append((len(captions), key, phrase, box))
             captions.append(caption.text)
             caption_to_image.append(row)
-    ids = tuple(record.image_id for record in records)
-    names = tuple(record.file_name for record in records)
+    ids = [record.image_id for record in records]
+    names = [record.file_name for record in records]
     images = CaptionedImages(
         image_ids=ids,
         captions=captions,
@@ -106,3 +97,9 @@ def _joined(records, split, path):
             for reason in sorted(reasons)
         },
     )
+
+
+def _around(boxes):
+    """Returns the box around all boxes of one thing."""
+    boxes = np.array(boxes, np.float64)
+    return *boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from tbnets.data import entities
@@ -47,8 +46,8 @@ def test_annotations_count_from_one_and_include_the_last_pixel(write):
     )
     found = entities.read_annotations(path)
     # Pixel 3 alone reaches from 2 to 3; pixels 5 to 9 from 4 to 9.
-    assert found.boxes.tolist() == [[2, 4, 3, 9], [0, 0, 20, 30]]
-    assert found.chains == (("1", "12"), ("12",))
+    first, second = [2, 4, 3, 9], [0, 0, 20, 30]
+    assert found.boxes == {"1": [first], "12": [first, second]}
     assert (found.file_name, found.width, found.height) == ("7.jpg", 20, 30)
 
 
@@ -57,16 +56,17 @@ def test_annotations_without_box_tell_scenes_from_the_unseen(write):
         annotation(
             "<name>1</name><scene>1</scene><nobndbox>0</nobndbox>",
             "<name>2</name><scene>0</scene><nobndbox>1</nobndbox>",
+            "<name>1</name><scene>0</scene><nobndbox>1</nobndbox>",
         )
     )
     found = entities.read_annotations(path)
-    assert found.boxes.shape == (0, 4) and found.chains == ()
-    assert found.scenes == {"1"} and found.unseen == {"2"}
+    assert found.boxes == {}
+    assert found.without == {"1": "scene", "2": "nobndbox"}
 
 
 def test_annotations_that_reach_beyond_the_photo_are_clipped(write):
     path = write(annotation("<name>1</name>" + box(0, 1, 21, 12)))
-    assert entities.read_annotations(path).boxes.tolist() == [[0, 0, 20, 12]]
+    assert entities.read_annotations(path).boxes == {"1": [[0, 0, 20, 12]]}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_annotations_with_a_bad_object_name_the_line(write, inside, line):
     assert line in str(error.value)
     problems = []
     found = entities.read_annotations(path, problems)
-    assert len(found.boxes) == 2
+    assert found.boxes == {"3": [[0, 0, 2, 2]] * 2}
     assert [problem.line for problem in problems] == [5]
 
 
@@ -185,12 +185,10 @@ def test_annotations_of_flickr30k_entities(data_root):
     folder = data_root / "flickr30k_entities_sample" / "Annotations"
     found = entities.read_annotations(folder / "1000092795.PARTIAL.xml")
     assert (found.width, found.height) == (333, 500)
-    expected = [
-        [158, 124, 219, 335],
-        [0, 219, 211, 473],
-        [275, 214, 332, 337],
-        [196, 109, 261, 373],
-    ]
-    np.testing.assert_array_equal(found.boxes, expected)
-    assert found.chains == (("1",), ("4",), ("4",), ("1", "6"))
-    assert found.unseen == {"10"} and not found.scenes
+    shared = [196, 109, 261, 373]
+    assert found.boxes == {
+        "1": [[158, 124, 219, 335], shared],
+        "4": [[0, 219, 211, 473], [275, 214, 332, 337]],
+        "6": [shared],
+    }
+    assert found.without == {"10": "nobndbox"}

@@ -40,7 +40,7 @@ def test_rows_of_three_columns_are_enough(write):
     assert found.phrase_to_chain.tolist() == [0, 0, 1, 2]
     assert found.types == ((),) * 4 and found.left_out == {}
     assert found.image_sizes.tolist() == [[0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="2 images, such as 'a.jpg'. Give"):
+    with pytest.raises(ValueError, match="for 'a.jpg', one of 2. Give"):
         found.fractions()
     photos = found.in_photos([[50, 50], [60, 40]])
     assert photos.boxes.tolist() == found.boxes.tolist()
@@ -81,7 +81,7 @@ def test_rows_with_captions_types_chains_and_sizes(write):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        (row(box=(30, 2, 1, 40)), "expected a box .*x_min < x_max"),
+        (row(box=(30, 2, 1, 40)), "expected a box .* x_min < x_max"),
         (row(box=(1, 2, 1, 40)), "expected a box"),
         (row(box=(-1, 2, 3, 40)), "expected a box"),
         (row(box=(1, 2, 3)), r"expected a box.*found \[1, 2, 3\]"),
@@ -93,10 +93,13 @@ def test_rows_with_captions_types_chains_and_sizes(write):
         (row(width=90), "expected 'width' and 'height' in whole pixels"),
         (row(width=90, height=1.5), "expected 'width' and 'height' in whole"),
         (row(width=2**64, height=2**64), "expected .width. and .height. in wh"),
-        (row(width=90, height=90), "expected one width and height for all"),
+        (row(width=90, height=90), "expected all rows .* one size, .0, 0"),
         (row(phrase=" "), "expected the words of a phrase"),
         (row(phrase=7), "expected a caption"),
-        (row(caption="a blue ball"), "in the caption 'a blue ball'; found"),
+        (
+            row(caption="a blue ball"),
+            "words of the caption 'a blue ball'; f",
+        ),
         (row(image="../a.jpg"), "relative to"),
         (row(image=3), "not a string"),
         (row(type=3), "expected one word, or a list of words, as 'type'"),

@@ -9,7 +9,6 @@ import re
 import numpy as np
 import pytest
 
-from tbnets.data import phrases as phrases_module
 from tbnets.data.captions import CaptionedImages, read_captions
 from tbnets.data.phrases import read_phrases
 from tbnets.scenes.dataset import ensure_scenes
@@ -116,8 +115,8 @@ def test_chains_texts_and_types_are_numbered(folder):
     # Chain 1 of another image is another thing.
     assert found.phrase_to_chain.tolist() == [0, 1, 0, 2]
     assert found.phrase_to_text.tolist() == [0, 1, 2, 3]
-    assert found.type_names == ("animals", "other", "people", "vehicles")
     masks = found.type_masks()
+    assert [*masks] == ["animals", "other", "people", "vehicles"]
     assert masks["vehicles"].tolist() == [False, True, False, False]
     assert masks["people"].tolist() == [True, False, True, False]
 
@@ -172,7 +171,7 @@ def test_subset_keeps_what_belongs_together(folder):
         ({"boxes": [[5, 1, 51, 3]] * 4}, "'7.jpg#0#0' in an image of .50, 40"),
         ({"boxes": [[-1, 1, 5, 3]] * 4}, "area and lie inside"),
         ({"boxes": [[9, 1, 5, 3]] * 4}, "x_min <= x_max"),
-        ({"phrase_ids": ("a", "b", "a", "c")}, "1 of 4 that occur before"),
+        ({"phrase_ids": ("a", "b", "a", "c")}, "Received: 'a' twice"),
         ({"spans": [[0, 1]]}, "`spans` must have"),
         ({"chains": ("1",)}, "`chains` must have"),
     ],
@@ -194,8 +193,8 @@ def damaged(folder, name, old, new):
 BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>\n<annotation>'
 DAMAGES = {
     "Sentences/7.txt": [
-        ("cart]", "cart", 1, "expected the ] of a tag"),
-        ("EN#3/", "EN#/", 2, "expected the number of a chain"),
+        ("cart]", "cart", 1, "expected [/EN#<chain>/<type> <words>]; found"),
+        ("EN#3/", "EN#/", 2, "expected [/EN#<chain>/<type> <words>]; found"),
     ],
     "Annotations/7.xml": [
         ("<annotation>", BOMB, 1, "expected XML without a document type"),
@@ -225,15 +224,13 @@ def test_bad_files_are_named_by_line_or_left_out(
     found = read_phrases(folder, problems=problems)
     assert [str(problem) for problem in problems] == [str(error.value)]
     assert found.phrase_ids[-1] == "8_a.jpg#0#0"
-    assert set(found.phrase_ids) < set(whole.phrase_ids) or message.endswith(
-        "ymax"
-    )
+    assert set(found.phrase_ids) < set(whole.phrase_ids) or "ymax" in message
 
 
 @pytest.mark.parametrize("missing", ["Sentences/7.txt", "Annotations/7.xml"])
 def test_a_file_without_its_other_half_is_named(folder, missing):
     (folder / missing).unlink()
-    with pytest.raises(ValueError, match=f"{missing}: expected this file be"):
+    with pytest.raises(ValueError, match=f"{missing}: expected this file of"):
         read_phrases(folder)
     problems = []
     found = read_phrases(folder, images_named("7.jpg", "8_a.jpg"), problems)
@@ -252,8 +249,6 @@ def test_an_image_without_any_file_is_named(folder):
 def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="without a folder Sentences"):
         read_phrases(tmp_path)
-    with pytest.raises(ValueError, match="must be one of entities, phrase_ta"):
-        read_phrases(tmp_path, format="xml")
 
 
 def test_scenes_are_read_as_they_were_drawn(tmp_path):
@@ -263,7 +258,7 @@ def test_scenes_are_read_as_they_were_drawn(tmp_path):
     found = read_phrases(path, images)
     assert found.images.image_ids == images.image_ids
     assert found.images.captions == images.captions
-    assert found.type_names == ("shapes",) and found.num_phrases > 20
+    assert [*found.type_masks()] == ["shapes"] and found.num_phrases > 20
     assert (found.image_sizes == 96).all()
     assert set(found.left_out) <= {"notvisual", "scene"}
     drawn = {}
@@ -348,4 +343,3 @@ def test_entities_of_flickr8k_are_read_exactly(data_root, split, marked, boxed):
     assert tuple(spoken) == found.phrases
     sizes = collections.Counter(map(tuple, found.image_sizes.tolist()))
     assert sum(sizes.values()) == images.num_images
-    assert phrases_module.READERS.keys() == {"entities", "phrase_table"}
