@@ -27,7 +27,6 @@ MOST_BYTES = 1 << 30
 MOST_INSTRUCTIONS = 200_000
 MOST_TUPLES = 10_000
 """Where they lie in each other, Python's hash of them calls itself in C."""
-MOST_DIMENSIONS = 8
 _INSTRUCTIONS = frozenset(
     """
     PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
@@ -38,29 +37,37 @@ _INSTRUCTIONS = frozenset(
 )
 
 
-class BrokenTorchFileError(InputError):
-    """A file that is no torch checkpoint of tensors alone, or a damaged one.
-
-    Args:
-        reason: what is wrong with it, a few words after "which".
-    """
-
-
-class _Storage(NamedTuple):
-    """Numbers in a row, somewhere behind the pickles."""
-
-    key: str
-    dtype: str
-    size: int
+_DAMAGES = (
+    *(ValueError, TypeError, LookupError, AttributeError, EOFError),
+    *(OverflowError, RecursionError, pickle.UnpicklingError),
+)
+"""What running a broken pickle, or following what it says, may raise."""
 
 
 class _Tensor(NamedTuple):
     """Where a tensor lies in its storage, counted in numbers."""
 
-    storage: _Storage
+    key: str
     offset: int
     shape: tuple
     strides: tuple
+
+    def view(self, storages):
+        """Returns the tensor as a view of its storage, key -> array."""
+        numbers, (_, offset, shape, strides) = storages[self.key], self
+        steps = list(zip(shape, strides, strict=True))
+        if not (
+            all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
+            and 0 < math.prod(shape) <= numbers.size
+            and offset + sum((n - 1) * step for n, step in steps) < numbers.size
+        ):
+            raise InputError(
+                f"has a tensor of shape {shape!a:.80}, strides {strides!a:.80} "
+                f"from {offset!a:.40} on, beyond its storage of {numbers.size}"
+            )
+        return np.lib.stride_tricks.as_strided(
+            numbers[offset:], shape, [numbers.itemsize * x for x in strides]
+        )
 
 
 class _NoteTensor:
@@ -69,26 +76,8 @@ class _NoteTensor:
     __slots__ = ()
 
     def __call__(self, *arguments):
-        """Returns the `_Tensor` of arguments that fit together."""
-        storage, offset, shape, strides = arguments[:4]
-        if not (
-            isinstance(storage, _Storage)
-            and type(shape) is type(strides) is tuple
-            and len(shape) == len(strides) <= MOST_DIMENSIONS
-            and _are_counts((offset, *shape, *strides))
-        ):
-            raise BrokenTorchFileError("describes a tensor that can not be")
-        last = offset + sum(
-            (side - 1) * stride for side, stride in zip(shape, strides)
-        )
-        size = math.prod(shape)
-        if not 0 < size <= storage.size or last >= storage.size:
-            raise BrokenTorchFileError(
-                f"has a tensor of shape {shape!a:.80}, strides {strides!a:.80} "
-                f"from {offset!a:.40} on, beyond its storage of "
-                f"{storage.size!a:.40} numbers"
-            )
-        return _Tensor(storage, offset, shape, strides)
+        """Returns a `_Tensor`."""
+        return _Tensor(*arguments[:4])
 
 
 _NAMES = {
@@ -100,7 +89,7 @@ _NAMES = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Runs a pickle; afterwards `storages` has key -> `_Storage`."""
+    """Runs a pickle; afterwards `storages` has key -> (dtype, size)."""
 
     def __init__(self, stream):
         super().__init__(stream)
@@ -110,52 +99,37 @@ class _Unpickler(pickle.Unpickler):
         """Returns what stands for a name; nothing is imported for it."""
         name = f"{module}.{name}"
         if name not in _NAMES:
-            raise BrokenTorchFileError(
+            raise InputError(
                 f"asks for {name!a:.80}, which tensors do not need and which "
                 "was not called"
             )
         return _NAMES[name]
 
     def persistent_load(self, identity):
-        """Returns the `_Storage` of what identifies one."""
+        """Notes the storage that is identified; returns its key."""
         kind, dtype, key, _, size, view = identity
-        if not (
-            kind == "storage"
-            and dtype in ("<f4", "<i8")
-            and type(key) is str
-            and _are_counts([size])
-            and view is None
+        told = (dtype, size)
+        if (
+            (kind, view) != ("storage", None)
+            or dtype not in ("<f4", "<i8")
+            or self.storages.setdefault(key, told) != told
         ):
-            raise BrokenTorchFileError("names a storage that can not be")
-        storage = _Storage(key, dtype, size)
-        if self.storages.setdefault(key, storage) != storage:
-            raise BrokenTorchFileError(f"has two storages {key!a:.40}")
-        return storage
+            raise InputError("names a storage that can not be")
+        return key
 
 
 def _run(stream):
     """Runs the pickle at the stream's place, and leaves it at its end.
 
     Returns:
-        (value, storages): what it made, and key -> `_Storage` of those that
-        it named.
+        (value, storages): what it made, and key -> (dtype, size) of the
+        storages that it named.
     """
     start = stream.tell()
-    try:
-        _check_instructions(stream)
-        stream.seek(start)
-        unpickler = _Unpickler(stream)
-        return unpickler.load(), unpickler.storages
-    except BrokenTorchFileError:
-        raise
-    except (
-        *(ValueError, TypeError, LookupError, AttributeError, EOFError),
-        *(OverflowError, RecursionError, pickle.UnpicklingError),
-    ) as error:
-        raise BrokenTorchFileError(
-            "is cut off, damaged or no such file: its pickles can not be "
-            f"read at byte {stream.tell()} ({error!s:.80})"
-        ) from error
+    _check_instructions(stream)
+    stream.seek(start)
+    unpickler = _Unpickler(stream)
+    return unpickler.load(), unpickler.storages
 
 
 def _check_instructions(stream):
@@ -165,7 +139,7 @@ def _check_instructions(stream):
         name = opcode.name
         tuples += name.startswith("TUPLE")
         if count == MOST_INSTRUCTIONS or tuples > MOST_TUPLES:
-            raise BrokenTorchFileError(
+            raise InputError(
                 f"has more than {MOST_INSTRUCTIONS} instructions, or makes "
                 f"more than {MOST_TUPLES} tuples"
             )
@@ -173,7 +147,7 @@ def _check_instructions(stream):
         if name not in _INSTRUCTIONS or (
             name == "LONG_BINPUT" and argument > count
         ):
-            raise BrokenTorchFileError(
+            raise InputError(
                 f"holds the instruction {name} {argument!a:.80}, which "
                 "tensors do not need"
             )
@@ -198,12 +172,15 @@ def read_tensors(path) -> dict:
     path = pathlib.Path(path)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise BrokenTorchFileError(f"has more than {MOST_BYTES} bytes")
+            raise InputError(f"has more than {MOST_BYTES} bytes")
         return _tensors(path.read_bytes())
-    except BrokenTorchFileError as error:
-        raise BrokenTorchFileError(
+    except _DAMAGES as error:
+        reason = f"{error!s:.200}"
+        if not isinstance(error, InputError):
+            reason = f"is cut off, damaged or no such file ({reason})"
+        raise InputError(
             "`weights` must be a torch checkpoint of the older kind that "
-            f"holds tensors alone. Received: weights={path}, which {error}. "
+            f"holds tensors alone. Received: weights={path}, which {reason}. "
             "Name another file, or install or fetch this one again."
         ) from error
 
@@ -211,87 +188,46 @@ def read_tensors(path) -> dict:
 def _tensors(content):
     """Returns name -> array of a checkpoint's content."""
     if content.startswith(b"PK\x03\x04"):
-        raise BrokenTorchFileError(
+        raise InputError(
             "is of the newer kind, a zip archive; in torch, save it with "
             "_use_new_zipfile_serialization=False"
         )
     stream = io.BytesIO(content)
-    _check_head(stream)
-    notes, storages = _run(stream)
-    if not isinstance(notes, dict):
-        raise BrokenTorchFileError("holds no dictionary of tensors")
-    # A pickle may have put other things in place of a dictionary's methods.
-    for name, note in dict.items(notes):
-        if type(name) is not str:
-            raise BrokenTorchFileError("has a key that is no string")
-        if not isinstance(note, _Tensor):
-            raise BrokenTorchFileError(f"holds {name!a}, which is no tensor")
-    keys, _ = _run(stream)
-    if not isinstance(keys, list) or not all(type(x) is str for x in keys):
-        raise BrokenTorchFileError("holds no list of its storages' keys")
-    arrays = _read_storages(content, stream.tell(), keys, storages)
-    return {name: _view(note, arrays) for name, note in dict.items(notes)}
-
-
-def _check_head(stream):
-    """Checks the magic number, the version and the order of bytes."""
-    if _run(stream)[0] != MAGIC_NUMBER:
-        raise BrokenTorchFileError("does not start with torch's magic number")
-    if _run(stream)[0] != PROTOCOL_VERSION:
-        raise BrokenTorchFileError(
-            f"is of another protocol than {PROTOCOL_VERSION}"
+    (magic, _), (version, _), (facts, _) = (_run(stream) for _ in range(3))
+    if (magic, version) != (MAGIC_NUMBER, PROTOCOL_VERSION):
+        raise InputError(
+            f"does not start with torch's numbers, {MAGIC_NUMBER} and "
+            f"{PROTOCOL_VERSION}"
         )
-    facts, _ = _run(stream)
-    if not isinstance(facts, dict):
-        raise BrokenTorchFileError("does not tell the order of its bytes")
+    # A pickle may have put other things in place of a dictionary's methods.
     if dict.get(facts, "little_endian") is not True:
-        raise BrokenTorchFileError("does not say that it is little-endian")
+        raise InputError("does not say that it is little-endian")
+    notes, storages = _run(stream)
+    for name, note in dict.items(notes):
+        if type(name) is not str or not isinstance(note, _Tensor):
+            raise InputError("holds more than tensors by name")
+    keys, _ = _run(stream)
+    arrays = _read_storages(content, stream.tell(), keys, storages)
+    return {name: note.view(arrays) for name, note in dict.items(notes)}
 
 
 def _read_storages(content, start, keys, storages):
     """Returns key -> array of the storages, which must fill the file."""
-    if len(set(keys)) != len(keys) or set(keys) != set(storages):
-        raise BrokenTorchFileError(
-            f"lists {len(keys)} storages, which are not the {len(storages)} "
-            "of its tensors"
-        )
+    if set(keys) != set(storages) or len(keys) != len(storages):
+        raise InputError("lists other storages than those of its tensors")
     arrays = {}
     for key in keys:
-        _, dtype, size = storages[key]
-        dtype = np.dtype(dtype)
+        dtype, size = storages[key]
         found = int.from_bytes(content[start : start + 8], "little")
-        end = start + 8 + size * dtype.itemsize
-        if end > len(content):
-            raise BrokenTorchFileError(
-                f"is cut off: storage {key!a:.40} of {size} numbers ends at "
-                f"byte {end}, the file at {len(content)}"
+        if found != size or found > len(content):
+            raise InputError(
+                f"is cut off, or has a storage of {found} numbers where its "
+                f"tensors tell of {size!a:.40}"
             )
-        if found != size:
-            raise BrokenTorchFileError(
-                f"has a storage {key!a:.40} of {found} numbers, of which its "
-                f"tensors say that there are {size}"
-            )
-        arrays[key] = np.frombuffer(content, dtype, size, start + 8)
-        start = end
+        arrays[key] = np.frombuffer(content, dtype, found, start + 8)
+        start += 8 + arrays[key].nbytes
     if start != len(content):
-        raise BrokenTorchFileError(
+        raise InputError(
             f"has {len(content) - start} bytes after its last storage"
         )
     return arrays
-
-
-def _view(note, arrays):
-    """Returns a tensor as a view of its storage."""
-    numbers = arrays[note.storage.key]
-    size = numbers.itemsize
-    return np.lib.stride_tricks.as_strided(
-        numbers[note.offset :],
-        note.shape,
-        [size * stride for stride in note.strides],
-        writeable=False,
-    )
-
-
-def _are_counts(values):
-    """Tells whether values are whole numbers from 0."""
-    return all(type(value) is int and value >= 0 for value in values)

@@ -123,14 +123,14 @@ def test_a_changed_byte_gives_an_error_or_tensors_of_the_storage(tmp_path):
         (b"PK\x03\x04rest", "zip archive; in torch, save it with"),
         (b"no weights", "damaged or no such file"),
         (b"", "damaged or no such file"),
-        (pickle.dumps({"x": 1}, 2), "magic number"),
-        (head(magic=5), "magic number"),
-        (head(version=1002), "another protocol than 1001"),
+        (pickle.dumps({"x": 1}, 2), "damaged or no such file"),
+        (head(magic=5), "torch's numbers"),
+        (head(version=1002), "and 1001"),
         (head(facts={"little_endian": False}), "it is little-endian"),
-        (head(facts=[]), "order of its bytes"),
-        (head() + pickle.dumps([], 2), "no dictionary of tensors"),
-        (head() + pickle.dumps({"x": 1}, 2), "'x', which is no tensor"),
-        (head() + pickle.dumps({1: 1}, 2), "a key that is no string"),
+        (head(facts=[]), "damaged or no such file"),
+        (head() + pickle.dumps([], 2), "damaged or no such file"),
+        (head() + pickle.dumps({"x": 1}, 2), "more than tensors by name"),
+        (head() + pickle.dumps({1: 1}, 2), "more than tensors by name"),
         (head() + pickle.dumps(1.5, 2), "instruction BINFLOAT 1.5"),
         (head() + pickle.dumps({"x": b""}, 4), "instruction SHORT_BINBYTES"),
     ],
@@ -146,22 +146,25 @@ HUGE = 1 << 40
 @pytest.mark.parametrize(
     ("note", "message"),
     [
-        (tensor(floats(HUGE), 0, (HUGE,), (1,)), "is cut off: storage '7'"),
-        (tensor(floats(5), 0, (5,), (1,)), "6 numbers, of which its tensors"),
-        (tensor(floats(0), 0, (0,), (1,)), "beyond its storage of 0"),
+        (tensor(floats(HUGE), 0, (HUGE,), (1,)), "6 numbers where its"),
+        (tensor(floats(5), 0, (5,), (1,)), "6 numbers where its tensors"),
+        (tensor(floats(0), 0, (0,), (1,)), "6 numbers where its tensors"),
+        (tensor(floats(), 0, (0,), (1,)), "beyond its storage of 6"),
         (tensor(floats(), 0, (HUGE,), (0,)), "beyond its storage of 6"),
         (tensor(floats(), 0, (HUGE, HUGE), (0, 0)), "beyond its storage"),
         (tensor(floats(), 1, (6,), (1,)), "beyond its storage of 6"),
         (tensor(floats(), 0, (2, 3), (4, 1)), "beyond its storage of 6"),
         (tensor(floats(), 0, (2,), (HUGE,)), "beyond its storage of 6"),
-        (tensor(floats(), -1, (2,), (1,)), "a tensor that can not be"),
-        (tensor(floats(), 0, (-2,), (1,)), "a tensor that can not be"),
-        (tensor(floats(), 0, (2,), (-1,)), "a tensor that can not be"),
-        (tensor(floats(), 0, (2, 3), (1,)), "a tensor that can not be"),
-        (tensor(floats(), 0, (1,) * 9, (1,) * 9), "a tensor that can not be"),
-        (tensor(floats(-6), 0, (2,), (1,)), "a storage that can not be"),
-        (tensor(number(6), 0, (2,), (1,)), "a tensor that can not be"),
-        (DICTIONARY, "'x', which is no tensor"),
+        (tensor(floats(), 0, (5,), (1 << 60,)), "beyond its storage of 6"),
+        (tensor(floats(), -1, (2,), (1,)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (-2,), (1,)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (2,), (-1,)), "beyond its storage of 6"),
+        (tensor(floats(), 0, (2, 3), (1,)), "shorter than argument 1"),
+        (tensor(floats(), 0, (1,) * 99, (1,) * 99), "dimension"),
+        (tensor(floats(-6), 0, (2,), (1,)), "6 numbers where its tensors"),
+        (tensor(number(6), 0, (2,), (1,)), "lists other storages"),
+        (tensor(floats(kind="HalfStorage"), 0, (2,), (1,)), "asks for"),
+        (DICTIONARY, "more than tensors by name"),
         (b"ctorch\nFloatStorage\n)R", "is not callable"),
         (text("a") + number(1) + b"b", "state is not a dictionary"),
         (b"\x88r" + (1 << 30).to_bytes(4, "little"), "LONG_BINPUT 1073741824"),
@@ -181,15 +184,15 @@ def test_forged_sizes_are_refused_before_memory_is_asked_for(
         (GOOD + b"x", "1 bytes after its last storage"),
         (
             one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("8",)),
-            "lists 1 storages, which are not the 1",
+            "lists other storages",
         ),
         (
             one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("7", "7")),
-            "lists 2 storages",
+            "lists other storages",
         ),
         (
             one_tensor(tensor(floats(), 0, (6,), (1,)), keys=(7,)),
-            "no list of its storages' keys",
+            "lists other storages",
         ),
     ],
 )
@@ -208,7 +211,7 @@ def test_a_state_can_not_change_what_reads_the_next_file(tmp_path):
             with pytest.raises(ValueError, match="weights.pth, which "):
                 read(tmp_path, one_tensor(target + state + b"b"))
     state = DICTIONARY + b"}" + entries + b"b"
-    with pytest.raises(ValueError, match="'x', which is no tensor"):
+    with pytest.raises(ValueError, match="more than tensors by name"):
         read(tmp_path, one_tensor(state))
     assert read(tmp_path, GOOD)
 
