@@ -10,6 +10,7 @@ import numpy as np
 from tbnets.errors import InputError
 
 SMOOTHING = 1.5
+"""Standard deviation of the Gaussian before the gradient, in pixels."""
 
 
 def import_opencv():
@@ -27,7 +28,7 @@ def import_opencv():
     return cv2
 
 
-def sobel_edges(pixels, smoothing=SMOOTHING):
+def sobel_edges(pixels):
     """Finds edges by the gradient of the strongest colour channel.
 
     The stronger the step of colour the larger the magnitude; the strongest
@@ -35,14 +36,13 @@ def sobel_edges(pixels, smoothing=SMOOTHING):
 
     Args:
         pixels: uint8 `[height, width, 3]`.
-        smoothing: standard deviation of the Gaussian before it, in pixels.
 
     Returns:
         (magnitudes, orientations): float32 `[height, width]`; in [0, 1],
         and in [0, pi): the direction across the edge, 0 for an upright one.
     """
     cv2 = import_opencv()
-    smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), smoothing)
+    smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)
     along = [cv2.Sobel(smooth, -1, x, 1 - x, ksize=3) for x in (1, 0)]
     strength = np.hypot(*along)
     channel = strength.argmax(axis=2)[..., None]

@@ -35,6 +35,17 @@ EDGE_BOXES = {
 }
 """Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV; beta and eta, its
 own suppression before `MOST_CANDIDATES` are kept, are those of the proposer."""
+_EDGES = {"sobel": {"smoothing": edges.SMOOTHING}}
+"""What finds the edges, as the manifest keeps it."""
+_RANGES = (
+    ("limit", 1, 1_000_000, True),
+    ("iou_threshold", 0, 1, False),
+    ("longest_side", 16, 10_000, True),
+    ("min_area", 0, 1, False),
+    ("iou_decay", 0.5, 1, False),
+    ("max_aspect_ratio", 1, 100, False),
+)
+"""Argument, its least and its largest number, whether it is whole."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,19 +91,13 @@ class Proposer:
 
     def __post_init__(self):
         advice = "Change --method."
-        check_choice("method", self.method, IOU_THRESHOLDS, advice)
-        if self.iou_threshold is None:
-            default = IOU_THRESHOLDS[self.method]
-            object.__setattr__(self, "iou_threshold", default)
-        for name, least, most in (
-            ("limit", 1, 1_000_000),
-            ("iou_threshold", 0, 1),
-            ("longest_side", 16, 10_000),
-            ("min_area", 0, 1),
-            ("iou_decay", 0.5, 1),
-            ("max_aspect_ratio", 1, 100),
-        ):
-            checked_number(name, getattr(self, name), least, most=most)
+        check_choice("method", self.method, tuple(IOU_THRESHOLDS), advice)
+        for name, least, most, whole in _RANGES:
+            value = getattr(self, name)
+            if value is None and name == "iou_threshold":
+                value = IOU_THRESHOLDS[self.method]
+            value = checked_number(name, value, least, whole, most=most)
+            object.__setattr__(self, name, value)
         if self.method != "edge_boxes" and self.iou_decay != 1:
             raise InputError(
                 "`iou_decay` must be 1 for selective_search. Received: "
@@ -123,7 +128,14 @@ class Proposer:
         Raises:
             ValueError: `pixels` is no such array.
         """
-        pixels = _check_pixels(pixels)
+        pixels = np.asarray(pixels)
+        is_photo = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
+        if not is_photo or pixels.dtype != np.uint8:
+            raise InputError(
+                "`pixels` must be uint8 [height, width, 3] of a pixel or more. "
+                f"Received: shape {pixels.shape} and dtype {pixels.dtype}. "
+                "Read the photo with `read_photo`."
+            )
         height, width = pixels.shape[:2]
         small = _shrink(pixels, self.longest_side)
         boxes, scores = _METHODS[self.method](small, self)
@@ -151,35 +163,19 @@ def proposer_of(description) -> Proposer:
         50
     """
     try:
-        if not isinstance(description, dict):
-            raise InputError("it is no such record.")
-        if description.get("edges", _EDGES) != _EDGES:
-            raise InputError(f"`edges` is {shown(description['edges'])}.")
-        # Models of the zoo tell nothing of these two.
-        told = {"iou_decay": 1.0, "max_aspect_ratio": 3.0} | description
-        for name, kind in _KINDS.items():
-            if not isinstance(told.get(name), kind):
-                raise InputError(f"`{name}` is {shown(told.get(name))}.")
-        return Proposer(**{name: told[name] for name in _KINDS})
-    except InputError as error:
+        # Models of the zoo tell nothing of these three.
+        defaults = {"iou_decay": 1.0, "max_aspect_ratio": 3.0, "edges": _EDGES}
+        told = defaults | description
+        if told["edges"] != _EDGES:
+            raise InputError(f"`edges` is {shown(told['edges'])}.")
+        names = ("method", *(name for name, *_ in _RANGES))
+        return Proposer(**{name: told[name] for name in names})
+    except (InputError, KeyError, TypeError) as error:
         raise InputError(
             "`description` must tell how boxes are proposed. Received: "
-            f"{shown(description)}, where {error} Extract the features of "
-            "regions anew and train on them, or give boxes of your own."
+            f"{shown(description)} ({error}). Extract the features of regions "
+            "anew and train on them, or give boxes of your own."
         ) from error
-
-
-_EDGES = {"sobel": {"smoothing": edges.SMOOTHING}}
-"""What finds the edges, as the manifest keeps it."""
-_KINDS = {
-    "method": str,
-    "limit": int,
-    "iou_threshold": (int, float),
-    "longest_side": int,
-    "min_area": (int, float),
-    "iou_decay": (int, float),
-    "max_aspect_ratio": (int, float),
-}
 
 
 def _edge_boxes(pixels, proposer):
@@ -260,22 +256,6 @@ def _one_thread_each():
         yield
     finally:
         cv2.setNumThreads(before)
-
-
-def _check_pixels(pixels):
-    pixels = np.asarray(pixels)
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-        raise InputError(
-            "`pixels` must be uint8 [height, width, 3]. Received: pixels of "
-            f"shape {pixels.shape} and dtype {pixels.dtype}. Read the photo "
-            "with `read_photo`."
-        )
-    if 0 in pixels.shape:
-        raise InputError(
-            "`pixels` must hold a pixel. Received: pixels of shape "
-            f"{pixels.shape}. Leave this photo out."
-        )
-    return pixels
 
 
 def propose_photos(
