@@ -34,8 +34,7 @@ from tbnets.text.vocabulary import count_words
 TABLE_BYTES = 2**30
 """Up to this size the gradients of all words are kept between calls."""
 _RANK_TOLERANCE = 1e-6
-_ICA_ITERATIONS = 500
-_ICA_TOLERANCE = 1e-3
+_OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 
 
 class FisherFeatures(CaptionEncoder):
@@ -62,7 +61,6 @@ class FisherFeatures(CaptionEncoder):
             float32 and `laplacian_` bool `[K, ica_dim]`.
         pca_mean_: float32 `[2 K ica_dim]`; `[0]` without PCA.
         pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without.
-        owners_: float32 `[len(words_), K]`, posteriors of the words.
 
     Example:
         vectors = read_word_vectors("GoogleNews.bin", words_of_all_splits)
@@ -75,10 +73,7 @@ class FisherFeatures(CaptionEncoder):
 
     kind = "fisher"
     parameters = ("num_components", "pca_dim", "pca_captions", "seed")
-    fitted = (
-        *("vectors_", "weights_", "locations_", "scales_", "laplacian_"),
-        *("pca_mean_", "pca_axes_"),
-    )
+    fitted = ("vectors_", *_OF_MIXTURE, "pca_mean_", "pca_axes_")
 
     def __init__(
         self, num_components=30, pca_dim=6000, pca_captions=20_000, seed=0
@@ -98,7 +93,7 @@ class FisherFeatures(CaptionEncoder):
         """Drops what was computed from other fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
-        self._vocabulary = self._owners = self._tables = None
+        self._vocabulary = self._shares = self._tables = None
 
     @property
     def full_dim(self):
@@ -111,25 +106,20 @@ class FisherFeatures(CaptionEncoder):
         return len(self.pca_axes_) or self.full_dim
 
     @property
-    def owners_(self):
-        """Posteriors of the words, float32 `[len(words_), K]`."""
-        if self._owners is None:
-            mixture = HybridMixture(self.num_components)
-            for name in ("weights_", "locations_", "scales_"):
-                setattr(mixture, name, getattr(self, name).astype(np.float64))
-            mixture.laplacian_ = self.laplacian_
-            owners = mixture.posteriors(self.vectors_)
-            self._owners = owners.astype(np.float32)
-        return self._owners
-
-    @property
     def shares_(self):
-        """`owners_` over the square root of the weights: sums of information.
+        """Posteriors of the words over the square root of the weights.
 
-        The weights are bounded from below, for components without words.
+        Float32 `[len(words_), K]`: sums of information. The weights are
+        bounded from below, for components without words.
         """
-        weights = np.maximum(self.weights_, LEAST_WEIGHT)
-        return self.owners_ / np.sqrt(weights, dtype=np.float32)
+        if self._shares is None:
+            mixture = HybridMixture(self.num_components)
+            for name in _OF_MIXTURE:
+                setattr(mixture, name, getattr(self, name).astype(np.float64))
+            owners = mixture.posteriors(self.vectors_).astype(np.float32)
+            weights = np.maximum(self.weights_, LEAST_WEIGHT)
+            self._shares = owners / np.sqrt(weights, dtype=np.float32)
+        return self._shares
 
     def fit(self, captions, vectors=None, progress=None):
         """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
@@ -150,16 +140,16 @@ class FisherFeatures(CaptionEncoder):
         tell = progress or (lambda line: None)
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])
-        if np.count_nonzero(training) < self.num_components:
+        number = np.count_nonzero(training)
+        if number < self.num_components:
             raise InputError(
-                "`captions` must have at least as many words with vectors as "
-                f"there are components. Received: "
-                f"{np.count_nonzero(training)} words with vectors, "
+                "`captions` must have as many words with vectors as there are "
+                f"components. Received: {number} words with vectors, "
                 f"num_components={self.num_components}. Name vectors of more "
                 "words, or lower --num_components."
             )
         self.words_ = vectors.words
-        tell(f"ICA of {np.count_nonzero(training)} words")
+        tell(f"ICA of {number} words")
         unmix = independent_components(vectors.vectors[training], self.seed)
         points = unmix(vectors.vectors)
         mixture = HybridMixture(self.num_components, seed=self.seed)
@@ -168,7 +158,7 @@ class FisherFeatures(CaptionEncoder):
             lambda mean: tell(f"mixture, log-likelihood {mean:.3f} a word"),
         )
         self.vectors_ = points.astype(np.float32)
-        for name in ("weights_", "locations_", "scales_"):
+        for name in _OF_MIXTURE[:3]:
             setattr(self, name, getattr(mixture, name).astype(np.float32))
         self.laplacian_ = mixture.laplacian_
         if self.pca_dim and self.full_dim > self.pca_dim:
@@ -181,6 +171,7 @@ class FisherFeatures(CaptionEncoder):
         return self
 
     def _fit_pca(self, captions):
+        checked_number("len(captions)", len(captions), 2)
         PCA = import_extra("sklearn.decomposition").PCA
         chosen = np.random.default_rng(self.seed).permutation(len(captions))
         chosen = np.sort(chosen[: self.pca_captions])
@@ -188,11 +179,6 @@ class FisherFeatures(CaptionEncoder):
         for part, vectors in self.chunks([captions[i] for i in chosen]):
             rows[part] = vectors
         size = min(self.pca_dim, len(rows) - 1)
-        if size < 1:
-            raise InputError(
-                "`captions` must be two or more for PCA. Received: "
-                f"{len(captions)} captions. Set --pca_dim=0."
-            )
         pca = PCA(size, copy=False, random_state=self.seed).fit(rows)
         self.pca_mean_ = pca.mean_.astype(np.float32)
         self.pca_axes_ = pca.components_.astype(np.float32)
@@ -283,7 +269,7 @@ class FisherFeatures(CaptionEncoder):
 
     def check(self):
         """Refuses parameters that no mixture has."""
-        self._owners = self._tables = None
+        self._shares = self._tables = None
         if self.laplacian_.dtype != bool:
             raise InputError("laplacian_ does not hold true and false")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
@@ -316,16 +302,10 @@ def independent_components(vectors, seed=0):
     if not kept.any():
         raise InputError(
             "`vectors` must differ between words. Received: "
-            f"{len(vectors)} words of one and the same vector. Look at the "
-            "word vectors."
+            f"{len(vectors)} equal ones. Look at the word vectors."
         )
     whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
-    ica = FastICA(
-        whiten=False,
-        random_state=seed,
-        max_iter=_ICA_ITERATIONS,
-        tol=_ICA_TOLERANCE,
-    )
+    ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():
         # A rotation that is not quite settled is one all the same.
         warnings.filterwarnings("ignore", message="FastICA did not converge")

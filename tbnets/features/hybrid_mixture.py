@@ -70,17 +70,13 @@ class HybridMixture:
                 that are not finite.
         """
         points = np.asarray(points, np.float64)
-        if points.ndim != 2 or len(points) < self.num_components:
+        too_few = points.ndim != 2 or len(points) < self.num_components
+        if too_few or not np.isfinite(points).all():
             raise InputError(
-                "`points` must be at least as many as there are components. "
-                f"Received: points of shape {points.shape}, num_components="
-                f"{self.num_components}. Give more words, or lower "
-                "--num_components."
-            )
-        if not np.isfinite(points).all():
-            raise InputError(
-                "`points` must be finite. Received: points with NaN or "
-                "infinity. Look at the word vectors."
+                "`points` must be finite, and at least as many as there are "
+                f"components. Received: points of shape {points.shape}, "
+                f"num_components={self.num_components}. Give more words, or "
+                "lower --num_components."
             )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
@@ -117,8 +113,10 @@ class HybridMixture:
     def _expect(self, points):
         """Returns the posteriors `[n, K]` and the mean log-likelihood."""
         densities = self.log_densities(points)
-        totals = _log_sum(densities)
-        return np.exp(densities - totals[:, None]), float(totals.mean())
+        highest = densities.max(axis=1, keepdims=True)
+        totals = np.exp(densities - highest).sum(axis=1, keepdims=True)
+        totals = highest + np.log(totals)
+        return np.exp(densities - totals), float(totals.mean())
 
     def _maximise(self, points, order, owners):
         """Sets the parameters that are likeliest under some posteriors."""
@@ -164,12 +162,6 @@ class HybridMixture:
     def posteriors(self, points):
         """Returns the probability of each component, float64 `[n, K]`."""
         return self._expect(points)[0]
-
-
-def _log_sum(logs):
-    """Returns `log(sum(exp(logs)))` over the last axis."""
-    highest = logs.max(axis=1)
-    return highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1))
 
 
 def weighted_medians(points, order, weights, masses):
