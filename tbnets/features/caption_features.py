@@ -17,7 +17,7 @@ from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.store.manifest import MANIFEST, extraction_differences
+from tbnets.store.manifest import MANIFEST, check_same
 from tbnets.store.npz import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
@@ -56,16 +56,7 @@ def open_fitted(folder, encoder):
     if not path.exists():
         return None
     found = load_encoder(path)
-    lines = extraction_differences(
-        plan_of(found), plan_of(encoder), path, "this extraction"
-    )
-    if lines:
-        raise InputError(
-            "`--output` must be a new folder, or a store of the same "
-            f"features. Received: --output={folder}, which differs: "
-            f"{'; '.join(lines)}. Use the flags and the captions it was made "
-            "with, or another folder."
-        )
+    check_same(path, plan_of(found), plan_of(encoder))
     return found
 
 

@@ -22,12 +22,19 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checked_files import CheckedFile, shown
-from tbnets.errors import MissingFileError
+from tbnets.errors import InputError, MissingFileError
 
 FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
+_PARTS = {
+    ("images", True): (("features",), ()),
+    ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
+    ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
+}
+"""Kind of a store, whether its `dim` is above 0 -> the arrays that all of its
+shards have, and those that all or none have."""
 _HASH_CHUNK = 2**20
 
 
@@ -46,6 +53,20 @@ class Shard:
     images: int
     rows: int
     sha256: dict
+
+    @property
+    def files(self):
+        """The files that it has: part -> file name."""
+        parts = ("ids", "features", "boxes", "counts", "scores", "sizes")
+        names = {part: file_of(self.name, part) for part in parts}
+        return {p: name for p, name in names.items() if name in self.sha256}
+
+
+def file_of(name, part):
+    """Returns what the file of a part of a shard is called."""
+    if part == "ids":
+        return f"{name}.ids.txt"
+    return f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,65 +97,29 @@ class Manifest:
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
         return {**self.extraction, "store": store}
 
+    @property
+    def parts(self):
+        """The arrays that each shard must have, and those that it may."""
+        return _PARTS[self.kind, self.dim > 0]
 
-def shard_files(kind, dim, name):
-    """Returns the files that each shard has: part -> file name.
+    def array_kinds(self, images, rows):
+        """Returns what the arrays of a shard must be: part -> (shape, dtype).
 
-    Parts are `ids`, `features` unless `dim` is 0, and for regions `boxes`
-    and `counts`, with `scores` where there are boxes alone.
-    """
-    parts = ["features"] * bool(dim)
-    if kind == "regions":
-        parts += ["boxes", "counts", *["scores"] * (not dim)]
-    return {"ids": f"{name}.ids.txt", **_array_files(parts, name)}
-
-
-def optional_files(kind, dim, name):
-    """Returns the files that a shard may have besides: part -> file name.
-
-    For regions these are `sizes`, of the photos, and `scores`, of boxes that
-    come with features.
-    """
-    if kind != "regions":
-        return {}
-    return _array_files(["scores", "sizes"] if dim else ["sizes"], name)
-
-
-def _array_files(parts, name):
-    return {
-        part: f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
-        for part in parts
-    }
-
-
-def array_kinds(manifest, images, rows):
-    """Returns what the arrays of a shard must be: part -> (shape, dtype).
-
-    Args:
-        manifest: of the store.
-        images: how many images the shard has.
-        rows: how many rows of features, or boxes.
-    """
-    kinds = {
-        "features": ((rows, manifest.dim), manifest.dtype),
-        "boxes": ((rows, 4), "float32"),
-        "counts": ((images,), "int64"),
-        "scores": ((rows,), "float32"),
-        "sizes": ((images, 2), "int64"),
-    }
-    return {
-        part: (shape, np.dtype(dtype).newbyteorder("<"))
-        for part, (shape, dtype) in kinds.items()
-    }
-
-
-def files_of(manifest, shard):
-    """Returns all files of a shard: part -> file name."""
-    more = optional_files(manifest.kind, manifest.dim, shard.name)
-    return {
-        **shard_files(manifest.kind, manifest.dim, shard.name),
-        **{part: name for part, name in more.items() if name in shard.sha256},
-    }
+        Args:
+            images: how many images the shard has.
+            rows: how many rows of features, or boxes.
+        """
+        kinds = {
+            "features": ((rows, self.dim), self.dtype),
+            "boxes": ((rows, 4), "float32"),
+            "counts": ((images,), "int64"),
+            "scores": ((rows,), "float32"),
+            "sizes": ((images, 2), "int64"),
+        }
+        return {
+            part: (shape, np.dtype(dtype).newbyteorder("<"))
+            for part, (shape, dtype) in kinds.items()
+        }
 
 
 def write_manifest(folder, manifest):
@@ -162,50 +147,37 @@ def read_manifest(folder) -> Manifest:
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
         raise MissingFileError(
-            f"`path` must be a feature store or a .npy file. Received: "
-            f"path={folder}, a folder without {MANIFEST}. Name the folder "
-            "that the extraction wrote."
+            "`path` must be a feature store or a .npy file. Received: path="
+            f"{folder}, a folder without {MANIFEST}. Name what the extraction "
+            "wrote."
         )
     file = CheckedFile(path)
     value = file.json()
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else value
+    found = value.pop("format", None) if isinstance(value, dict) else value
+    if found != FORMAT:
         file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
-    del value["format"]
     _check_fields(file, "", value, _MANIFEST)
-    for name, known in (("kind", KINDS), ("dtype", DTYPES)):
-        if value[name] not in known:
-            file.report(
-                f"'{name}': expected {' or '.join(map(repr, known))}; found "
-                f"{shown(value[name])}."
-            )
-    if value["kind"] == "images" and not value["dim"]:
-        file.report("'dim': expected at least 1; found 0.")
+    if value["dtype"] not in DTYPES or (
+        (value["kind"], value["dim"] > 0) not in _PARTS
+    ):
+        file.report(
+            f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
+            f"{' or '.join(DTYPES)} and 'dim' from 1, or 0 for boxes alone; "
+            f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
+        )
     for place, entry in enumerate(value["failed"]):
         _check_fields(file, f"failed[{place}]", entry, _FAILED)
+    for place, entry in enumerate(value["shards"]):
+        _check_fields(file, f"shards[{place}]", entry, Shard.__annotations__)
     failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
-    shards = _read_shards(file, value)
-    return Manifest(**{**value, "shards": shards, "failed": failed})
+    shards = tuple(Shard(**entry) for entry in value["shards"])
+    manifest = Manifest(**{**value, "shards": shards, "failed": failed})
+    _check_shards(file, manifest)
+    return manifest
 
 
-_MANIFEST = {
-    "complete": bool,
-    "dim": int,
-    "dtype": str,
-    "extraction": dict,
-    "failed": list,
-    "kind": str,
-    "shards": list,
-}
-_SHARD = {"images": int, "name": str, "rows": int, "sha256": dict}
+_MANIFEST = Manifest.__annotations__ | {"failed": list, "shards": list}
 _FAILED = {"id": str, "reason": str}
-_KIND_NAMES = {
-    bool: "true or false",
-    dict: "an object",
-    int: "a whole number from 0",
-    list: "a list",
-    str: "a string",
-}
 
 
 def _check_fields(file, where, value, kinds):
@@ -216,45 +188,39 @@ def _check_fields(file, where, value, kinds):
             f"{where or 'the manifest'!r}: expected an object with the keys "
             f"{', '.join(kinds)}; found {shown(found)}."
         )
-    prefix = f"{where}." if where else ""
     for name, kind in kinds.items():
         found = value[name]
         if type(found) is not kind or (kind is int and found < 0):
             file.report(
-                f"'{prefix}{name}': expected {_KIND_NAMES[kind]}; found "
+                f"'{where}{'.' * bool(where)}{name}': expected a value of type "
+                f"{kind.__name__}{' from 0' * (kind is int)}; found "
                 f"{shown(found)}."
             )
 
 
-def _read_shards(file, value):
-    shards = []
-    for place, entry in enumerate(value["shards"]):
-        where = f"shards[{place}]"
-        _check_fields(file, where, entry, _SHARD)
-        shard = Shard(**entry)
+def _check_shards(file, manifest):
+    """Reports shards that are not what the manifest says of all of them."""
+    required, more = manifest.parts
+    for place, shard in enumerate(manifest.shards):
         if not re.fullmatch(r"[A-Za-z0-9_-]+", shard.name):
             file.report(
-                f"'{where}.name': expected a plain name inside the folder; "
-                f"found {shown(shard.name)}."
+                f"'shards[{place}].name': expected a plain name inside the "
+                f"folder; found {shown(shard.name)}."
             )
-        expected = shard_files(value["kind"], value["dim"], shard.name)
-        more = optional_files(value["kind"], value["dim"], shard.name)
-        names = set(shard.sha256) - set(more.values())
-        if names != set(expected.values()):
+        wanted = {file_of(shard.name, part) for part in ("ids", *required)}
+        allowed = wanted | {file_of(shard.name, part) for part in more}
+        if not wanted <= set(shard.sha256) <= allowed:
             file.report(
-                f"'{where}.sha256': expected checksums of "
-                f"{', '.join(sorted(expected.values()))}; found "
-                f"{shown(shard.sha256)}."
+                f"'shards[{place}].sha256': expected checksums of "
+                f"{', '.join(sorted(wanted))}; found {shown(shard.sha256)}."
             )
-        if value["kind"] == "images" and shard.rows != shard.images:
+        if manifest.kind == "images" and shard.rows != shard.images:
             file.report(
-                f"'{where}.rows': expected {shard.images}, a row an image; "
-                f"found {shard.rows}."
+                f"'shards[{place}].rows': expected {shard.images}, a row an "
+                f"image; found {shard.rows}."
             )
-        shards.append(shard)
-    if len({shard.name for shard in shards}) < len(shards):
+    if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         file.report("'shards': expected each name once.")
-    return tuple(shards)
 
 
 def file_sha256(path) -> str:
@@ -283,6 +249,27 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
         f"{where}: {one} in {name_a}, {other} in {name_b}"
         for where, one, other in _differences(a, b, "")
     ]
+
+
+def check_same(path, stored, wanted):
+    """Refuses to go on with a store that was made in another way.
+
+    Args:
+        path: the store.
+        stored: JSON value of what made it.
+        wanted: JSON value of what is to go on.
+
+    Raises:
+        ValueError: lists what differs.
+    """
+    lines = extraction_differences(stored, wanted, path, "this extraction")
+    if lines:
+        raise InputError(
+            "`path` must be a new folder, or a store that was extracted the "
+            f"same way. Received: path={path}, which differs: "
+            f"{'; '.join(lines)}. Use the settings it was made with, or "
+            "another folder."
+        )
 
 
 _ABSENT = object()

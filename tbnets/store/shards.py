@@ -14,13 +14,7 @@ import numpy as np
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.store.arrays import Features, check_rows, slices
-from tbnets.store.manifest import (
-    MANIFEST,
-    array_kinds,
-    file_sha256,
-    files_of,
-    read_manifest,
-)
+from tbnets.store.manifest import MANIFEST, file_sha256, read_manifest
 from tbnets.store.npy import check_numbers
 from tbnets.store.row_file import RowFile, copy_rows
 
@@ -58,26 +52,14 @@ class FeatureStore(Features):
     """
 
     def __init__(self, path, manifest):
-        path = os.fspath(path)
-        ids, counts, sizes = [], [], []
-        self._row_files = []
+        path, ids, self._row_files = os.fspath(path), [], []
         for shard in manifest.shards:
-            names = files_of(manifest, shard)
-            ids += _read_ids(os.path.join(path, names.pop("ids")), shard)
+            paths = {k: os.path.join(path, v) for k, v in shard.files.items()}
+            ids += _read_ids(paths.pop("ids"), shard)
+            kinds = manifest.array_kinds(shard.images, shard.rows)
             self._row_files.append(
-                {
-                    part: _open_array(
-                        os.path.join(path, name), part, shard, manifest
-                    )
-                    for part, name in names.items()
-                }
+                {part: _open_array(paths[part], *kinds[part]) for part in paths}
             )
-            if manifest.kind == "regions":
-                counts.append(
-                    _read_counts(os.path.join(path, names["counts"]), shard)
-                )
-            if "sizes" in names:
-                sizes.append(_read_sizes(os.path.join(path, names["sizes"])))
         super().__init__(ids, manifest.dim, path)
         self.manifest = manifest
         self.kind = manifest.kind
@@ -88,13 +70,16 @@ class FeatureStore(Features):
         _check_ids(self)
         self.counts = np.ones(len(ids), np.int64)
         """`[n]` int64: the regions of each image."""
-        if self.kind == "regions":
-            self.counts = np.concatenate([np.zeros(0, np.int64), *counts])
         self.sizes = None
         """`[n, 2]` int64: width and height of each photo in pixels; None for
         a store that does not tell."""
-        if self.kind == "regions" and len(sizes) == len(manifest.shards):
-            self.sizes = np.concatenate([np.zeros((0, 2), np.int64), *sizes])
+        if self.kind == "regions":
+            self.counts = np.concatenate(
+                [np.zeros(0, np.int64), *self._numbers("counts", 0)]
+            )
+            sizes = [np.zeros((0, 2), np.int64), *self._numbers("sizes", 1)]
+            if len(sizes) > len(manifest.shards):
+                self.sizes = np.concatenate(sizes)
         images = [shard.images for shard in manifest.shards]
         rows = [shard.rows for shard in manifest.shards]
         self._image_starts = np.cumsum([0, *images])
@@ -102,6 +87,22 @@ class FeatureStore(Features):
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
         """`[n + 1]` int64: row of each image's first region among those of
         all images, in their order; at the end, how many there are."""
+
+    def _numbers(self, part, least):
+        """Yields the counts or sizes of each shard that has them, checked."""
+        for shard, files in zip(self.manifest.shards, self._row_files):
+            if part in files:
+                found = files[part].read(0, shard.images)
+                # Python's integers do not overflow.
+                total = sum(found.ravel().tolist())
+                wanted = shard.rows if part == "counts" else total
+                if total != wanted or found.min(initial=least) < least:
+                    CheckedFile(files[part].path).report(
+                        f"expected {part} from {least} that sum up to {wanted};"
+                        f" found a smallest of {found.min(initial=least)} and "
+                        f"a sum of {total}. Copy the store again."
+                    )
+                yield found
 
     def take(self, rows) -> np.ndarray:
         """Returns features of images as float32, in the order asked for.
@@ -116,12 +117,7 @@ class FeatureStore(Features):
             IndexError: a row is not in the store.
             ValueError: the store holds regions.
         """
-        if self.kind == "regions":
-            raise InputError(
-                "`path` must be a feature store with one vector an image. "
-                f"Received: path={self.path}, which holds regions. Extract "
-                "features of whole images, or ask for `regions(row)`."
-            )
+        self._check_holds("whole images")
         return super().take(rows)
 
     def _read(self, rows):
@@ -161,8 +157,8 @@ class FeatureStore(Features):
             `k = counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in
             pixels of the photo as it was.
         """
-        features, boxes = self._of_image(row, "features", "boxes")
-        return features, boxes
+        self._check_holds("regions")
+        return self._of_image(row, "features", "boxes")
 
     def boxes(self, row):
         """Returns the boxes of an image and what they score.
@@ -174,11 +170,9 @@ class FeatureStore(Features):
             (boxes, scores): float32 `[k, 4]` as `regions` has them, and
             float32 `[k]`, or None where the store does not tell.
         """
-        place = self._place(row)
-        if "scores" not in self._row_files[place]:
-            return self._of_image(row, "boxes")[0], None
-        boxes, scores = self._of_image(row, "boxes", "scores")
-        return boxes, scores
+        if self.kind == "images":
+            self._check_holds("regions")
+        return self._of_image(row, "boxes", "scores")
 
     def take_regions(self, rows) -> np.ndarray:
         """Returns features of some regions, of whichever images.
@@ -197,34 +191,32 @@ class FeatureStore(Features):
             IndexError: a region is not in the store.
             ValueError: the store holds no features of regions.
         """
-        self._check_regions()
+        self._check_holds("regions")
         return self._read(check_rows(rows, int(self.first_regions[-1])))
 
     def _of_image(self, row, *parts):
-        """Returns the rows of an image in some arrays of its shard."""
-        if self.kind != "regions" or "features" in parts:
-            self._check_regions()
-        place, row = self._place(row), int(row)
-        start = int(self.first_regions[row] - self._row_starts[place])
-        files = [self._row_files[place][part] for part in parts]
-        return [
-            file.read(start, int(self.counts[row])).astype(np.float32)
-            for file in files
-        ]
-
-    def _place(self, row):
-        """Returns the place of the shard that an image is in."""
+        """Returns an image's rows of some arrays; None for one not there."""
         row = int(check_rows(row, len(self)))
-        return int(np.searchsorted(self._image_starts, row, "right")) - 1
+        place = int(np.searchsorted(self._image_starts, row, "right")) - 1
+        files = self._row_files[place]
+        start = int(self.first_regions[row] - self._row_starts[place])
+        return tuple(
+            files[part].read(start, int(self.counts[row])).astype(np.float32)
+            if part in files
+            else None
+            for part in parts
+        )
 
-    def _check_regions(self):
-        """Raises ValueError unless there are features of regions."""
-        if self.kind != "regions" or not self.dim:
-            holds = "boxes alone" if self.kind == "regions" else "whole images"
+    def _check_holds(self, wanted):
+        """Raises ValueError where the store holds something else."""
+        holds = "regions" if self.dim else "boxes alone"
+        if self.kind == "images":
+            holds = "whole images"
+        if holds != wanted:
             raise InputError(
-                "`path` must be a feature store of regions. Received: "
-                f"path={self.path}, which holds {holds}. Extract features of "
-                "regions."
+                f"`path` must be a feature store of {wanted}. Received: path="
+                f"{self.path}, which holds {holds}. Extract features of "
+                f"{wanted}."
             )
 
     @property
@@ -256,16 +248,11 @@ def _read_ids(path, shard):
     """Returns the ids of a shard, one a line."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
-    if not ends_well and ids:
+    if len(ids) != shard.images or (ids and not ends_well):
         file.report(
-            "expected a newline at the end of the file; "
-            "found none: it is truncated. Copy the store again.",
-            len(ids),
-        )
-    if len(ids) != shard.images:
-        file.report(
-            f"expected {shard.images} ids, one for each image of the shard; "
-            f"found {len(ids)}. Copy the store again.",
+            f"expected {shard.images} ids, one for each image of the shard, "
+            f"each with a newline; found {len(ids)}, the last one "
+            f"{'whole' if ends_well else 'cut off'}. Copy the store again.",
             len(ids),
         )
     return ids
@@ -288,9 +275,8 @@ def _check_ids(store):
         )
 
 
-def _open_array(path, part, shard, manifest):
+def _open_array(path, shape, dtype):
     """Returns the `RowFile` of an array that is just as the manifest says."""
-    shape, dtype = array_kinds(manifest, shard.images, shard.rows)[part]
     wanted = f"shape {shape} and dtype {dtype}"
     advice = "Copy the store again, or extract it into a new folder."
     header = check_numbers(path, wanted, advice)
@@ -300,25 +286,3 @@ def _open_array(path, part, shard, manifest):
         raise InputError(f"{path}: expected {wanted}; found {found}. {advice}")
     start = header.size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape[0], *shape[1:] or (None,), dtype, start)
-
-
-def _read_counts(path, shard):
-    counts = np.load(path, allow_pickle=False).astype(np.int64)
-    total = sum(counts.tolist())  # Python's integers do not overflow.
-    if counts.min(initial=0) < 0 or total != shard.rows:
-        CheckedFile(path).report(
-            f"expected counts from 0 that sum up to {shard.rows}; found a "
-            f"smallest of {counts.min(initial=0)} and a sum of {total}. Copy "
-            "the store again."
-        )
-    return counts
-
-
-def _read_sizes(path):
-    sizes = np.load(path, allow_pickle=False).astype(np.int64)
-    if sizes.min(initial=1) < 1:
-        CheckedFile(path).report(
-            "expected widths and heights from 1; found a smallest of "
-            f"{sizes.min()}. Copy the store again."
-        )
-    return sizes

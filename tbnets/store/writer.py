@@ -18,24 +18,16 @@ import numpy as np
 from tbnets import files
 from tbnets.checked_files import shown
 from tbnets.errors import InputError, check_choice
-from tbnets.store.manifest import (
-    DTYPES,
-    KINDS,
-    MANIFEST,
-    Manifest,
-    Shard,
-    array_kinds,
-    extraction_differences,
-    files_of,
-    optional_files,
-    shard_files,
-    write_manifest,
-)
+from tbnets.store import manifest as manifests
+from tbnets.store.manifest import MANIFEST
 from tbnets.store.shards import open_store
 
 _OURS = re.compile(
     r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
 )
+_ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
+"""One line of Unicode text, which does not begin with a byte order mark."""
+_LEAST = {"counts": 0, "sizes": 1}
 
 
 class FeatureWriter:
@@ -63,23 +55,17 @@ class FeatureWriter:
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
         wanted = _new_manifest(extraction, dim, dtype, kind)
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(
-                "`path` must be a folder for the store. Received: "
-                f"path={self.path}, which is a file. Choose another name."
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
         self.done = set()
         """Ids whose features are stored."""
+        self._written = None
         if (self.path / MANIFEST).exists():
             store = open_store(self.path, incomplete=True)
-            _check_same(store.manifest, wanted, self.path)
+            manifests.check_same(self.path, store.made_by, wanted.made_by)
             self.done.update(store.ids)
             self._manifest = store.manifest
             self._written = (self.path / MANIFEST).read_bytes()
         else:
-            _check_empty(self.path)
-            self._written = None
+            _make_folder(self.path)
             self._write(wanted)
 
     @property
@@ -135,7 +121,7 @@ class FeatureWriter:
         if ids:
             parts = ("features", "boxes", "counts", "scores", "sizes")
             given = dict(zip(parts, (features, boxes, counts, scores, sizes)))
-            shard = self._write_shard(ids, _check_arrays(manifest, ids, given))
+            shard = self._write_shard(ids, _checked(manifest, ids, given))
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
@@ -156,11 +142,11 @@ class FeatureWriter:
         """Raises ValueError for ids that can not be stored."""
         seen = set()
         for key in [*ids, *failed]:
-            reason = _why_not_an_id(key)
-            if not reason and key in seen:
-                reason = "stands twice among them"
-            if not reason and key in self.done:
-                reason = f"is in {self.path} already"
+            reason = ""
+            if not isinstance(key, str) or not _ID.fullmatch(key):
+                reason = "is no line of Unicode text"
+            elif key in seen or key in self.done:
+                reason = f"stands twice among them or is in {self.path} already"
             if reason:
                 raise InputError(
                     "`ids` and `failed` must be new ids of one line. "
@@ -172,53 +158,49 @@ class FeatureWriter:
     def _check_alone(self):
         """Raises ValueError if another process wrote the manifest."""
         path = self.path / MANIFEST
-        if self._written is None:
-            return
-        if not path.exists() or path.read_bytes() != self._written:
+        if self._written is not None and (
+            not path.exists() or path.read_bytes() != self._written
+        ):
             raise InputError(
                 "`path` must be written by one process at a time. Received: "
                 f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
-                "End the other extraction, then run this one again: it goes "
-                "on where they stopped."
+                "End the other extraction, then run this one again: it goes on."
             )
 
     def _write(self, manifest):
         self._check_alone()
-        write_manifest(self.path, manifest)
+        manifests.write_manifest(self.path, manifest)
         self._written = (self.path / MANIFEST).read_bytes()
         self._manifest = manifest
-
-    def _write_file(self, name, content):
-        """Writes bytes; returns their checksum."""
-        files.write_atomically(
-            self.path / name, lambda file: file.write(content)
-        )
-        return hashlib.sha256(content).hexdigest()
 
     def _write_shard(self, ids, arrays):
         """Writes the files of the next shard; returns what they are."""
         self._check_alone()
-        manifest = self._manifest
-        name = f"{len(manifest.shards):05d}"
-        parts = {
-            **shard_files(manifest.kind, manifest.dim, name),
-            **optional_files(manifest.kind, manifest.dim, name),
-        }
-        text = "".join(f"{key}\n" for key in ids).encode()
-        checksums = {parts["ids"]: self._write_file(parts["ids"], text)}
-        for part, array in arrays.items():
+        name = f"{len(self._manifest.shards):05d}"
+        parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
+        checksums = dict(
+            self._write_part(name, *part) for part in parts.items()
+        )
+        rows = len(arrays["features" if self._manifest.dim else "boxes"])
+        return manifests.Shard(name, len(ids), rows, checksums)
+
+    def _write_part(self, name, part, content):
+        """Writes bytes or an array; returns the file's name and checksum."""
+        if part != "ids":
             buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
+            np.save(buffer, content, allow_pickle=False)
             content = buffer.getbuffer()
-            checksums[parts[part]] = self._write_file(parts[part], content)
-        rows = len(arrays["features" if manifest.dim else "boxes"])
-        return Shard(name, len(ids), rows, checksums)
+        name = manifests.file_of(name, part)
+        files.write_atomically(
+            self.path / name, lambda file: file.write(content)
+        )
+        return name, hashlib.sha256(content).hexdigest()
 
 
 def _new_manifest(extraction, dim, dtype, kind):
     """Returns the manifest of an empty store, its arguments checked."""
-    check_choice("kind", kind, KINDS)
-    check_choice("dtype", dtype, DTYPES)
+    check_choice("kind", kind, manifests.KINDS)
+    check_choice("dtype", dtype, manifests.DTYPES)
     if dim < (kind == "images"):
         raise InputError(
             "`dim` must be at least 1, or 0 for a store of boxes alone. "
@@ -228,54 +210,30 @@ def _new_manifest(extraction, dim, dtype, kind):
         value = json.loads(json.dumps(extraction, allow_nan=False))
         if not isinstance(value, dict):
             raise TypeError(f"type {type(value).__name__}")
-        return Manifest(kind, value, int(dim), dtype)
     except (TypeError, ValueError) as error:
         raise InputError(
             "`extraction` must be a dict of JSON values. Received: one with "
             f"{error}. Use strings, finite numbers, lists and dicts."
         ) from error
+    return manifests.Manifest(kind, value, int(dim), dtype)
 
 
-def _check_same(stored, wanted, path):
-    lines = extraction_differences(
-        stored.made_by, wanted.made_by, path, "this extraction"
-    )
-    if lines:
-        raise InputError(
-            "`path` must be a new folder, or a store that was extracted the "
-            f"same way. Received: path={path}, which differs: "
-            f"{'; '.join(lines)}. Use the settings it was made with, or "
-            "another folder."
-        )
-
-
-def _check_empty(path):
-    found = [n for n in os.listdir(path) if not files.is_partial(n)]
-    if found:
+def _make_folder(path):
+    """Makes the folder of a store; it may be there if nothing is in it."""
+    holds = "is a file" if path.is_file() else ""
+    if path.is_dir():
+        names = [n for n in os.listdir(path) if not files.is_partial(n)]
+        if names:
+            holds = f"holds {', '.join(sorted(names)[:5])} but no {MANIFEST}"
+    if holds:
         raise InputError(
             "`path` must be a new folder, an empty one or a feature store. "
-            f"Received: path={path}, which holds {', '.join(sorted(found)[:5])}"
-            f" but no {MANIFEST}. Choose another folder."
+            f"Received: path={path}, which {holds}. Choose another folder."
         )
+    path.mkdir(parents=True, exist_ok=True)
 
 
-def _why_not_an_id(key):
-    if not isinstance(key, str):
-        return "is not a string"
-    if not key:
-        return "is empty"
-    if re.search(r"[\r\n]", key):
-        return "holds a line break"
-    if key.startswith("\ufeff"):
-        return "begins with a byte order mark"
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return "is no Unicode text"
-    return ""
-
-
-def _check_arrays(manifest, ids, given):
+def _checked(manifest, ids, given):
     """Returns the arrays of a shard in the types of the store.
 
     Args:
@@ -284,38 +242,27 @@ def _check_arrays(manifest, ids, given):
         given: part -> array or None.
     """
     given = {part: np.asarray(x) for part, x in given.items() if x is not None}
-    _check_parts(manifest, given)
+    required, more = manifest.parts
+    if manifest.shards:  # Then as in the shards before.
+        required, more = set(manifest.shards[-1].files) - {"ids"}, ()
+    for part in sorted(set(required) ^ (set(given) - set(more))):
+        state = "given" if part in required else "None"
+        raise InputError(
+            f"`{part}` must be {state} for a store of {manifest.kind} with dim "
+            f"{manifest.dim}. Received: {part}={shown(given.get(part))}. Add "
+            "what the shards before have, or use another kind of store."
+        )
     counts = np.ones(len(ids), np.int64)
     if "counts" in given:
-        kind = array_kinds(manifest, len(ids), 0)["counts"]
+        kind = manifest.array_kinds(len(ids), 0)["counts"]
         counts = _converted("counts", given["counts"], *kind, ids)
     owners = np.repeat(ids, counts)
-    kinds = array_kinds(manifest, len(ids), len(owners))
+    kinds = manifest.array_kinds(len(ids), len(owners))
     return {
         part: _converted(part, given[part], *kind, owners)
         for part, kind in kinds.items()
         if part in given
     }
-
-
-def _check_parts(manifest, given):
-    """Raises ValueError unless the arrays of a shard are those it has."""
-    required = set(shard_files(manifest.kind, manifest.dim, "")) - {"ids"}
-    allowed = required | set(optional_files(manifest.kind, manifest.dim, ""))
-    if manifest.shards:  # Then as in the shards before.
-        required = set(files_of(manifest, manifest.shards[-1])) - {"ids"}
-        allowed = required
-    for part in sorted((required - set(given)) | (set(given) - allowed)):
-        state = "given" if part in required else "None"
-        raise InputError(
-            f"`{part}` must be {state} for a store of {manifest.kind} "
-            f"with dim {manifest.dim}. Received: {part}="
-            f"{shown(given.get(part))}. Add what the shards before have, or "
-            "use another kind of store."
-        )
-
-
-_LEAST = {"counts": 0, "sizes": 1}
 
 
 def _converted(part, array, shape, dtype, owners):
@@ -328,23 +275,22 @@ def _converted(part, array, shape, dtype, owners):
         dtype: `numpy.dtype` of the store; of whole numbers for `_LEAST`.
         owners: the image that each row is of.
     """
-    allowed, kinds = ("fiu", "numbers") if dtype.kind == "f" else ("iu", "")
-    kinds = kinds or f"whole numbers from {_LEAST[part]}"
+    wanted, allowed = "finite numbers", "fiu"
+    if part in _LEAST:
+        wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
     if array.shape != shape or array.dtype.kind not in allowed:
         raise InputError(
-            f"`{part}` must be {kinds} of shape {shape}. Received: shape "
+            f"`{part}` must be {wanted} of shape {shape}. Received: shape "
             f"{array.shape} and dtype {array.dtype}. Give a row for each "
             "image, or for each region that `counts` tells."
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, dtype)
     bad = stored < _LEAST[part] if part in _LEAST else ~np.isfinite(stored)
-    if bad.any():
-        place = tuple(np.argwhere(bad)[0])
-        what = kinds if part in _LEAST else f"finite numbers as {dtype.name}"
+    for place in map(tuple, np.argwhere(bad)):
         raise InputError(
-            f"`{part}` must be {what}. Received: {array[place]} for the image "
-            f"{str(owners[place[0]])!r}. Look at this image, note it as "
-            "failed, or store float32."
+            f"`{part}` must be {wanted} as {dtype.name}. Received: "
+            f"{array[place]} for the image {str(owners[place[0]])!r}. Look at "
+            "this image, note it as failed, or store float32."
         )
     return stored
