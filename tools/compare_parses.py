@@ -28,7 +28,7 @@ from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
 from tbnets.text import parsing
 from tbnets.text.parsers import DEFAULT_URL, PARSERS
-from tbnets.text.tree_files import read_gold_trees
+from tbnets.text.tree_files import gold_rows
 from tbnets.text.trees import read_tree
 
 
@@ -105,9 +105,9 @@ def compare_entities(options):
 
 def compare_gold(options):
     """Compares phrases with those of gold trees."""
-    rows = read_gold_trees(options.gold_trees)
-    gold = [row.tree for row in rows]
-    trees = parse(options, [row.caption for row in rows])
+    *_, names, captions, texts = zip(*gold_rows(options.gold_trees))
+    gold = [read_tree(*row) for row in zip(texts, names)]
+    trees = parse(options, captions)
     heading()
     for title, phrases in (
         ("noun phrases", tree_comparison.noun_phrases),

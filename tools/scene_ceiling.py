@@ -17,11 +17,11 @@ import sys
 from measuring import ambiguity
 
 from tbnets import commands
+from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
-from tbnets.scenes import dataset
 from tbnets.scenes.files import RECORDS
 from tbnets.scenes.layout import SPLITS
 
@@ -47,7 +47,8 @@ def image_size(folder):
             f"--scenes={folder}, without {path.name}. Make one by "
             "tools/make_scenes.py."
         )
-    size = dataset.read_manifest(folder).get("image_size")
+    manifest = CheckedFile(path).json()
+    size = manifest.get("image_size") if isinstance(manifest, dict) else None
     if type(size) is not int or size < 1:
         raise InputError(
             f"{path}: expected the side of the images as `image_size`, a "

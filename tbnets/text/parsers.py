@@ -6,7 +6,6 @@ TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
 """
 
 import re
-import urllib.error
 import urllib.request
 
 from tbnets.errors import (
@@ -15,7 +14,12 @@ from tbnets.errors import (
     UnreachableError,
     check_choice,
 )
-from tbnets.text.trees import MOST_LETTERS, MOST_WORDS, right_branching
+from tbnets.text.trees import (
+    MOST_LETTERS,
+    MOST_WORDS,
+    escaped,
+    right_branching,
+)
 
 DEFAULT_URL = "http://localhost:9000"
 
@@ -67,20 +71,12 @@ def split_tokens(caption) -> list[str]:
 
 
 class EmbeddedParser:
-    """Tags words, and chunks tags by a grammar for captions.
-
-    Raises:
-        ModuleNotFoundError: textblob or nltk is not installed.
-    """
-
-    name = "embedded"
+    """Tags words, and chunks tags by a grammar for captions."""
 
     def __init__(self):
-        try:
-            from nltk import RegexpParser, Tree
-            from textblob.en.taggers import PatternTagger
-        except ModuleNotFoundError as error:
-            raise _missing(error, "embedded") from error
+        from nltk import RegexpParser, Tree
+        from textblob.en.taggers import PatternTagger
+
         self._tagger = PatternTagger()
         self._chunker = RegexpParser(GRAMMAR, root_label="S", loop=2)
         self._tree = Tree
@@ -114,25 +110,23 @@ class EmbeddedParser:
     def _rooted(self, tree):
         """Returns a caption that is one phrase as that phrase."""
         inner = [
-            child
-            for child in tree
+            place
+            for place, child in enumerate(tree)
             if isinstance(child, self._tree) or child[1] not in _PUNCTUATION
         ]
-        if len(inner) != 1 or not isinstance(inner[0], self._tree):
+        phrase = tree[inner[0]] if len(inner) == 1 else None
+        if not isinstance(phrase, self._tree):
             return tree
-        place = [child is inner[0] for child in tree].index(True)
-        children = [*tree[:place], *inner[0], *tree[place + 1 :]]
-        return self._tree(inner[0].label(), children)
+        children = [*tree[: inner[0]], *phrase, *tree[inner[0] + 1 :]]
+        return self._tree(phrase.label(), children)
 
     def _written(self, tree):
         """Returns an NLTK tree over (word, tag) in brackets."""
-        if not isinstance(tree, self._tree):
-            word, tag = tree
-            word = word.replace("(", "-LRB-").replace(")", "-RRB-")
-            tag = {"(": "-LRB-", ")": "-RRB-"}.get(tag, tag)
-            return f"({_RENAMED.get(tag, tag)} {word})"
-        label = _RENAMED.get(tree.label(), tree.label())
-        return f"({label} {' '.join(map(self._written, tree))})"
+        if isinstance(tree, self._tree):
+            label, inside = tree.label(), " ".join(map(self._written, tree))
+        else:
+            inside, label = map(escaped, tree)
+        return f"({_RENAMED.get(label, label)} {inside})"
 
 
 class CoreNLPParser:
@@ -143,24 +137,19 @@ class CoreNLPParser:
 
     Raises:
         ConnectionError: no server answers there.
-        ModuleNotFoundError: nltk is not installed.
     """
 
-    name = "corenlp"
-
     def __init__(self, url=DEFAULT_URL):
-        try:
-            from nltk.parse import corenlp
-        except ModuleNotFoundError as error:
-            raise _missing(error, "corenlp") from error
+        from nltk.parse import corenlp
+
         try:
             urllib.request.urlopen(url, timeout=10).close()
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise UnreachableError(
                 "`--corenlp_url` must be the address of a running CoreNLP "
                 f"server. Received: --corenlp_url={url}, which does not "
-                f"answer: {getattr(error, 'reason', error)}. Start one in the "
-                "folder of Stanford CoreNLP: java -mx4g -cp '*' "
+                f"answer: {getattr(error, 'reason', error)}. Start one by: "
+                "java -mx4g -cp '*' "
                 "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
             ) from error
         self._parser = corenlp.CoreNLPParser(url)
@@ -177,8 +166,6 @@ class RightBranchingParser:
     be compared with.
     """
 
-    name = "right_branching"
-
     def parse(self, caption) -> str:
         """Returns the right-branching tree of a caption in brackets.
 
@@ -190,8 +177,9 @@ class RightBranchingParser:
 
 
 PARSERS = {
-    parser.name: parser
-    for parser in (EmbeddedParser, CoreNLPParser, RightBranchingParser)
+    "embedded": EmbeddedParser,
+    "corenlp": CoreNLPParser,
+    "right_branching": RightBranchingParser,
 }
 
 
@@ -207,8 +195,17 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
         ModuleNotFoundError, ConnectionError: what it needs is not there.
     """
     check_choice("parser", name, PARSERS)
-    arguments = (corenlp_url,) if name == "corenlp" else ()
-    return PARSERS[name](*arguments)
+    try:
+        if name == "corenlp":
+            return CoreNLPParser(corenlp_url)
+        return PARSERS[name]()
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "`--parser` must be one whose packages are installed. Received: "
+            f"--parser={name}, without {error.name}. Run: pip install "
+            '"tbnets[parse]", or choose another parser.',
+            name=error.name,
+        ) from error
 
 
 def _joined(trees):
@@ -217,13 +214,3 @@ def _joined(trees):
     if not texts:
         raise InputError("the parser found no sentence")
     return texts[0] if len(texts) == 1 else f"(S {' '.join(texts)})"
-
-
-def _missing(error, name):
-    """Returns the error of a package that a parser needs."""
-    return MissingPackageError(
-        "`--parser` must be one whose packages are installed. Received: "
-        f"--parser={name}, without {error.name}. Run: pip install "
-        '"tbnets[parse]", or choose another parser.',
-        name=error.name,
-    )

@@ -66,13 +66,12 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     todo = [caption for caption in wanted if caption not in known]
     num_cached = len(wanted) - len(todo)
     progress(num_cached)
-    if todo:
-        # Opened here, so that its error comes before a pool.
-        opened = open_parser(parser, corenlp_url)
-        for rows in _parsed(todo, opened, (parser, corenlp_url), processes):
-            _append(cache, parser, rows)
-            known.update((caption, rest) for caption, *rest in rows)
-            progress(len(rows))
+    line_by_line = 1
+    with open(cache or os.devnull, "a", line_by_line, "utf-8") as file:
+        for row in _parsed(todo, (parser, corenlp_url), processes):
+            file.write(_line(parser=parser, **row))
+            known[row["caption"]] = row["tree"], row["failure"]
+            progress(1)
     trees = {caption: known[caption][0] for caption in wanted}
     failures = {
         caption: known[caption][1] for caption in wanted if known[caption][1]
@@ -80,28 +79,25 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     return Parses(trees, failures, num_cached)
 
 
-def _parsed(captions, opened, parser, processes):
-    """Yields lists of (caption, brackets, why it failed or "").
+def _parsed(captions, name, processes):
+    """Yields a dict of each caption: `caption`, `tree`, `failure`: why or "".
 
     Args:
         captions: strings.
-        opened: the parser, for this process.
-        parser: by what others open theirs.
+        name: what `open_parser` is given.
         processes: how many parse at once; None for one a core.
     """
-    chunks = [
-        captions[start : start + CHUNK]
-        for start in range(0, len(captions), CHUNK)
-    ]
-    processes = min(processes or usable_cores(), len(chunks))
+    if not captions:
+        return
+    opened = open_parser(*name)  # Its error comes before a pool.
+    processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
-        for chunk in chunks:
-            yield _parse_all(opened, chunk)
+        yield from (_parse(opened, caption) for caption in captions)
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, _start, parser) as pool:
-        yield from pool.imap_unordered(_parse_chunk, chunks)
+    with context.Pool(processes, _start, name) as pool:
+        yield from pool.imap_unordered(_parse_in_pool, captions, CHUNK)
 
 
 _PARSER = []
@@ -109,30 +105,26 @@ _PARSER = []
 
 def _start(name, corenlp_url):
     """Opens the parser of a process."""
-    _PARSER[:] = [open_parser(name, corenlp_url)]
+    _PARSER.append(open_parser(name, corenlp_url))
 
 
-def _parse_chunk(captions):
-    return _parse_all(_PARSER[0], captions)
-
-
-def _parse_all(parser, captions):
-    return [(caption, *_parse(parser, caption)) for caption in captions]
+def _parse_in_pool(caption):
+    return _parse(_PARSER[0], caption)
 
 
 def _parse(parser, caption):
-    """Returns brackets, and why they are right-branching or ""."""
+    """Returns a caption, its brackets, why they are right-branching or ""."""
     try:
-        text = parser.parse(caption)
-        read_tree(text)
+        tree, failure = parser.parse(caption), ""
+        read_tree(tree)
     except Exception as error:  # Whatever a parser raises: one caption's loss.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return RightBranchingParser().parse(caption), reason[:300]
-    return text, ""
+        tree = RightBranchingParser().parse(caption)
+        failure = " ".join(str(error).split())[:300] or type(error).__name__
+    return {"caption": caption, "tree": tree, "failure": failure}
 
 
 def _read_cache(path, parser):
-    """Returns caption -> [brackets, reason] of a parser.
+    """Returns caption -> (brackets, reason) of a parser.
 
     The last line may be half of one, where a process was killed; then it is
     cut off, so that the next line begins anew.
@@ -142,24 +134,14 @@ def _read_cache(path, parser):
     lines, ends_well = CheckedFile(path).lines()
     if not ends_well:
         write_text(path, "".join(f"{line}\n" for line in lines[:-1]))
-    names = ("parser", "caption", "tree", "failure")
+    rows = CheckedFile(path).json_rows(
+        ("parser", "caption", "tree", "failure"), strings=True
+    )
     return {
-        row["caption"]: [row["tree"], row["failure"]]
-        for _, row in CheckedFile(path).json_rows(names, strings=True)
+        row["caption"]: (row["tree"], row["failure"])
+        for _, row in rows
         if row["parser"] == parser
     }
-
-
-def _append(path, parser, rows):
-    """Adds parsed captions to the cache."""
-    if not path:
-        return
-    lines = [
-        _line(parser=parser, caption=caption, tree=tree, failure=failure)
-        for caption, tree, failure in rows
-    ]
-    with open(path, "a", encoding="utf-8") as file:
-        file.write("".join(lines))
 
 
 def _line(**row):

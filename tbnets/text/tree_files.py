@@ -6,111 +6,44 @@ A file of trees has a JSON object a line:
 
 `"fallback": true` stands beside a tree that is right-branching because the
 parser gave none. A folder of gold trees has a bracketed tree a line in each
-`.txt`; the words with a blank between are the caption.
+`.txt`; the words with a blank between are the caption. Trees are found by the
+text of their caption.
 """
 
 import pathlib
 import re
-from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError, MissingFileError
 from tbnets.text.trees import Tree, read_tree, unescaped
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
-
-
-class ParsedCaption(NamedTuple):
-    """A line of a file of trees.
-
-    Attributes:
-        id: of the caption.
-        caption: its text.
-        tree: the `Tree`.
-        is_fallback: whether it is right-branching for want of a parse.
-    """
-
-    id: str
-    caption: str
-    tree: Tree
-    is_fallback: bool
-
-
-def read_parses(path, captions=None, problems=None) -> list[ParsedCaption]:
-    """Reads a file of trees.
-
-    Args:
-        path: JSON lines, as `tools/parse_captions.py` writes them.
-        captions: set of the captions that are wanted; None for all.
-        problems: a list that collects bad rows; None raises at the first.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ProblemError: a row is none; names file and line.
-    """
-    file, found, lines_of = CheckedFile(path, problems), [], {}
-    names = ("id", "caption", "tree")
-    for number, row in file.json_rows(names, strings=True):
-        name, caption = row["id"], row["caption"]
-        if name in lines_of:
-            file.report(
-                f"expected each id once; found {shown(name)}, as in line "
-                f"{lines_of[name]}. Remove one of them.",
-                number,
-            )
-            continue
-        lines_of[name] = number
-        if captions is not None and caption not in captions:
-            continue
-        tree = _tree(file, number, row["tree"], name)
-        if tree is not None:
-            is_fallback = row.get("fallback") is True
-            found.append(ParsedCaption(name, caption, tree, is_fallback))
-    return found
-
-
-def read_gold_trees(folder, captions=None) -> list[ParsedCaption]:
-    """Reads a folder of gold trees, a tree a line in each `.txt`.
-
-    Args:
-        folder: such as `trees` of the embedded scenes.
-        captions: set of the captions that are wanted; None for all.
-
-    Raises:
-        FileNotFoundError: there is no such file in the folder.
-        ProblemError: a line is no tree; names file and line.
-    """
-    paths, found = sorted(pathlib.Path(folder).glob("*.txt")), []
-    if not paths:
-        raise MissingFileError(
-            "`folder` must hold gold trees in .txt files. Received: folder="
-            f"{folder}, without any. Name the folder trees of the scenes."
-        )
-    for path in paths:
-        file = CheckedFile(path)
-        for number, line in enumerate(file.lines()[0], 1):
-            caption = unescaped(" ".join(_words(line)))
-            if captions is None or caption in captions:
-                name = f"{path.stem}#{number - 1}"
-                tree = _tree(file, number, line, name)
-                found.append(ParsedCaption(name, caption, tree, False))
-    return found
+# What stands right before a closing bracket; it is tried at its start alone, so
+# that an endless word takes no time.
+_WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
     """Returns the tree of each caption, found by its text.
 
     Args:
-        path: a file of trees, or a folder of gold trees.
+        path: JSON lines, as `tools/parse_captions.py` writes them, or a
+            folder of gold trees, such as `trees` of the embedded scenes.
         captions: list of strings.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a caption has no tree, or a row is bad.
+        FileNotFoundError: there is no such file, or none in the folder.
+        ValueError: a caption has no tree, or a row is bad, which is named by
+            file and line.
     """
-    path = pathlib.Path(path)
-    read = read_gold_trees if path.is_dir() else read_parses
-    known = {row.caption: row.tree for row in read(path, set(captions))}
+    path, known, wanted = pathlib.Path(path), {}, set(captions)
+    for file, line, name, caption, text in (
+        gold_rows(path) if path.is_dir() else _parsed_rows(path)
+    ):
+        if caption in wanted:
+            try:
+                known[caption] = read_tree(text, name)
+            except ValueError as error:
+                file.report(f"expected a tree; {error}", line)
     missing = [caption for caption in captions if caption not in known]
     if missing:
         raise InputError(
@@ -122,20 +55,42 @@ def trees_of(path, captions) -> list[Tree]:
     return [known[caption] for caption in captions]
 
 
-def _words(line):
-    """Returns what stands right before a closing bracket, in order."""
-    tokens = _TOKEN.findall(line)
-    return [
-        token
-        for token, after in zip(tokens, tokens[1:])
-        if after == ")" and token not in "()"
-    ]
+def _parsed_rows(path):
+    """Yields of a file of trees what `gold_rows` yields."""
+    file, lines_of = CheckedFile(path), {}
+    names = ("id", "caption", "tree")
+    for line, row in file.json_rows(names, strings=True):
+        first = lines_of.setdefault(row["id"], line)
+        if first != line:
+            file.report(
+                f"expected each id once; found {shown(row['id'])}, as in line "
+                f"{first}. Remove one of them.",
+                line,
+            )
+        yield file, line, *(row[name] for name in names)
 
 
-def _tree(file, number, text, name):
-    """Returns a tree, or None once a problem was collected."""
-    try:
-        return read_tree(text, name)
-    except ValueError as error:
-        file.report(f"expected a tree; {error}", number)
-    return None
+def gold_rows(folder):
+    """Yields what a folder of gold trees has, a tree a line in each `.txt`.
+
+    Args:
+        folder: such as `trees` of the embedded scenes.
+
+    Yields:
+        (file, line, id, caption, brackets): the `CheckedFile`, a number, and
+        three strings.
+
+    Raises:
+        FileNotFoundError: there is no such file in the folder.
+    """
+    paths = sorted(pathlib.Path(folder).glob("*.txt"))
+    if not paths:
+        raise MissingFileError(
+            "`--trees` must hold gold trees in .txt files. Received: --trees="
+            f"{folder}, without any. Name the folder trees of the scenes."
+        )
+    for path in paths:
+        file = CheckedFile(path)
+        for line, text in enumerate(file.lines()[0], 1):
+            caption = unescaped(" ".join(_WORD.findall(text)))
+            yield file, line, f"{path.stem}#{line - 1}", caption, text

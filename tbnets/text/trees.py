@@ -24,7 +24,6 @@ WRAPPERS = ("", "ROOT", "TOP", "S1")
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
-_UNESCAPED = {escape: bracket for bracket, escape in _ESCAPES.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,23 +86,14 @@ class Tree:
 
         `read_tree` reads it back; without a label, brackets stand bare.
         """
-        parts, open_nodes = [], []
-        for node, (label, parent, text) in enumerate(
-            zip(self.labels, self.parents, self.texts)
-        ):
-            while open_nodes and open_nodes[-1] != parent:
-                open_nodes.pop()
-                parts.append(")")
-            space = "" if not node or parts[-1].endswith("(") else " "
-            word = text.replace("(", "-LRB-").replace(")", "-RRB-")
-            if text and not label and node:
-                parts.append(space + word)
-                continue
-            parts.append(f"{space}({label}" if label else f"{space}(")
-            open_nodes.append(node)
-            if text:
-                parts.append(f" {word}" if label else word)
-        return "".join(parts) + ")" * len(open_nodes)
+        inside = [[] for _ in range(self.num_nodes + 1)]
+        for node in reversed(range(self.num_nodes)):
+            label, parent = self.labels[node], self.parents[node]
+            part = escaped(self.texts[node]) or " ".join(inside[node][::-1])
+            if label or not self.texts[node] or not node:
+                part = f"({label} {part})" if label else f"({part})"
+            inside[parent].append(part)
+        return inside[-1][0]
 
     def with_texts(self, texts) -> "Tree":
         """Returns the tree with other words; phrases that lose all go.
@@ -117,14 +107,12 @@ class Tree:
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])
-        places, nodes = iter(texts), []
-        for node, (label, parent, text) in enumerate(
-            zip(self.labels, self.parents, self.texts)
-        ):
-            if text:
-                nodes += [(label, parent, new, node) for new in next(places)]
-            else:
-                nodes.append((label, parent, "", node))
+        texts, places, nodes = iter(texts), {-1: -1}, []
+        for node, text in enumerate(self.texts):
+            places[node] = len(nodes)
+            label, parent = self.labels[node], places[self.parents[node]]
+            for new in next(texts) if text else [""]:
+                nodes.append((label, parent, new))
         return _without_empty(nodes)
 
 
@@ -133,7 +121,7 @@ def kind_of(label) -> str:
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
-def read_tree(text, name="", labelled=True) -> Tree:
+def read_tree(text, name="") -> Tree:
     """Reads a tree in brackets, as treebanks and parsers write them.
 
     - The brackets around a word with its part of speech are the word:
@@ -147,48 +135,80 @@ def read_tree(text, name="", labelled=True) -> Tree:
     Args:
         text: the tree.
         name: what an error calls the tree, such as the id of its caption.
-        labelled: whether the first word after `(` is a label. Without, every
-            word is a word, as in `((a dog) runs)`.
 
     Raises:
         ValueError: brackets do not match, no word is left, a word is longer
             than 200 letters, the tree is deeper than 128 or has more than
             4096 words.
     """
+    try:
+        tree = _without_empty(_nodes(text))
+        if tree is None:
+            raise InputError("there is no word in it")
+        if tree.heights()[0] > MOST_DEEP:
+            raise InputError(f"it is deeper than {MOST_DEEP}")
+        if len(tree.words) > MOST_WORDS:
+            raise InputError(
+                f"it has {len(tree.words)} words, at most {MOST_WORDS}"
+            )
+    except InputError as error:
+        of = f" of caption {name}" if name else ""
+        raise InputError(
+            "`text` must be one tree in brackets, such as (NP (DT a) (NN "
+            f"dog)). Received: text={shown(text)}{of}, where {error}. Parse "
+            "the caption again, or correct it."
+        ) from error
+    return tree
+
+
+def _nodes(text):
+    """Returns (label, parent, text) of what brackets hold, in preorder.
+
+    Brackets around one bare word are the word; without a text where they say
+    that it is none.
+    """
     nodes, stack, wants_label = [], [], False
     for match in _TOKEN.finditer(text):
         token = match[0]
+        parent = stack[-1] if stack else -1
         if not stack and (nodes or token != "("):
             reason = "follows the end of the tree" if nodes else "opens none"
-            raise _bad_tree(name, text, f"{shown(token)} {reason}")
+            raise InputError(f"{shown(token)} {reason}")
         if token == "(":
-            nodes.append(("", stack[-1] if stack else -1, "", len(nodes)))
-            stack.append(len(nodes) - 1)
+            stack.append(len(nodes))
+            nodes.append(("", parent, ""))
             if len(stack) > 2 * MOST_DEEP:  # Unary wrappers may yet go.
-                raise _too_deep(name, text)
+                raise InputError(f"it is deeper than {MOST_DEEP}")
         elif token == ")":
             stack.pop()
+            label, inner, word = nodes[-1]
+            if parent == inner == len(nodes) - 2 and label is None:
+                label, outer, _ = nodes[parent]
+                nodes[-2:] = [(label, outer, "" if label == EMPTY else word)]
         elif wants_label:
-            node = stack[-1]
-            nodes[node] = (token, nodes[node][1], "", node)
+            nodes[parent] = (token, nodes[parent][1], "")
         elif len(token) > MOST_LETTERS:
-            reason = f"a word has {len(token)} letters, at most {MOST_LETTERS}"
-            raise _bad_tree(name, text, reason)
+            raise InputError(
+                f"a word has {len(token)} letters, at most {MOST_LETTERS}"
+            )
         else:
-            nodes.append((None, stack[-1], unescaped(token), len(nodes)))
-        wants_label = token == "(" and labelled
+            nodes.append((None, parent, unescaped(token)))
+        wants_label = token == "("
     if stack:
-        raise _bad_tree(name, text, f"{len(stack)} of the brackets stay open")
-    tree = _without_empty(_merged(nodes))
-    if tree is None:
-        raise _bad_tree(name, text, "there is no word in it")
-    _check_size(tree, name, text)
-    return tree
+        raise InputError(f"{len(stack)} of the brackets stay open")
+    return nodes
+
+
+def escaped(token) -> str:
+    """Returns a word with what stands for brackets in their place."""
+    for bracket, escape in _ESCAPES.items():
+        token = token.replace(bracket, escape)
+    return token
 
 
 def unescaped(token) -> str:
     """Returns a word with brackets for what stands for them."""
-    for escape, bracket in _UNESCAPED.items():
+    for bracket, escape in _ESCAPES.items():
         token = token.replace(escape, bracket)
     return token
 
@@ -202,86 +222,34 @@ def right_branching(words) -> Tree:
     Args:
         words: at least one string.
     """
-    labels, parents, texts, parent = [], [], [], -1
+    nodes, parent = [], -1
     for place, word in enumerate(words):
         if place < min(len(words) - 1, 60):
-            labels.append("X")
-            parents.append(parent)
-            texts.append("")
-            parent = len(labels) - 1
-        labels.append("X")
-        parents.append(parent)
-        texts.append(word)
-    return Tree(tuple(labels), tuple(parents), tuple(texts))
-
-
-def _merged(nodes):
-    """Makes one node of a word and the brackets that hold it alone.
-
-    Empty nodes become words without a text. What is left of a treebank's
-    wrapper around the tree goes.
-    """
-    num_children, only = [0] * len(nodes), [None] * len(nodes)
-    for node, (_, parent, _, _) in enumerate(nodes):
-        if parent >= 0:
-            num_children[parent] += 1
-            only[parent] = node
-    found, gone = [], set()
-    for node, (label, parent, text, number) in enumerate(nodes):
-        if node in gone:
-            continue
-        child = only[node] if num_children[node] == 1 else None
-        if child is not None and nodes[child][0] is None:  # A bare word.
-            text = "" if label == EMPTY else nodes[child][2]
-            gone.add(child)
-        found.append((label or "", parent, text, number))
-    return found
+            nodes.append(("X", parent, ""))
+            parent = len(nodes) - 1
+        nodes.append(("X", parent, word))
+    return Tree(*zip(*nodes))
 
 
 def _without_empty(nodes):
     """Returns the `Tree` of nodes, without phrases that hold no word.
 
+    What is left of a treebank's wrapper around the tree goes too.
+
     Args:
-        nodes: list of (label, number of the parent, text, number), in
-            preorder; numbers grow.
+        nodes: list of (label, parent, text), in preorder.
     """
-    held = {}
-    for _, parent, text, number in reversed(nodes):
-        held[number] = held.get(number, False) or bool(text)
-        if parent >= 0:
-            held[parent] = held.get(parent, False) or held[number]
-    kept = [one for one in nodes if held[one[3]]]
-    while len(kept) > 1 and kept[0][0] in WRAPPERS:
-        root = kept[0][3]
-        if sum(parent == root for _, parent, _, _ in kept) > 1:
+    held = [bool(text) for _, _, text in nodes]
+    for node in range(len(nodes) - 1, 0, -1):
+        held[nodes[node][1]] |= held[node]
+    kept = [node for node in range(len(nodes)) if held[node]]
+    while len(kept) > 1 and nodes[kept[0]][0] in WRAPPERS:
+        if sum(nodes[node][1] == kept[0] for node in kept) > 1:
             break
         kept.pop(0)
     if not kept:
         return None
-    places = {}
-    for place, (_, _, _, number) in enumerate(kept):
-        places.setdefault(number, place)
-    parents = [places.get(parent, -1) for _, parent, _, _ in kept]
-    labels, _, texts, _ = zip(*kept)
-    return Tree(labels, (-1, *parents[1:]), texts)
-
-
-def _check_size(tree, name, text):
-    if tree.heights()[0] > MOST_DEEP:
-        raise _too_deep(name, text)
-    if len(tree.words) > MOST_WORDS:
-        reason = f"it has {len(tree.words)} words, at most {MOST_WORDS}"
-        raise _bad_tree(name, text, reason)
-
-
-def _too_deep(name, text):
-    return _bad_tree(name, text, f"it is deeper than {MOST_DEEP}")
-
-
-def _bad_tree(name, text, reason):
-    of = f" of caption {name}" if name else ""
-    return InputError(
-        "`text` must be one tree in brackets, such as (NP (DT a) (NN dog)). "
-        f"Received: text={shown(text)}{of}, where {reason}. Parse the caption "
-        "again, or correct it."
-    )
+    places = {node: place for place, node in enumerate(kept)}
+    labels, parents, texts = zip(*(nodes[node] for node in kept))
+    parents = (-1, *(places[parent] for parent in parents[1:]))
+    return Tree(tuple(label or "" for label in labels), parents, texts)

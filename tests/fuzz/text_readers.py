@@ -11,7 +11,7 @@ from tbnets.data.photo_lists import listed_rows
 from tbnets.data.phrase_markup import read_sentences
 from tbnets.data.phrases import read_phrases
 from tbnets.text import parsing
-from tbnets.text.tree_files import read_gold_trees, read_parses
+from tbnets.text.tree_files import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
 from tests.fuzz.reader import Reader, both_ways
@@ -172,8 +172,11 @@ def _read_list(folder):
 
 
 def _read_trees(folder):
-    path = folder / "trees.jsonl"
-    return both_ways(lambda problems: read_parses(path, problems=problems))
+    return trees_of(folder / "trees.jsonl", ["c 0", "c 1"])
+
+
+def _read_gold_trees(folder):
+    return trees_of(folder, ["a dog", "cats sit ."])
 
 
 def _read_cache(folder):
@@ -256,7 +259,7 @@ READERS = {
     ),
     "photo_list": _text_reader("list.txt", "0.jpg\n1\n", _read_list),
     "trees": _text_reader("trees.jsonl", _lines(PARSED), _read_trees),
-    "gold_trees": _text_reader("0.txt", "\n".join(TREES), read_gold_trees),
+    "gold_trees": _text_reader("0.txt", "\n".join(TREES), _read_gold_trees),
     "parses": _text_reader("cache.jsonl", _lines(CACHED), _read_cache),
     "vocabulary": _text_reader(
         "vocabulary.txt", "\n".join(["", "[UNK]", *WORDS, ""]), _read_vocabulary

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tbnets.text import parsing
-from tbnets.text.tree_files import read_gold_trees, read_parses, trees_of
+from tbnets.text.tree_files import trees_of
 
 
 class Parser:
@@ -94,60 +94,52 @@ def test_a_file_of_trees_reads_back(tmp_path):
     parses = parsing.parse_captions(CAPTIONS, processes=1)
     path = tmp_path / "trees.jsonl"
     parsing.write_parses(path, captions, parses)
-    found = read_parses(path)
-    assert [(row.id, row.caption) for row in found] == captions
-    assert [row.is_fallback for row in found] == [
-        False,
-        True,
-        False,
-        *[True] * 2,
-    ]
-    assert found[0].tree.bracketed() == "(NP a dog)"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["id"], row["caption"]) for row in rows] == captions
+    fallbacks = [row.get("fallback", False) for row in rows]
+    assert fallbacks == [False, True, False, True, True]
     trees = trees_of(path, ["broken", "a dog"])
     assert [tree.bracketed() for tree in trees] == ["(X broken)", "(NP a dog)"]
     with pytest.raises(ValueError, match="1 of 2 captions, first 'a mouse'"):
         trees_of(path, ["a mouse", "a dog"])
 
 
-def test_bad_rows_are_named_and_good_ones_read(tmp_path):
+GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
+
+
+@pytest.mark.parametrize(
+    "row, wanted",
+    [
+        ("no json", "expected a JSON object; found"),
+        ("[" * 100_000, "expected a JSON object; found"),
+        (json.dumps(GOOD | {"id": 2}), "expected a JSON object with the str"),
+        (json.dumps(GOOD | {"id": "3", "tree": "(NP a"}), "of caption 3"),
+        (json.dumps(GOOD), "'1', as in line 1"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, row, wanted):
     path = tmp_path / "trees.jsonl"
-    good = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
-    rows = [
-        json.dumps(good),
-        "no json",
-        json.dumps(good | {"id": 2}),
-        json.dumps(good | {"id": "3", "tree": "(NP a dog"}),
-        json.dumps(good),
-        "[" * 100_000,
-    ]
-    path.write_text("\n".join(rows) + "\n")
-    problems = []
-    assert len(read_parses(path, problems=problems)) == 1
-    assert [problem.line for problem in problems] == [2, 3, 4, 5, 6]
-    assert "caption 3" in problems[2].message
-    assert "as in line 1" in problems[3].message
-    with pytest.raises(ValueError, match=r"trees.jsonl:2: expected"):
-        read_parses(path)
+    path.write_text(f"{json.dumps(GOOD)}\n{row}\n")
+    with pytest.raises(ValueError, match="trees.jsonl:2: expected") as error:
+        trees_of(path, ["a dog"])
+    assert wanted in str(error.value)
 
 
 def test_gold_trees_of_endless_words_take_no_time(tmp_path):
     (tmp_path / "7.txt").write_text("a" * 200_000 + "\n")
     with pytest.raises(ValueError, match=r"7.txt:1: expected a tree"):
-        read_gold_trees(tmp_path)
+        trees_of(tmp_path, [""])
 
 
 def test_gold_trees_are_found_by_their_words(tmp_path):
     (tmp_path / "7.txt").write_text(
-        "(NP (DT A) (NN ring) (. .))\n(NP (-LRB- -LRB-) (NN star))\n"
+        "(NP (DT A) (NN ring) (. .))\n(NP (-LRB- -LRB-) (NN star ) )\n"
     )
-    found = read_gold_trees(tmp_path)
-    assert [(row.id, row.caption) for row in found] == [
-        ("7#0", "A ring ."),
-        ("7#1", "( star"),
-    ]
-    assert trees_of(tmp_path, ["A ring ."])[0].words == ("A", "ring", ".")
+    trees = trees_of(tmp_path, ["( star", "A ring ."])
+    assert [tree.words for tree in trees] == [("(", "star"), ("A", "ring", ".")]
     with pytest.raises(FileNotFoundError, match="must hold gold trees"):
-        read_gold_trees(tmp_path / "none")
+        (tmp_path / "none").mkdir()
+        trees_of(tmp_path / "none", [])
     (tmp_path / "7.txt").write_text("(NP (DT A)\n")
     with pytest.raises(ValueError, match=r"7.txt:1: expected a tree"):
-        read_gold_trees(tmp_path)
+        trees_of(tmp_path, ["A"])

@@ -47,23 +47,6 @@ def test_brackets_in_words_are_unescaped():
     assert read_tree("(NP (-LRB- -LRB-) (NN a-RRB-))").words == ("(", "a)")
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("((a dog) (runs fast))", "((a dog) (runs fast))"),
-        ("(((a) (dog)) runs)", "((a dog) runs)"),
-        ("((a dog))", "(a dog)"),
-        ("(dog)", "(dog)"),
-        ("(a (b c))", "(a (b c))"),
-    ],
-)
-def test_brackets_without_labels(text, wanted):
-    tree = read_tree(text, labelled=False)
-    assert tree.bracketed() == wanted
-    assert read_tree(wanted, labelled=False) == tree
-    assert set(tree.labels) == {""}
-
-
 def test_a_function_is_no_part_of_the_kind():
     tree = read_tree("(S (NP-SBJ (NN dog)) (WHNP (WP who)) (NP=2 (NN cat)))")
     assert [node for node, _, _ in tree.phrases()] == [1, 5]
