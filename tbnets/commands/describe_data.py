@@ -24,8 +24,8 @@ The formats are shown in docs/data_formats.md.
 import dataclasses
 import json
 
+from tbnets.commands.data_flags import Captions
 from tbnets.data import captions, description
-from tbnets.data.format_guess import usual_format
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
@@ -35,15 +35,9 @@ MOST_PRINTED = 50
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Captions):
     """What is described, and where it is written."""
 
-    captions_format: str | None = flag(
-        None,
-        "Format of --captions; not given, table for a .csv, .tsv or .jsonl, "
-        "else karpathy.",
-        choices=list(captions.READERS),
-    )
     captions: str = flag(
         "",
         "Caption file, or folder for 'precomputed'; {split} in it stands for "
@@ -53,9 +47,6 @@ class Options:
         "",
         "Phrases with boxes: a folder with Sentences and Annotations as of "
         "Flickr30K Entities, or a .jsonl file of image, phrase, box.",
-    )
-    splits: list[str] = flag(
-        [], "Splits to describe; by default all there are."
     )
     images: str = flag(
         "", "Folder of the image files, each of which is decoded."
@@ -75,10 +66,11 @@ class Options:
 
 def read_splits(options, problems):
     """Returns {split: CaptionedImages} for --splits, and the known words."""
-    path = options.captions
-    where = (options.captions_format or usual_format(path), path)
-    names = options.splits or captions.list_splits(*where)
-    splits = {n: captions.read_captions(*where, n, problems) for n in names}
+    where = options.where
+    splits = {
+        name: captions.read_captions(*where, name, problems)
+        for name in options.names()
+    }
     try:
         training = captions.read_captions(
             *where, options.vocabulary_split, problems
@@ -114,7 +106,9 @@ def read_all_phrases(options, splits, problems):
         return {}
     if not splits:
         return {"all": read_phrases(path, None, problems)}
-    return {n: read_phrases(path, one, problems) for n, one in splits.items()}
+    return {
+        name: read_phrases(path, one, problems) for name, one in splits.items()
+    }
 
 
 def describe_one(options, images, phrases, vocabulary, problems):

@@ -36,12 +36,12 @@ docs/image_features.md tells more; docs/feature_stores.md describes the store.
 import dataclasses
 import time
 
+from tbnets.commands.data_flags import Photos
 from tbnets.errors import InputError
 from tbnets.features import extraction, photo_features, region_extraction
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import COUNT, NOT_NEGATIVE, REQUIRED, flag
-from tbnets.flags.photos import Photos
 from tbnets.store.manifest import DTYPES, read_manifest
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter

@@ -25,6 +25,7 @@ import dataclasses
 import hashlib
 import time
 
+from tbnets.commands.data_flags import Captions
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
@@ -41,7 +42,7 @@ from tbnets.text.word_tables import coverage, coverage_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Captions):
     """Which features are made, of which captions, and where they go."""
 
     features: str = flag(
@@ -52,23 +53,12 @@ class Options:
         choices=sorted(caption_features.KINDS),
     )
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
-    captions: str = flag(
-        REQUIRED, "File or folder of captions; may hold {split}."
-    )
-    captions_format: str = flag(
-        "karpathy",
-        "Format of --captions; docs/data_formats.md describes each.",
-        choices=list(caption_files.READERS),
-    )
     phrases: str = flag(
         "",
         "Phrases of the captions' images, a folder or .jsonl as train.py "
         "--task=localization takes it: their features are made instead.",
     )
     train_split: str = flag("train", "Split that is fitted on.")
-    splits: list[str] = flag(
-        [], "Splits whose features are made; by default all."
-    )
     num_terms: int = flag(
         3000,
         "Of tfidf: lemmas kept, the most frequent. Wang 2016: 3000 for "
@@ -101,11 +91,9 @@ class Options:
 
 def read_captions(options):
     """Returns split -> captions of the splits asked for, the fitted first."""
-    where = (options.captions_format, options.captions)
-    splits = options.splits or caption_files.list_splits(*where)
     captions = {}
-    for name in dict.fromkeys([options.train_split, *splits]):
-        images = caption_files.read_captions(*where, name)
+    for name in dict.fromkeys([options.train_split, *options.names()]):
+        images = caption_files.read_captions(*options.where, name)
         if options.phrases:
             captions[name] = read_phrases(options.phrases, images).phrases
         else:

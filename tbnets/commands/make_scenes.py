@@ -25,6 +25,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
 from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.images import read_photo
+from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET, RECORDS
@@ -36,7 +38,6 @@ SHEET_COLUMNS = 4
 PICTURE_WIDTH = 384
 CELL_WIDTH = 440
 CELL_HEIGHT = 620
-LINE_HEIGHT = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,34 +122,19 @@ def draw_contact_sheet(folder, path, draw_boxes):
 def draw_cell(folder, entry, boxes):
     """Draws one scene, enlarged, and its captions."""
     cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
-    draw = ImageDraw.Draw(cell)
-    with Image.open(folder / "images" / entry["filename"]) as picture:
-        scale = PICTURE_WIDTH / picture.width
-        picture = picture.resize((PICTURE_WIDTH, PICTURE_WIDTH))
-    cell.paste(picture, (12, 8))
-    for x_min, y_min, x_max, y_max in boxes:
-        draw.rectangle(
-            (
-                12 + scale * x_min,
-                8 + scale * y_min,
-                12 + scale * x_max - 1,
-                8 + scale * y_max - 1,
-            ),
-            outline="magenta",
-            width=2,
-        )
-    font = ImageFont.load_default(15)
-    title = f"{entry['split']} {entry['filename']}"
-    draw.text((12, PICTURE_WIDTH + 14), title, "gray", font)
-    top = PICTURE_WIDTH + 14 + LINE_HEIGHT
+    pixels = read_photo(folder / "images" / entry["filename"])
+    numbered = [PhraseBox(box, str(i), i) for i, box in enumerate(boxes)]
+    picture = draw_boxes(pixels, numbered, PICTURE_WIDTH)
+    cell.paste(Image.fromarray(picture), (12, 8))
+    lines = [f"{entry['split']} {entry['filename']}"]
     for sentence in entry["sentences"]:
         caption = sentence["raw"].replace(" .", ".").replace(" ,", ",")
-        lines = textwrap.wrap(
+        lines += textwrap.wrap(
             caption, 60, initial_indent="- ", subsequent_indent="  "
         )
-        for line in lines:
-            draw.text((12, top), line, "black", font)
-            top += LINE_HEIGHT
+    font, place = ImageFont.load_default(15), (12, PICTURE_WIDTH + 14)
+    text = "\n".join(lines)
+    ImageDraw.Draw(cell).text(place, text, "black", font, spacing=5)
     return cell
 
 

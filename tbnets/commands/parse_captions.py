@@ -24,8 +24,8 @@ import dataclasses
 import pathlib
 import time
 
+from tbnets.commands.data_flags import Captions
 from tbnets.data import captions as caption_files
-from tbnets.data.format_guess import usual_format
 from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
 from tbnets.progress import progress_bar
 from tbnets.text import parsing
@@ -35,22 +35,10 @@ MOST_PRINTED = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Captions):
     """Which captions are parsed, by what, and where trees go."""
 
-    captions: str = flag(
-        REQUIRED, "File or folder of captions; may hold {split}."
-    )
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
-    captions_format: str | None = flag(
-        None,
-        "Format of --captions; docs/data_formats.md describes each. Not given, "
-        "table for a .csv, .tsv or .jsonl, else karpathy.",
-        choices=list(caption_files.READERS),
-    )
-    splits: list[str] = flag(
-        [], "Splits whose captions are parsed; by default all."
-    )
     parser: str = flag(
         "embedded",
         "embedded: TextBlob's tagger and a grammar for captions, no download; "
@@ -69,13 +57,9 @@ class Options:
 
 def read_captions(options):
     """Returns (id, caption) of all captions; ids are IMAGE#NUMBER."""
-    where = (
-        options.captions_format or usual_format(options.captions),
-        options.captions,
-    )
     found = []
-    for split in options.splits or caption_files.list_splits(*where):
-        records = caption_files.read_captions(*where, split)
+    for split in options.names():
+        records = caption_files.read_captions(*options.where, split)
         for row, rows in enumerate(records.caption_rows()):
             name = records.image_ids[row]
             found += [

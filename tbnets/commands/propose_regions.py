@@ -29,11 +29,11 @@ import PIL.ImageOps
 
 from tbnets import boxes as box_math
 from tbnets import images
+from tbnets.commands.data_flags import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
 from tbnets.features import extraction, proposals
 from tbnets.flags.flag import COUNT, REQUIRED, flag
-from tbnets.flags.photos import Photos
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
@@ -42,7 +42,7 @@ from tbnets.store.writer import FeatureWriter
 
 NUM_SHOWN = 4
 BOXES_SHOWN = 6
-CELL_SIZE = 224
+CELL_SIZE = 320
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

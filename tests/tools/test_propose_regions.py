@@ -60,7 +60,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     assert len(store) == 3 and store.extraction["limit"] == 60
     assert store.sizes.tolist() == [[96, 96]] * 3
     with PIL.Image.open(picture) as image:
-        assert image.size == (3 * 224, 224)
+        assert image.size == (3 * 320, 320)
 
 
 def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):

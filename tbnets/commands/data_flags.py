@@ -1,0 +1,52 @@
+"""The flags of verbs that work on captions, or on photos."""
+
+import dataclasses
+
+from tbnets.data.captions import READERS, list_splits
+from tbnets.data.format_guess import usual_format
+from tbnets.data.photos import find_photos
+from tbnets.flags.flag import REQUIRED, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captions:
+    """Which captions are worked on."""
+
+    captions: str = flag(
+        REQUIRED, "File or folder of captions; may hold {split}."
+    )
+    captions_format: str | None = flag(
+        None,
+        "Format of --captions; docs/data_formats.md describes each. Not given, "
+        "table for a .csv, .tsv or .jsonl, else karpathy.",
+        choices=tuple(READERS),
+    )
+    splits: list[str] = flag(
+        [], "Splits of --captions to work on; by default all."
+    )
+
+    @property
+    def where(self):
+        """(format, path) of the captions."""
+        form = self.captions_format or usual_format(self.captions)
+        return form, self.captions
+
+    def names(self):
+        """Returns the splits asked for."""
+        return self.splits or list_splits(*self.where)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Photos(Captions):
+    """Which photos are worked on."""
+
+    images: str = flag(REQUIRED, "Folder of the photos.")
+    captions: str = flag(
+        "",
+        "Captions whose images are wanted, and which tell their splits; "
+        "without, all photos below --images, each under its path as id.",
+    )
+
+    def find(self):
+        """Returns what `find_photos` does by these flags."""
+        return find_photos(self.images, *self.where, self.splits)
