@@ -22,13 +22,12 @@ may have moved.
 import contextlib
 import os
 import pathlib
-import types
 
 from tbnets import tasks
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.files import write_json
-from tbnets.flags import settings as settings_files
+from tbnets.flags import records
 from tbnets.flags.limits import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
@@ -67,7 +66,7 @@ def start(settings, resume):
             it holds no run and `resume` is on, or the flags differ from those
             the run was started with.
     """
-    check_limits(settings, ALL.values())
+    check_limits(settings, settings.flags())
     folder = check_run_folder(settings.run_dir, resume)
     last = checkpoint_path(folder, "last")
     if last.exists() and not resume:
@@ -77,12 +76,12 @@ def start(settings, resume):
             "it, or choose another folder."
         )
     if last.exists():
-        settings_files.check_resumable(settings_before(folder), settings)
+        records.check_resumable(record_before(folder), settings)
     return folder
 
 
-def settings_before(run_dir):
-    """Returns the settings that a run goes on with if no flag is given.
+def record_before(run_dir):
+    """Returns the record that a run goes on with if no flag is given.
 
     Raises:
         ValueError: the folder holds no run, or it is damaged.
@@ -90,9 +89,9 @@ def settings_before(run_dir):
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
     if not last.exists():
-        return settings_files.read_settings(folder)
+        return records.read_record(folder)
     state = checkpoints.read_progress(last)
-    return settings_files.from_record(state.settings, last)
+    return records.completed(state.settings, last)
 
 
 def finished(settings, folder):
@@ -116,11 +115,11 @@ def finished(settings, folder):
     if settings.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
     more = f"Set --epochs above {state.epoch} to train longer"
-    if "epochs" in tasks.fixed_flags(settings):
+    if "epochs" in settings.fixed:
         more = f"--model={settings.model} has nothing to train longer"
     elif left > 0:
         more = "Raise --patience, or set it to 0, to train longer"
-    elif settings.schedule == "cosine":
+    elif getattr(settings, "schedule", "") == "cosine":
         more = (
             "Its cosine schedule ends there: to train longer, start a new "
             "--run_dir with more --epochs"
@@ -161,8 +160,8 @@ def prepare(settings, folder, queries=()):
     last = checkpoint_path(folder, "last")
     if last.exists():
         kept = checkpoints.read_checkpoint(last)
-        before = settings_files.from_record(kept.state.settings, last)
-        settings_files.check_resumable(before, settings)
+        before = records.completed(kept.state.settings, last)
+        records.check_resumable(before, settings)
         splits = (settings.train_split, settings.dev_split)
         task.data.resume(kept.state, splits, last)
     task.check(queries)
@@ -174,15 +173,14 @@ def prepare(settings, folder, queries=()):
     if lock is None:
         lock = lock_run(folder)
         start(settings, resume=False)  # Another may have trained there since.
-    state = checkpoints.RunState(settings=vars(settings), fitted=fitted)
-    groups = tasks.groups_read(settings)
-    session = Session(folder, task, network, state, dev, batches, groups, lock)
+    state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
+    session = Session(folder, task, network, state, dev, batches, lock)
     if kept:
         _continue(session, kept)
     else:
         _adapt(network, train)
         session.checkpoint("best").unlink(missing_ok=True)
-    settings_files.write_settings(settings, folder, groups)
+    records.write_settings(settings, folder)
     last.parent.mkdir(exist_ok=True)
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
@@ -196,9 +194,9 @@ def _build(task, fitted, checkpoint):
 
     A file of weights that the network began with may then be gone.
     """
-    settings = types.SimpleNamespace(**vars(task.settings))
-    if checkpoint:
-        settings.image_weights = ""
+    settings = task.settings
+    if checkpoint and hasattr(settings, "image_weights"):
+        settings = settings.replace(image_weights="")
     return task.model.build(settings, fitted)
 
 
@@ -218,7 +216,7 @@ def _continue(session, checkpoint):
     create_optimizer_variables(optimizer, session.network)
     checkpoints.put_into(checkpoint, path, session.network, optimizer)
     session.state = state
-    session.state.settings = vars(session.settings)
+    session.state.settings = session.settings.values()
 
 
 def finish(session):
@@ -254,7 +252,14 @@ def finish(session):
     return report
 
 
-def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
+def open_run(
+    run_dir,
+    checkpoint="best",
+    *,
+    data_root=None,
+    more_splits=(),
+    adjust=None,
+):
     """Rebuilds the network of a run with the weights of a checkpoint.
 
     Args:
@@ -265,6 +270,8 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
             the folder that the run was started in.
         more_splits: splits that the run was not started with, whose data are
             wanted too.
+        adjust: function from the run's settings to those that it is opened
+            by; None for the run's own.
 
     Returns:
         A `Session` without `dev`.
@@ -273,7 +280,7 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
         ValueError: the folder is no run, the checkpoint is damaged, or the
             data of the run were since made otherwise.
     """
-    places = settings_files.read_settings(run_dir)
+    places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
     if not path.exists():
         raise InputError(
@@ -282,13 +289,15 @@ def open_run(run_dir, checkpoint="best", *, data_root=None, more_splits=()):
         )
     kept = checkpoints.read_checkpoint(path)
     state = kept.state
-    settings = settings_files.from_record(state.settings, path)
-    for name, flag in ALL.items():
-        if flag.is_place:
-            setattr(settings, name, getattr(places, name))
-    settings.started_in = places.started_in
+    record = records.completed(state.settings, path)
+    names = {name for name, flag in ALL.items() if flag.is_place}
+    record |= {name: places[name] for name in names | {"started_in"}}
     if data_root:
-        settings.data_root = os.path.abspath(data_root)
+        record["data_root"] = os.path.abspath(data_root)
+    with _said_by(path):
+        settings = tasks.settings_of(record)
+    if adjust is not None:
+        settings = adjust(settings)
     with _said_by(path):
         task = tasks.open_task(settings)
     splits = (settings.train_split, settings.dev_split, settings.test_split)
@@ -340,7 +349,7 @@ def export(session, path=None, half_precision=False, max_pixels=None):
         path or versions / str(next_version(versions)),
         metadata={
             "epoch": session.state.epoch,
-            "settings": settings_files.without_places(session.settings),
+            "settings": records.without_places(session.settings),
             **{
                 name: fitted.get(name, {})
                 for name in ("image_features_made_by", "text_features_made_by")

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs
+from tbnets import runs, tasks
 from tbnets.locks import fcntl, try_lock
 from tbnets.tasks import parts
 from tbnets.training import checkpoints
@@ -155,7 +155,7 @@ def test_a_checkpoint_is_read_once_before_a_run_goes_on(
         return read(path, only)
 
     monkeypatch.setattr(checkpoints, "read_npz", noted)
-    before = runs.settings_before(run_dir)
+    before = tasks.settings_of(runs.record_before(run_dir))
     assert runs.finished(before, runs.start(before, True)) == ""
     runs.prepare(before, run_dir)
     assert wholly == ["last.npz"]
@@ -253,7 +253,7 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
         checkpoint = run_dir / "checkpoints" / f"{name}.npz"
         kept = checkpoints.read_checkpoint(checkpoint).state.settings
         rewritten(checkpoint, settings={**kept, "image_weights": "gone.h5"})
-    before = runs.settings_before(run_dir)
+    before = tasks.settings_of(runs.record_before(run_dir))
     again, _ = runs.prepare(before, runs.start(before, True))
     assert read == ["", ""]
     assert again.settings.image_weights == "gone.h5"

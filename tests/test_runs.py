@@ -183,8 +183,9 @@ def test_scenes_are_found_from_another_folder(home, monkeypatch):
         image_encoder="small",
         image_size=8,
     )
-    settings.captions = settings.image_features = ""
-    settings.captions_format = "karpathy"
+    settings = settings.replace(
+        captions="", image_features="", captions_format="karpathy"
+    )
     run_dir = saved_run(settings)
     monkeypatch.chdir(home.parent / "elsewhere")
     session = runs.open_run(run_dir)
@@ -430,13 +431,12 @@ def test_a_finished_run_says_so(folder, tmp_path):
     text = runs.finished(settings, run_dir)
     assert f"{run_dir} is finished after epoch 1" in text
     assert "Set --epochs above 1 to train longer" in text
-    settings.epochs = 2
-    assert runs.finished(settings, run_dir) == ""
-    settings.epochs, settings.export = 1, True
+    assert runs.finished(settings.replace(epochs=2), run_dir) == ""
+    settings = settings.replace(export=True)
     assert runs.finished(settings, run_dir) == ""
     runs.export(session)
     assert "is finished" in runs.finished(settings, run_dir)
-    settings.schedule = "cosine"
+    settings = settings.replace(schedule="cosine")
     assert "cosine schedule ends there" in runs.finished(settings, run_dir)
 
 
@@ -450,5 +450,4 @@ def test_a_run_that_patience_ended_says_so(folder, tmp_path):
     )
     (run_dir / "metrics.json").write_text('{"epochs": 3}')
     assert "Raise --patience" in runs.finished(settings, run_dir)
-    settings.patience = 3
-    assert runs.finished(settings, run_dir) == ""
+    assert runs.finished(settings.replace(patience=3), run_dir) == ""

@@ -71,20 +71,13 @@ def typed(*line):
 
 def parse(*line):
     """Parses flags as a training does; those not given have defaults."""
-    return run_line.settings(typed(*line))
+    return run_line.settings(typed(*line), tasks.settings_of)
 
 
 def unread(*line):
     """Refuses flags that nothing reads, as a training does."""
-    settings = parse(*line)
-    tasks.open_task(settings)
-    return run_line.check_read(
-        typed(*line),
-        settings,
-        tasks.groups_read(settings),
-        tasks.readers_of_groups(),
-        tasks.fixed_flags(settings),
-    )
+    readers = tasks.readers_of_groups()
+    return run_line.check_read(typed(*line), parse(*line), readers)
 
 
 def split_of(settings, name, **options):

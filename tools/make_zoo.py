@@ -39,12 +39,12 @@ import sys
 
 from zoo_making import again, cards, measures
 
-from tbnets import commands, runs, tasks
+from tbnets import commands, runs
 from tbnets.errors import InputError
 from tbnets.files import new_folder, write_json, write_text
 from tbnets.flags import flagfiles
-from tbnets.flags import settings as settings_files
 from tbnets.flags.flag import NOT_NEGATIVE, flag
+from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
 from tbnets.serving import zoo
 from tbnets.serving.served import load_saved_model
@@ -91,12 +91,17 @@ def make(options, folder, text):
         folder: `pathlib.Path`.
         text: the part of the card that is written by hand.
     """
-    session = runs.open_run(options.run_dir, data_root=options.data_root)
-    lines = settings_files.flagfile_lines(
-        session.settings, tasks.groups_read(session.settings)
+    lines = []
+
+    def adjust(settings):
+        lines.extend(flagfile_lines(settings))
+        if options.images:
+            settings = settings.replace(images=options.images)
+        return start_at_photo(settings, options.cnn_weights)
+
+    session = runs.open_run(
+        options.run_dir, data_root=options.data_root, adjust=adjust
     )
-    start_at_photo(session.settings, options.cnn_weights)
-    session.settings.images = options.images or session.settings.images
     report = measures.read_report(pathlib.Path(options.run_dir, cards.METRICS))
     runs.export(session, folder / "1", half_precision=True)
     model = load_saved_model(folder / "1")

@@ -158,9 +158,11 @@ def run_scores(options, runs, run_dir):
         options.checkpoint,
         data_root=options.data_root,
         more_splits=[options.split],
+        adjust=lambda settings: settings.replace(
+            evaluate_memory=options.memory_limit_mb
+        ),
     )
     task = session.task
-    task.settings.evaluate_memory = options.memory_limit_mb
     examples = task.data.load(options.split, session.state.fitted)
     return task.settings, task.scores(session.network, examples)
 

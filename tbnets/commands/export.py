@@ -45,9 +45,11 @@ class Options(DataRoot):
 def main(options):
     """Exports by the flags."""
     session = runs.open_run(
-        options.run_dir, options.checkpoint, data_root=options.data_root
+        options.run_dir,
+        options.checkpoint,
+        data_root=options.data_root,
+        adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
     )
-    start_at_photo(session.settings, options.cnn_weights)
     path = runs.export(
         session,
         half_precision=options.half_precision,

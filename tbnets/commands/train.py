@@ -21,7 +21,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
 from tbnets.flags import run_line
 from tbnets.flags.flag import Flag, flag, flags_of, title_of
-from tbnets.flags.settings import as_flagfile_line
+from tbnets.flags.records import as_flagfile_line
 from tbnets.flags.table import ALL, FLAGS
 from tbnets.flags.table import GROUPS as RUN_GROUPS
 from tbnets.training import loop, summary
@@ -74,20 +74,14 @@ def help_sections():
 
 def checked_settings(options, line):
     """Returns the settings of the run, and a line on flags not read."""
-    before = None
+    settings = run_line.settings(line, tasks.settings_of)
     if options.resume:
-        before = runs.settings_before(run_line.run_dir(line))
-    settings = run_line.settings(line, before)
-    task = tasks.open_task(settings)  # Names an unknown task or model.
-    if before is None:
-        take_recipe(line, settings, task)
-    unread = run_line.check_read(
-        line,
-        settings,
-        tasks.groups_read(settings),
-        tasks.readers_of_groups(),
-        tasks.fixed_flags(settings),
-    )
+        before = runs.record_before(settings.run_dir)
+        settings = run_line.settings(line, tasks.settings_of, before)
+    else:
+        settings = with_recipe(line, settings)
+    readers = tasks.readers_of_groups()
+    unread = run_line.check_read(line, settings, readers)
     if "example_query" in line.typed and not settings.export:
         raise InputError(
             "`--example_query` must come with --export: the exported model "
@@ -97,13 +91,14 @@ def checked_settings(options, line):
     return settings, unread
 
 
-def take_recipe(line, settings, task):
+def with_recipe(line, settings):
     """Gives flags that are not given what suits the data; says which."""
-    title, values = task.data.recipe
-    taken = run_line.fill(line, settings, values)
+    title, values = tasks.open_task(settings).data.recipe
+    taken = run_line.not_given(line, settings, values)
     if taken:
         shown = (as_flagfile_line(*item).strip() for item in taken.items())
         print(f"recipe for {title}: {' '.join(shown)}")
+    return settings.replace(**taken)
 
 
 def fit(session, train):

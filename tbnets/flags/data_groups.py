@@ -39,6 +39,9 @@ class Run:
         "Of all that is drawn: weights, batches, dropout.",
         limits=Limits(at_least=0, at_most=2_000_000),
     )
+    train_split: str = flag("train", "Split that is learned from.")
+    dev_split: str = flag("dev", "Split that chooses the best epoch.")
+    test_split: str = flag("test", "Split that is reported once, at the end.")
     export: bool = flag(
         True, "Write a SavedModel of the best epoch.", free=True
     )
@@ -91,9 +94,6 @@ class Captions:
         when=_CAPTION_FILES,
         is_place=True,
     )
-    train_split: str = flag("train", "Split that is learned from.")
-    dev_split: str = flag("dev", "Split that chooses the best epoch.")
-    test_split: str = flag("test", "Split that is reported once, at the end.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -150,7 +150,10 @@ def title_of(group):
 
 
 def reads(flag, settings):
-    """Tells whether a flag is read under the values of the others."""
+    """Tells whether a flag is read under the values of the others.
+
+    One that is none of the settings is not given: "".
+    """
     return not flag.when or any(
         all(_holds(settings, *item) for item in case.items())
         for case in flag.when
@@ -158,7 +161,7 @@ def reads(flag, settings):
 
 
 def _holds(settings, name, wanted):
-    value = getattr(settings, name)
+    value = getattr(settings, name, "")
     if isinstance(wanted, Other):
         others = wanted.value
         others = others if isinstance(others, tuple) else (others,)

@@ -6,7 +6,7 @@ group a flag may be read under some values of others alone.
 """
 
 from tbnets.flags.data_groups import Captions, Features, Images, Run
-from tbnets.flags.flag import flags_of, reads
+from tbnets.flags.flag import flags_of
 from tbnets.flags.learning_groups import (
     Batches,
     Branches,
@@ -41,22 +41,6 @@ GROUPS = {
 FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
 """Name of a group -> its flags."""
 ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
-
-
-def flags_read(settings, groups):
-    """Returns the flags that a run reads, in the order of the table.
-
-    Args:
-        settings: the run's settings.
-        groups: names of the groups that its task and model read.
-    """
-    return [
-        flag
-        for name in GROUPS
-        if name in groups
-        for flag in FLAGS[name]
-        if hasattr(settings, flag.name) and reads(flag, settings)
-    ]
 
 
 def complete(values):

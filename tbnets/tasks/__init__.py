@@ -5,6 +5,7 @@ what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
 from tbnets.errors import InputError
+from tbnets.flags.settings import make_settings
 from tbnets.tasks import localization, matching
 from tbnets.tasks.parts import BUILDERS
 
@@ -12,25 +13,23 @@ TASKS = {"matching": matching.TENANT, "localization": localization.TENANT}
 ALWAYS_READ = ("run",)
 
 
-def open_task(settings):
-    """Returns the task of some settings.
+def settings_of(record):
+    """Returns the `Settings` that a task and a model make of a record.
 
-    Flags that the task or the model leaves at one value are set to it.
+    Args:
+        record: dict, flag -> value, of all flags; it names both.
 
     Raises:
         ValueError: --task or --model is unknown; the known ones are listed.
             Or the task has not what the model needs.
     """
-    for name, value, known in (
-        ("task", settings.task, TASKS),
-        ("model", settings.model, BUILDERS),
-    ):
-        if value not in known:
+    for name, known in (("task", TASKS), ("model", BUILDERS)):
+        if record[name] not in known:
             raise InputError(
                 f"`--{name}` must be one of {', '.join(known)}. Received: "
-                f"--{name}={value}. Choose one of these."
+                f"--{name}={record[name]}. Choose one of these."
             )
-    tenant, model = _entries(settings)
+    tenant, model = TASKS[record["task"]], BUILDERS[record["model"]]
     if not set(model.needs) <= set(tenant.gives):
         fitting = [
             name
@@ -39,27 +38,17 @@ def open_task(settings):
         ]
         raise InputError(
             f"`--task` must be {' or '.join(fitting)} with "
-            f"--model={settings.model}. Received: --task={settings.task}. "
+            f"--model={record['model']}. Received: --task={record['task']}. "
             "Change one of them."
         )
-    vars(settings).update(fixed_flags(settings))
-    return tenant.compose(settings, model)
+    groups = (*ALWAYS_READ, *tenant.flag_groups, *model.flag_groups)
+    return make_settings(record, groups, dict((*tenant.fixed, *model.fixed)))
 
 
-def _entries(settings):
-    """Returns the `Tenant` and the `Builder` of a run."""
-    return TASKS[settings.task], BUILDERS[settings.model]
-
-
-def fixed_flags(settings):
-    """Returns flag -> value, of those that a run leaves at one value."""
-    return dict(item for one in _entries(settings) for item in one.fixed)
-
-
-def groups_read(settings):
-    """Returns the names of the groups of flags that a run reads."""
-    own = (group for one in _entries(settings) for group in one.flag_groups)
-    return {*ALWAYS_READ, *own}
+def open_task(settings):
+    """Returns the task of some settings."""
+    compose = TASKS[settings.task].compose
+    return compose(settings, BUILDERS[settings.model])
 
 
 def readers_of_groups():

@@ -23,8 +23,6 @@ from tbnets.features.photo_features import (
     open_photo_features,
 )
 from tbnets.files import folder_beside, write_atomically
-from tbnets.flags.flag import reads
-from tbnets.flags.table import ALL
 from tbnets.tasks.readers import named_weights
 
 MOST_NAMED = 10
@@ -33,7 +31,7 @@ ABSENT = "is not there"
 
 def has_own_photos(settings):
     """Tells whether a run extracts the features of its photos itself."""
-    return reads(ALL["cnn"], settings)
+    return settings.reads("cnn")
 
 
 class OwnPhotos:

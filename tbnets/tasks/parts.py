@@ -12,8 +12,6 @@ from typing import NamedTuple
 import keras
 
 from tbnets.errors import InputError
-from tbnets.flags.flag import reads
-from tbnets.flags.table import ALL
 from tbnets.layers import image_encoders, text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
@@ -223,7 +221,7 @@ def build_cca(settings, fitted):
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
     background = 0.0
-    if reads(ALL["cca_background"], settings):
+    if settings.reads("cca_background"):
         background = settings.cca_background
     network = CCA(
         image_branch=CanonicalProjection(settings.cca_dim),
@@ -260,7 +258,7 @@ def build_triplet_loss(settings):
         # A batch holds every image once, see `data.batches.sample_epoch`.
         max_positives=None
         if settings.equal_texts_match
-        else settings.captions_per_image,
+        else getattr(settings, "captions_per_image", None),
     )
 
 
@@ -329,6 +327,6 @@ BUILDERS = {
         build_cca,
         lambda network, settings, steps_per_epoch: network.compile(),
         ("cca",),
-        fixed=(("epochs", 1),),
+        fixed=(("epochs", 1), ("patience", 0)),
     ),
 }

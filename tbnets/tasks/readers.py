@@ -30,10 +30,10 @@ def weights_from_here(weights):
 
 
 def start_at_photo(settings, cnn_weights):
-    """Lets the export of a run on features begin with the photo.
+    """Returns settings by which an export begins with the photo.
 
     Args:
-        settings: those of an opened run, which are changed.
+        settings: those of a run.
         cnn_weights: `imagenet` or the weights file that the features were
             made with, from the current folder where it is there; empty: as
             the run's own flag says.
@@ -42,7 +42,7 @@ def start_at_photo(settings, cnn_weights):
         ValueError: the run's network takes photos already.
     """
     if not cnn_weights:
-        return
+        return settings
     if settings.image_encoder != "features":
         raise InputError(
             "`--cnn_weights` must come with a run on --image_features. "
@@ -50,7 +50,7 @@ def start_at_photo(settings, cnn_weights):
             f"with --image_encoder={settings.image_encoder}, which "
             "takes photos already. Leave it out."
         )
-    settings.cnn_weights = weights_from_here(cnn_weights)
+    return settings.replace(cnn_weights=weights_from_here(cnn_weights))
 
 
 def photo_reader(made_by, weights, named):

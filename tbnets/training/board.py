@@ -26,7 +26,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
-from tbnets.flags.table import complete, flags_read
+from tbnets.flags.table import complete
 from tbnets.pictures.curves import PANELS
 from tbnets.training.projector import write_points
 
@@ -85,19 +85,18 @@ def describe(key):
     )
 
 
-def settings_table(settings, groups):
+def settings_table(settings):
     """Returns the settings that are read as Markdown, changed ones first.
 
     Args:
         settings: the run's settings.
-        groups: names of the groups of flags that the run reads.
 
     Returns:
         str, one table with a row a flag: its value, its default and its help.
     """
-    defaults = complete({"loss": settings.loss})
+    defaults = complete({"loss": getattr(settings, "loss", None)})
     rows = {True: [], False: []}
-    for flag in flags_read(settings, groups):
+    for flag in settings.flags_read():
         name = flag.name
         value, default = getattr(settings, name), defaults[name]
         changed = _plain(value) != _plain(default)
@@ -114,7 +113,7 @@ def settings_table(settings, groups):
     return "\n".join([*head, *rows[True], *rows[False]])
 
 
-def comparable_settings(settings, groups):
+def comparable_settings(settings):
     """Returns the settings that two runs may be compared by.
 
     Those that are read, but for files and folders: name -> number, bool or
@@ -122,7 +121,7 @@ def comparable_settings(settings, groups):
     """
     return {
         flag.name: _plain(getattr(settings, flag.name))
-        for flag in flags_read(settings, groups)
+        for flag in settings.flags_read()
         if not flag.is_place
     }
 
@@ -216,18 +215,15 @@ class Board:
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
     @_unless_lost
-    def add_settings(self, settings, groups, epoch, about=""):
+    def add_settings(self, settings, epoch, about=""):
         """Writes what a run was started with.
 
         Args:
             settings: the run's settings.
-            groups: names of the groups of flags that it reads.
             epoch: where it starts, above 0 when it is continued.
             about: Markdown that stands before the table.
         """
-        text = "\n\n".join(
-            filter(None, [about, settings_table(settings, groups)])
-        )
+        text = "\n\n".join(filter(None, [about, settings_table(settings)]))
         layout = custom_scalars.pb(chart_layout()).SerializeToString()
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
@@ -235,7 +231,7 @@ class Board:
         with self._best.as_default():
             # By its folder: runs of equal settings stay two in the table.
             hparams.hparams(
-                comparable_settings(settings, groups),
+                comparable_settings(settings),
                 trial_id=str(self._run_dir),
             )
         self.flush()

@@ -40,7 +40,6 @@ class Session:
         state: the `RunState`, brought up to date after each epoch.
         dev: examples that choose the best epoch; None after training.
         batches: of the training split; None after training.
-        flag_groups: names of the groups of flags that the run reads.
         lock: keeps other trainings out of the folder; None after training.
     """
 
@@ -50,7 +49,6 @@ class Session:
     state: checkpoints.RunState
     dev: object = None
     batches: object = None
-    flag_groups: frozenset = frozenset()
     lock: object = None
 
     @property
@@ -120,12 +118,7 @@ def fit(session, train):
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
-        board.add_settings(
-            settings,
-            session.flag_groups,
-            state.epoch,
-            summary.about(session, train),
-        )
+        board.add_settings(settings, state.epoch, summary.about(session, train))
         while state.epoch < settings.epochs:
             if out_of_patience(session):
                 break
@@ -138,7 +131,11 @@ def fit(session, train):
             _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
-            advice = health.diagnose(row, settings.margin, settings.reduction)
+            advice = health.diagnose(
+                row,
+                getattr(settings, "margin", 0.0),
+                getattr(settings, "reduction", "sum"),
+            )
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 

@@ -5,7 +5,7 @@ import pathlib
 
 from tbnets.errors import InputError
 from tbnets.files import is_partial
-from tbnets.flags.settings import SETTINGS_FILE
+from tbnets.flags.records import SETTINGS_FILE
 from tbnets.locks import FolderLock
 
 LOCK = "training.lock"

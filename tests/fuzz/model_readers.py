@@ -9,9 +9,9 @@ import numpy as np
 from measuring import ambiguity
 from zoo_making import cards
 
-from tbnets import runs
+from tbnets import runs, tasks
 from tbnets.features import photo_cache
-from tbnets.flags import settings as settings_files
+from tbnets.flags import records
 from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import index, zoo
@@ -77,17 +77,17 @@ def _write_run(folder):
 def _open_run(folder):
     session = runs.open_run(folder / "run")
     state = vars(session.state)
-    return session.network.get_weights(), state, vars(session.settings)
+    return session.network.get_weights(), state, session.settings.values()
 
 
 def _read_settings(folder):
-    settings = settings_files.read_settings(folder / "run")
-    settings_files.check_resumable(settings, settings)
-    return vars(settings), _open_run(folder)[0]
+    record = records.read_record(folder / "run")
+    records.check_resumable(record, tasks.settings_of(record))
+    return record, _open_run(folder)[0]
 
 
 def _read_metrics(folder):
-    settings = runs.settings_before(folder / "run")
+    settings = tasks.settings_of(runs.record_before(folder / "run"))
     return runs.finished(settings, folder / "run")
 
 

@@ -140,8 +140,10 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
     served = load_saved_model(runs.export(session))
     assert not served.takes_photos
     shutil.rmtree(store)  # What it knows of the photos is in the run.
-    opened = runs.open_run(tmp_path / "run")
-    opened.settings.cnn_weights = "cnn.weights.h5"
+    opened = runs.open_run(
+        tmp_path / "run",
+        adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
+    )
     path = runs.export(opened)
     assert path.name == "2"
     assert load_saved_model(path).takes_photos

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets import runs, tasks
+from tbnets import runs
 from tbnets.serving.served import load_saved_model
 from tbnets.training import loop
 from tests import tiny
@@ -34,7 +34,6 @@ def settings(folder, run_dir, **changes):
 
 
 def train(found, resume=False):
-    tasks.open_task(found)
     session, examples = runs.prepare(found, runs.start(found, resume))
     loop.fit(session, examples)
     return session
@@ -68,7 +67,6 @@ def test_it_opens_with_the_same_results(session):
 
 def test_finished_run_has_nothing_to_go_on_with(session):
     again = settings(session.settings.data_root, session.run_dir)
-    tasks.open_task(again)
     said = runs.finished(again, runs.start(again, True))
     assert "--model=cca has nothing to train longer" in said
 

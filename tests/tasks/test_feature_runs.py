@@ -64,10 +64,9 @@ def replace(folder, name, splits, extraction=EXTRACTION):
 def test_stores_give_what_arrays_give(folder, tmp_path, pattern):
     settings = tiny.settings(folder, tmp_path / "run")
     for split in tiny.SPLITS:
-        settings.image_features = "{split}_ims.npy"
         expected = tiny.split_of(settings, split).images
-        settings.image_features = pattern
-        found = tiny.split_of(settings, split).images
+        other = settings.replace(image_features=pattern)
+        found = tiny.split_of(other, split).images
         assert found.shape == expected.shape == (8,)
         np.testing.assert_array_equal(
             np.concatenate(list(found.chunks())),

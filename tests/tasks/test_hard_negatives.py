@@ -115,14 +115,14 @@ def test_they_are_those_of_the_network_that_was_there(
 
 def test_a_run_that_gets_more_epochs_looks_again(straight):
     session, examples = straight
-    before = dict(session.task.data.held)
-    session.settings.epochs += 1
+    data = session.task.data
+    before, settings = dict(data.held), data.settings
+    data.settings = settings.replace(epochs=settings.epochs + 1)
     try:
-        session.task.data.start_epoch(session.network, examples, 3)
-        now = session.task.data.held
+        data.start_epoch(session.network, examples, 3)
+        now = data.held
     finally:
-        session.settings.epochs -= 1
-        session.task.data.held = before
+        data.held, data.settings = before, settings
     assert before["hard_negatives_recorded"] == 2
     assert now["hard_negatives_recorded"] == 3
 

@@ -1,5 +1,6 @@
 """HM-LSTM as a tenant: trained, resumed, measured, exported."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs, tasks
+from tbnets import runs
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
 from tbnets.rounding import per_cent
@@ -25,7 +26,6 @@ def folder(tmp_path_factory):
 
 
 def train(found, resume=False):
-    tasks.open_task(found)
     session, examples = runs.prepare(found, runs.start(found, resume))
     print(summary.describe(session, examples))
     loop.fit(session, examples)
@@ -37,7 +37,8 @@ def run(folder, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     session, examples = train(tiny_scenes.settings(folder, run_dir, epochs=3))
     shutil.copytree(run_dir, run_dir.with_name("three_epochs"))
-    session.settings.epochs = 4
+    longer = session.settings.replace(epochs=4)
+    session.task = dataclasses.replace(session.task, settings=longer)
     loop.fit(session, examples)
     held = session.task.data.held
     runs.finish(session)
@@ -231,9 +232,8 @@ def test_points_are_images_captions_and_noun_phrases(run):
     ],
 )
 def test_flags_that_contradict_are_refused(changes, message, folder, tmp_path):
-    found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
     with pytest.raises(ValueError, match=message):
-        tasks.open_task(found)
+        found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
         runs.prepare(found, runs.start(found, False))
 
 

@@ -1,5 +1,6 @@
 """Phrase localization as a tenant: trained, resumed, measured, exported."""
 
+import dataclasses
 import json
 import shutil
 import types
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import boxes, runs, tasks
+from tbnets import boxes, runs
 from tbnets.evaluation import tables
 from tbnets.serving.served import load_saved_model
 from tbnets.store import opening
@@ -68,7 +69,8 @@ def session(model, folder, tmp_path_factory):
     session.described = summary.describe(session, examples)
     loop.fit(session, examples)
     shutil.copytree(run_dir, run_dir.with_name(f"{model}_stopped"))
-    found.epochs = 6
+    longer = found.replace(epochs=6)
+    session.task = dataclasses.replace(session.task, settings=longer)
     loop.fit(session, examples)
     runs.finish(session)
     return session
@@ -262,7 +264,6 @@ def test_cca_finds_regions_by_text_features(folder, tmp_path, background):
         candidates_per_image=4,
         cca_background=background,
     )
-    tasks.open_task(found)
     session = train(found)
     report = runs.finish(session)
     assert session.state.epoch == 1

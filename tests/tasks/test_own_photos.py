@@ -11,7 +11,6 @@ import pytest
 from tbnets import runs, tasks
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.flags import run_line
-from tbnets.flags.table import ALL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos, recipes
 from tbnets.training import checkpoints, summary
@@ -66,9 +65,9 @@ def settings_for(*more):
         "--min_count=1",
         *more,
     )
-    settings = run_line.settings(line)
-    run_line.fill(line, settings, tasks.open_task(settings).data.recipe[1])
-    return settings
+    settings = run_line.settings(line, tasks.settings_of)
+    recipe = tasks.open_task(settings).data.recipe[1]
+    return settings.replace(**run_line.not_given(line, settings, recipe))
 
 
 def begun(settings):
@@ -164,10 +163,11 @@ def test_a_photo_that_broke_since_is_named(folder, how):
 
 def test_a_resumed_run_goes_by_its_own_flags(folder):
     session, _ = begun(settings_for())
-    before = runs.settings_before("runs/photos")
-    settings = run_line.settings(tiny.typed("--run_dir=runs/photos"), before)
+    before = runs.record_before("runs/photos")
+    line = tiny.typed("--run_dir=runs/photos")
+    settings = run_line.settings(line, tasks.settings_of, before)
     again, _ = runs.prepare(settings, runs.start(settings, True))
-    assert vars(again.settings) == vars(before)
+    assert again.settings == tasks.settings_of(before)
     assert again.settings.image_transform == ["signed_sqrt", "standardize"]
     assert again.state.fitted == session.state.fitted
 
@@ -216,14 +216,16 @@ def test_flags_that_are_given_win_over_the_recipe():
     given = ("--images=photos", "--captions=own.csv", "--epochs=3")
     recipe = recipes.recipe(100)
     line = tiny.typed(*given)
-    settings = run_line.settings(line)
-    taken = run_line.fill(line, settings, recipe)
+    settings = run_line.settings(line, tasks.settings_of)
+    taken = run_line.not_given(line, settings, recipe)
+    settings = settings.replace(**taken)
     assert taken == {k: v for k, v in recipe.items() if k != "epochs"}
     assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
     assert settings.captions_format == "table"
     line = tiny.typed(*given, "--loss=vse++")
-    settings = run_line.settings(line)
-    run_line.fill(line, settings, recipe)
+    settings = run_line.settings(line, tasks.settings_of)
+    taken = run_line.not_given(line, settings, recipe)
+    settings = settings.replace(**taken)
     assert (settings.negatives, settings.reduction) == ("hardest", "sum")
 
 
@@ -232,12 +234,13 @@ def test_recipes_are_flags_within_their_limits(count):
     values = recipes.recipe(count)
     given = ("--images=photos", "--captions=own.csv")
     settings = tiny.parse(*given)
-    assert values.keys() <= vars(settings).keys()
-    assert run_line.fill(tiny.typed(*given), settings, values) == values
-    line = [runs.settings_files.as_flagfile_line(*v) for v in values.items()]
+    typed = tiny.typed(*given)
+    assert run_line.not_given(typed, settings, values) == values
+    settings = settings.replace(**values)
+    line = [runs.records.as_flagfile_line(*v) for v in values.items()]
     again = tiny.parse(*given, *map(str.strip, line))
-    assert vars(again) == vars(settings)
-    runs.check_limits(settings, ALL.values())
+    assert again == settings
+    runs.check_limits(settings, settings.flags())
 
 
 def test_one_command_from_photos_to_answers(folder):

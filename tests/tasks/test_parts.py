@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.data.sources import Sources
-from tbnets.flags.flag import reads
-from tbnets.flags.table import FLAGS
+from tbnets.flags.table import ALL
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import parts, readers
@@ -46,8 +45,8 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     file = pathlib.Path("imagenet")
     assert asked == [by_word.get(given, file)] * 2
     # A network that starts at the photo takes them from the current folder.
-    found.image_encoder = "features"
-    readers.start_at_photo(found, given)
+    found = found.replace(image_encoder="features")
+    found = readers.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.cnn_weights == place
 
@@ -176,7 +175,6 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(task, model):
 
     def configuration(more):
         found = tiny.parse(*[f"--{k}={v}" for k, v in (line | more).items()])
-        tasks.open_task(found)
         fitted = {"words": ["", "dog"], "image_dim": 8, "text_dim": 7}
         if model == "hm_lstm":
             fitted["region_dim"] = 5
@@ -185,12 +183,10 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(task, model):
         return found, network.get_config()
 
     settings, expected = configuration({})
-    groups = tasks.groups_read(settings)
     unread = {
-        flag.name: other_value(flag)
-        for group, members in FLAGS.items()
-        for flag in members
-        if group not in groups or not reads(flag, settings)
+        name: other_value(flag)
+        for name, flag in ALL.items()
+        if not settings.reads(name)
     }
     assert len(unread) > 10
     given = {k: v for k, v in unread.items() if v is not None and k not in line}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from zoo_making import cards
 
-from tbnets.flags.settings import FLAGFILE
+from tbnets.flags.records import FLAGFILE
 from tbnets.serving import saved_files, zoo
 from tests import fresh, tiny
 

@@ -13,11 +13,6 @@ from tbnets.flags.table import ALL
 from tbnets.training import board
 from tests import tiny
 
-READ = {"run", "captions", "images", "texts", "branches", "triplet_loss"} | {
-    "batches",
-    "training",
-    "optimizer",
-}
 CHOSEN = "recall_sum", "total_loss"
 
 
@@ -111,7 +106,7 @@ def test_charts_are_explained(key, words):
 
 def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run", margin=0.3)
-    lines = board.settings_table(settings, READ).splitlines()
+    lines = board.settings_table(settings).splitlines()
     assert lines[0].startswith("| flag | value | default |")
     cells = re.compile(r"(?<!\\)\|")
     assert {len(cells.findall(line)) for line in lines} == {5}
@@ -125,7 +120,7 @@ def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
 
 def test_runs_are_compared_by_settings_without_places(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    found = board.comparable_settings(settings, READ)
+    found = board.comparable_settings(settings)
     assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
     # Nor those of other tasks and models.
     assert "cca_dim" not in found and "head_units" not in found
@@ -138,7 +133,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
 def test_settings_are_written_for_people_and_for_the_table(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, *CHOSEN) as writer:
-        writer.add_settings(settings, READ, 0, "- network: small")
+        writer.add_settings(settings, 0, "- network: small")
         writer.add_best("dev", 300.0, 2)
     (text,) = (
         tf.make_ndarray(value.tensor).item().decode()
@@ -161,7 +156,7 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
 def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
     with board.Board(tmp_path, *CHOSEN) as writer:
         settings = tiny.settings(tmp_path, tmp_path / "run")
-        writer.add_settings(settings, READ, 0)
+        writer.add_settings(settings, 0)
         tags = [
             writer.tag(key)
             for key in (
@@ -217,7 +212,7 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
     monkeypatch.setattr(tf.summary, lost, refuse)
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, *CHOSEN) as writer:
-        writer.add_settings(settings, READ, 0)
+        writer.add_settings(settings, 0)
         for epoch in (1, 2):
             writer.add_best("dev", 1.0, epoch)
             writer.add_epoch([{"train/total_loss": 1.0}] * epoch)

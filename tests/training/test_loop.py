@@ -195,7 +195,7 @@ def test_open_run_embeds_as_the_trained_network(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run", epochs=1)
     session = train(settings)
     found = runs.open_run(tmp_path / "run")
-    assert vars(found.settings) == vars(settings)
+    assert found.settings.values() == settings.values()
     assert found.state.fitted == session.state.fitted
     assert found.state.epoch == 1
     images = tf.constant(session.dev.images.batch([0, 1]))
@@ -406,8 +406,9 @@ def test_image_without_features_is_named(tmp_path):
     settings = tiny.settings(
         folder, tmp_path / "run", captions_format="table", captions="own.csv"
     )
-    settings.train_split = settings.dev_split = "all"
-    settings.image_features = "train_ims.npy"
+    settings = settings.replace(
+        train_split="all", dev_split="all", image_features="train_ims.npy"
+    )
     with pytest.raises(ValueError, match="lost.jpg"):
         runs.prepare(settings, runs.start(settings, False))
 
@@ -427,10 +428,10 @@ def begun(settings):
     run = runs.start(settings, False)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.build((None, 1))
-    state = checkpoints.RunState(epoch=1, settings=vars(settings))
+    state = checkpoints.RunState(epoch=1, settings=settings.values())
     path = run / "checkpoints" / "last.npz"
     path.parent.mkdir(parents=True)
-    (run / "settings.json").write_text(json.dumps(vars(settings)))
+    (run / "settings.json").write_text(json.dumps(settings.values()))
     checkpoints.save_checkpoint(path, model, None, state)
     return run
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.errors import InputError
-from tbnets.flags.settings import from_record
+from tbnets.flags.records import completed
 from tbnets.flags.table import ALL
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
@@ -68,7 +68,8 @@ def export_again(source, path):
 def _settings(record, signatures, source):
     """Returns the settings of the run, without files of any machine."""
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
-    settings = from_record({**places, "started_in": "", **record}, source)
+    record = {**places, "started_in": "", **record}
+    settings = tasks.settings_of(completed(record, source))
     inputs = {
         spec.name
         for one in signatures.values()
@@ -76,7 +77,7 @@ def _settings(record, signatures, source):
     }
     if "image_bytes" in inputs and settings.image_encoder == "features":
         # Its weights are those of the model, as are all others.
-        settings.cnn_weights = "imagenet"
+        settings = settings.replace(cnn_weights="imagenet")
     return settings
 
 
