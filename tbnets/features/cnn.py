@@ -24,25 +24,19 @@ SQUEEZED = "squeezed, bilinear, antialiased, upright"
 """How photos are resized without regard to their shape, as manifests tell."""
 CROP_FRACTION = 224 / 256
 KERAS_SIZES = {
-    "EfficientNetB1": 240,
-    "EfficientNetB2": 260,
-    "EfficientNetB3": 300,
-    "EfficientNetB4": 380,
-    "EfficientNetB5": 456,
-    "EfficientNetB6": 528,
-    "EfficientNetB7": 600,
-    "EfficientNetV2B1": 240,
-    "EfficientNetV2B2": 260,
-    "EfficientNetV2B3": 300,
-    "EfficientNetV2S": 384,
-    "EfficientNetV2M": 480,
-    "EfficientNetV2L": 480,
-    "InceptionResNetV2": 299,
-    "InceptionV3": 299,
-    "NASNetLarge": 331,
-    "Xception": 299,
+    240: ("EfficientNetB1", "EfficientNetV2B1"),
+    260: ("EfficientNetB2", "EfficientNetV2B2"),
+    299: ("InceptionResNetV2", "InceptionV3", "Xception"),
+    300: ("EfficientNetB3", "EfficientNetV2B3"),
+    331: ("NASNetLarge",),
+    380: ("EfficientNetB4",),
+    384: ("EfficientNetV2S",),
+    456: ("EfficientNetB5",),
+    480: ("EfficientNetV2M", "EfficientNetV2L"),
+    528: ("EfficientNetB6",),
+    600: ("EfficientNetB7",),
 }
-"""Networks of Keras -> pixels a side they were made for, where not 224."""
+"""Pixels a side that networks of Keras were made for, where not 224."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,
@@ -55,8 +49,8 @@ class Network:
     """A network by name: how it is built, fed and loaded.
 
     Args:
-        constructor: called with `include_top`, `weights` and `input_shape`,
-            as a network of `keras.applications`.
+        constructor: called with `input_shape`, with `include_top` where
+            `has_top`, and with `weights` where `find_imagenet` is None.
         preprocess: RGB in [0, 255] -> what the network was trained on.
         image_size: side of the square input it was made for, in pixels.
         crop_fraction: side of a crop, in sides of the photo it is cut from.
@@ -96,19 +90,12 @@ def _lite(number, image_size):
 
 def _keras_networks():
     """Yields (name, `Network`) of all that Keras has."""
-    modules = inspect.getmembers(keras.applications, inspect.ismodule)
-    for module_name, module in modules:
-        preprocess = getattr(module, "preprocess_input", None)
-        constructors = inspect.getmembers(module, callable)
-        if module_name == "mobilenet_v3":  # It holds no constructors.
-            constructors = [
-                (name, getattr(keras.applications, name))
-                for name in ("MobileNetV3Small", "MobileNetV3Large")
-            ]
-        for name, constructor in constructors:
-            if preprocess and name[0].isupper():
-                size = KERAS_SIZES.get(name, Network.image_size)
-                yield name, Network(constructor, preprocess, size)
+    sizes = {name: size for size, some in KERAS_SIZES.items() for name in some}
+    networks = inspect.getmembers(keras.applications, inspect.isfunction)
+    for name, constructor in networks:
+        preprocess = inspect.getmodule(constructor).preprocess_input
+        size = sizes.get(name, Network.image_size)
+        yield name, Network(constructor, preprocess, size)
 
 
 NETWORKS = {
@@ -169,19 +156,15 @@ class Cnn:
             "resize": resize,
         }
 
-    def _with_classifier(self):
+    def weighty_layers(self):
+        """Returns the convolutional and dense layers, the classifier last."""
         kinds = (*CONVOLUTIONS, keras.layers.Dense)
         return [x for x in self.network.layers if isinstance(x, kinds)]
-
-    def weighty_layers(self):
-        """Returns the convolutional and dense layers, without classifier."""
-        layers = self._with_classifier()
-        return layers[:-1] if self.top else layers
 
     def last_output(self):
         """Returns the Keras tensor that a classifier would read."""
         if self.top:
-            return self._with_classifier()[-1].input
+            return self.weighty_layers()[-1].input
         return self.network.output
 
     def outputs(self, layers):
@@ -234,36 +217,34 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     check_choice("name", name, known, "Change --cnn or --image_encoder.")
     row = NETWORKS[name]
     top = top and row.has_top
-    by_keras = weights == "imagenet" and not row.find_imagenet
-    if weights == "imagenet" and row.find_imagenet:
-        weights = row.find_imagenet()
     side = image_size or row.image_size
+    options = {"input_shape": (side, side, 3)}
+    if row.has_top:
+        options["include_top"] = top
+    if not row.find_imagenet:
+        options["weights"] = "imagenet" if weights == "imagenet" else None
+    elif weights == "imagenet":
+        weights = row.find_imagenet()
     try:
-        network = row.constructor(
-            include_top=top,
-            weights="imagenet" if by_keras else None,
-            input_shape=(side, side, 3),
-        )
-    except ValueError as error:
-        raise InputError(
-            f"`image_size` must suit {name}. Received: image_size="
-            f"{side}, weights={weights} ({_one_line(error)}). Change "
-            "--image_size."
-        ) from error
+        network = row.constructor(**options)
     except Exception as error:  # What Keras raises when it can not fetch.
+        received = (
+            f"Received: image_size={side}, weights={weights} for {name} "
+            f"({' '.join(str(error).split())})."
+        )
+        if isinstance(error, ValueError):
+            raise InputError(
+                f"`image_size` must suit {name}. {received} Change "
+                "--image_size."
+            ) from error
         raise InputError(
-            "`weights` must be weights that can be fetched, or a file. "
-            f"Received: weights={weights} for {name} ({_one_line(error)}). "
+            f"`weights` must be a file, or such as can be fetched. {received} "
             "Fetch that file elsewhere, and name it by --image_weights in "
             "training or --cnn_weights."
         ) from error
-    if weights and not by_keras:
+    if weights and not options.get("weights"):
         row.load_weights(network, weights)
     return Cnn(name, network, row.preprocess, side, top, row.crop_fraction)
-
-
-def _one_line(error):
-    return " ".join(str(error).split())
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from tbnets.errors import InputError, MissingFileError
 MOST_LISTED = 5
 # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
 _DAMAGES = (
-    *(OSError, LookupError, TypeError, AttributeError),
-    *(RuntimeError, ValueError),
+    *(OSError, LookupError, TypeError, AttributeError, RuntimeError),
+    ValueError,
 )
 
 
@@ -40,21 +40,25 @@ def load_weights(network, path):
     require_weights_file(path)
     try:
         with h5py.File(path, "r") as file:
-            root = file["model_weights"] if "model_weights" in file else file
-            if "layer_names" not in root.attrs:
-                stored = None
-            else:
-                stored = _stored_layers(root)
+            root = file.get("model_weights", file)
+            is_old = "layer_names" in root.attrs
+            stored = _stored_layers(root) if is_old else {}
     except _DAMAGES as error:
         raise InputError(
             "`weights` must be an HDF5 file of weights that Keras wrote. "
             f"Received: weights={path}, which can not be read as one "
             f"({error}). Fetch or copy it again."
         ) from error
-    if stored is None:
-        _load_by_keras(network, path)
-    else:
+    if is_old:
         assign(network, stored, path)
+        return
+    try:
+        network.load_weights(str(path))
+    except Exception as error:  # Keras raises what it likes here
+        raise InputError(
+            f"`weights` must fit {network.name}. Received: weights={path}, "
+            f"which Keras refuses: {error}. Name the file of this network."
+        ) from error
 
 
 def require_weights_file(path):
@@ -107,11 +111,10 @@ def assign(network, stored, path):
     else:
         raise InputError(
             f"`weights` must hold every layer of {network.name}. Received: "
-            f"weights={path} without {', '.join(missing[:MOST_LISTED])}"
-            f" ({len(missing)} of {len(layers)} layers); it has "
-            f"{', '.join(list(stored)[:MOST_LISTED])}, ... Name the file "
-            "of this network, with its classifier if a layer of that is "
-            "asked for."
+            f"weights={path} without {', '.join(missing[:MOST_LISTED])} "
+            f"({len(missing)} of {len(layers)} layers); it has "
+            f"{', '.join(list(stored)[:MOST_LISTED])}, ... Name the file of "
+            "this network, with its classifier where that is asked for."
         )
     for layer, tensors in matches:
         _check_shapes(layer, tensors, path)
@@ -122,33 +125,12 @@ def assign(network, stored, path):
 def _check_shapes(layer, tensors, path):
     expected = [tuple(weight.shape) for weight in layer.weights]
     found = [tensor.shape for tensor in tensors]
-    if len(found) != len(expected):
+    if found != expected or any(t.dtype.kind not in "fiu" for t in tensors):
+        names = [w.name.split("/")[-1].split(":")[0] for w in layer.weights]
+        kinds = sorted({str(tensor.dtype) for tensor in tensors})
         raise InputError(
-            f"`weights` must hold {len(expected)} tensors for layer "
-            f"{layer.name}. Received: {len(found)} in {path}. Name the file "
-            "of this network."
+            f"`weights` must hold numbers for layer {layer.name}: "
+            f"{', '.join(names)} of shapes {expected}. Received: shapes "
+            f"{found} of {', '.join(kinds)} in {path}. Name the file of this "
+            "network and version, or fetch it again."
         )
-    for tensor in tensors:
-        if tensor.dtype.kind not in "fiu":
-            raise InputError(
-                f"`weights` must hold numbers for layer {layer.name}. "
-                f"Received: {tensor.dtype} in {path}. Fetch or copy it again."
-            )
-    for weight, shape in zip(layer.weights, found):
-        if tuple(weight.shape) != shape:
-            name = weight.name.split("/")[-1].split(":")[0]
-            raise InputError(
-                f"`weights` must fit {layer.name}/{name} of shape "
-                f"{tuple(weight.shape)}. Received: shape {shape} in {path}. "
-                "Name the file of this network and version."
-            )
-
-
-def _load_by_keras(network, path):
-    try:
-        network.load_weights(str(path))
-    except Exception as error:  # Keras raises what it likes here
-        raise InputError(
-            f"`weights` must fit {network.name}. Received: weights={path}, "
-            f"which Keras refuses: {error}. Name the file of this network."
-        ) from error

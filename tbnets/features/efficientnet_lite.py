@@ -45,7 +45,7 @@ _SOURCES = {
 """Layer, without its block -> what the published files call it."""
 
 
-def build(number, include_top=True, weights=None, input_shape=None):
+def build(number, include_top=True, input_shape=None):
     """Builds a network with random weights.
 
     Number 0, 1 and 2 have 4,694,024, 5,470,344 and 6,150,168 parameters.
@@ -54,7 +54,6 @@ def build(number, include_top=True, weights=None, input_shape=None):
         number: key of `SCALES`.
         include_top: whether the average over positions and ImageNet's
             classifier follow the last convolution.
-        weights: must be None: `load_weights` loads them.
         input_shape: `(height, width, 3)`. Published: 224, 240 and 260 a
             side.
 
@@ -67,11 +66,6 @@ def build(number, include_top=True, weights=None, input_shape=None):
     EfficientNet-Lite. Departures: none of the blocks is dropped in training,
     and no unit before the classifier.
     """
-    if weights:
-        raise InputError(
-            "`weights` must be left out for EfficientNetLite. Received: "
-            f"weights={weights}. Call `load_weights` with a file."
-        )
     inputs = keras.Input(input_shape)
     outputs = keras.layers.Conv2D(
         STEM_CHANNELS, 3, 2, "same", use_bias=False, name="stem_conv"

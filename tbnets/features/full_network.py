@@ -58,7 +58,8 @@ def full_network_outputs(cnn):
     layers of 4096 units, 12,416 dimensions.
     """
     readers_of = consumers(cnn.network)
+    layers = cnn.weighty_layers()
     return [
         (layer.name, _activation(layer, readers_of))
-        for layer in cnn.weighty_layers()
+        for layer in (layers[:-1] if cnn.top else layers)
     ]

@@ -2,14 +2,10 @@
 
 import keras
 
-from tbnets.errors import InputError
-
 SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
-def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
-    include_top=False, weights=None, input_shape=None
-):
+def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
     """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
 
     A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
@@ -17,8 +13,6 @@ def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
     the poolings (3x3, stride 2) pad nothing.
 
     Args:
-        include_top: must be False: the classifier is not part of it.
-        weights: must be None: `build_cnn` loads them.
         input_shape: `(height, width, 3)`; at least 47 pixels a side.
 
     Returns:
@@ -27,12 +21,6 @@ def SqueezeNet(  # noqa: N802 - named as the networks of Keras are
 
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
-    if include_top or weights:
-        raise InputError(
-            "`include_top` and `weights` must be left out for SqueezeNet. "
-            f"Received: include_top={include_top}, weights={weights}. Ask "
-            "for one of its layers, and name a weights file."
-        )
     layers = keras.layers
     inputs = keras.Input(input_shape)
     outputs = layers.Conv2D(64, 3, 2, activation="relu", name="conv1")(inputs)

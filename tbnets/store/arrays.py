@@ -80,8 +80,8 @@ class Features:
         if missing:
             raise InputError(
                 f"`image_ids` must all have features in {self.path}. "
-                f"Received: image_ids with {len(missing)} of "
-                f"{len(image_ids)} missing there, first "
+                f"Received: image_ids with {len(missing)} of {len(image_ids)} "
+                "missing there, first "
                 f"{', '.join(map(repr, missing[:MOST_LISTED]))}; "
                 f"{self.looks()}. {self._advice(missing)}"
             )
@@ -102,16 +102,12 @@ class Features:
                 f"{ids_file(self.path)}."
             )
         failed = [key for key in missing if key in self.failed]
-        if failed:
-            return (
-                f"Of these, {len(failed)} failed when features were "
-                f"extracted, first {failed[0]!r}: {self.failed[failed[0]]}. "
-                "Mend these photos and extract again, or take them out of "
-                "the captions."
-            )
+        if not failed:
+            return "Extract their features too, or write the ids alike."
         return (
-            "Extract features for these images too, or write the ids alike "
-            "in both files."
+            f"Of these, {len(failed)} failed when features were extracted, "
+            f"first {failed[0]!r}: {self.failed[failed[0]]}. Mend these photos "
+            "and extract again, or take them out of the captions."
         )
 
     def take(self, rows) -> np.ndarray:
@@ -180,18 +176,15 @@ class FeatureArray(Features):
 
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as stored."""
-        for rows in self._slices():
+        for rows in slices(len(self), self.dim * self._array.itemsize):
             yield rows, self._array[rows]
-
-    def _slices(self):
-        return slices(len(self), self.dim * self._array.itemsize)
 
     def check_repeated_rows(self):
         """Raises ValueError if rows of one id differ."""
         if len(set(self.ids)) == len(self.ids):
             return
         first = self.rows(self.ids)
-        for rows in self._slices():
+        for rows, _ in self.chunks():
             twice = np.arange(rows.start, rows.stop)
             twice = twice[first[rows] != twice]
             same = self._array[twice] == self._array[first[twice]]
@@ -234,7 +227,7 @@ def open_array(path) -> FeatureArray:
     path = os.fspath(path)
     array = _map_array(path)
     if not os.path.exists(ids_file(path)):
-        ids = tuple(map(str, range(len(array))))
+        ids = map(str, range(len(array)))
         return FeatureArray(ids, array, path, has_ids=False)
     ids = _read_ids(CheckedFile(ids_file(path)), array, path)
     features = FeatureArray(ids, array, path)
@@ -256,16 +249,15 @@ def _map_array(path):
 
 def _read_ids(file, array, path):
     ids = [row.strip() for row in file.lines()[0]]
-    for line, key in enumerate(ids, 1):
-        if not key:
-            file.report("expected an id; found an empty line.", line)
+    if "" in ids:
+        file.report("expected an id; found an empty line.", ids.index("") + 1)
     if len(ids) != len(array):
         file.report(
             f"expected one id for each of the {len(array)} rows of {path}; "
             f"found {len(ids)}. Write both files in one go.",
             len(ids),
         )
-    return tuple(ids)
+    return ids
 
 
 def slices(num_rows, row_bytes):

@@ -11,22 +11,14 @@ from tbnets.errors import InputError
 from tbnets.store.npy import parse_header
 
 ERRORS = (
-    LookupError,
-    TypeError,
-    ValueError,
-    OverflowError,
-    AttributeError,
+    *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
     RecursionError,
 )
 """What understanding the arrays of such a file may raise."""
 _DAMAGES = (
-    *ERRORS,
-    EOFError,
+    *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
     OSError,  # A place before the beginning of the file.
     RuntimeError,  # Encrypted, or of a kind that nobody reads.
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
 )
 
 
@@ -46,8 +38,6 @@ def read_npz(path, only=None):
         try:
             return _read(file, os.fstat(file.fileno()).st_size, only)
         except _DAMAGES as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(str(error) or type(error).__name__) from error
 
 

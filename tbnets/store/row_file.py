@@ -9,6 +9,7 @@ not feel: a row costs a few microseconds.
 import dataclasses
 import functools
 import itertools
+import math
 import operator
 
 import numpy as np
@@ -18,26 +19,24 @@ from tbnets.checked_files import CheckedFile
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
-    """The array `[num_rows, dim]` that a `.npy` file holds, row by row.
+    """The array that a `.npy` file holds, row by row.
 
     Args:
         path: the file.
-        num_rows: rows of the array.
-        dim: numbers in a row; None for an array `[num_rows]`.
+        shape: of the array, rows first.
         dtype: `numpy.dtype` of the numbers in the file.
         start: the byte at which the first row begins.
     """
 
     path: str
-    num_rows: int
-    dim: int | None
+    shape: tuple
     dtype: np.dtype
     start: int
 
     @functools.cached_property
     def row_bytes(self) -> int:
         """The bytes of a row."""
-        return self.dtype.itemsize * (1 if self.dim is None else self.dim)
+        return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def read(self, first, count) -> np.ndarray:
         """Returns rows that follow each other, as they are stored.
@@ -49,8 +48,7 @@ class RowFile:
         Raises:
             ValueError: the file has become shorter since it was opened.
         """
-        shape = (count,) if self.dim is None else (count, self.dim)
-        rows = np.empty(shape, self.dtype)
+        rows = np.empty((count, *self.shape[1:]), self.dtype)
         with open(self.path, "rb") as file:
             self.fill(file, first, rows)
         return rows

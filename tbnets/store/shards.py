@@ -134,7 +134,7 @@ class FeatureStore(Features):
         starts = self._row_starts[:-1].tolist() if self.dim else ()
         for files, start in zip(self._row_files, starts):
             file = files["features"]
-            for rows in slices(file.num_rows, file.row_bytes):
+            for rows in slices(file.shape[0], file.row_bytes):
                 shifted = slice(rows.start + start, rows.stop + start)
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
 
@@ -285,4 +285,4 @@ def _open_array(path, shape, dtype):
         found += ", column by column (Fortran's order)" * header.by_columns
         raise InputError(f"{path}: expected {wanted}; found {found}. {advice}")
     start = header.size - math.prod(shape) * dtype.itemsize
-    return RowFile(path, shape[0], *shape[1:] or (None,), dtype, start)
+    return RowFile(path, shape, dtype, start)

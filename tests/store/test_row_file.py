@@ -19,7 +19,7 @@ def write(path, array=ARRAY):
     """Returns the `RowFile` of an array that is saved there."""
     np.save(path, array)
     start = os.path.getsize(path) - array.nbytes
-    return RowFile(os.fspath(path), len(array), 3, array.dtype, start)
+    return RowFile(os.fspath(path), array.shape, array.dtype, start)
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<f2", ">f4"])
@@ -65,7 +65,7 @@ def test_a_run_is_read_as_it_is_stored(tmp_path):
     np.testing.assert_array_equal(found, ARRAY[2:5])
     assert file.read(8, 0).shape == (0, 3)
     scores = write(tmp_path / "b.npy", ARRAY[:, 0].copy())
-    flat = RowFile(scores.path, 8, None, scores.dtype, scores.start)
+    flat = RowFile(scores.path, (8,), scores.dtype, scores.start)
     np.testing.assert_array_equal(flat.read(6, 2), [18, 21])
 
 

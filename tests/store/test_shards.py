@@ -101,7 +101,7 @@ def test_what_failed_is_kept_and_told(tmp_path):
     message = str(error.value)
     assert "2 of 3 missing there, first 'x', 'z'" in message
     assert "1 failed when features were extracted, first 'x': is cut" in message
-    with pytest.raises(ValueError, match="Extract features for these images"):
+    with pytest.raises(ValueError, match="Extract their features too"):
         store.rows(["z"])
 
 
