@@ -39,12 +39,17 @@ class PhraseExamples:
         """The phrases as `CaptionedImages`, for what reads captions."""
         return self.phrases.as_captions()
 
+    @functools.cached_property
+    def num_regions(self):
+        """How many regions each photo has, `[num_images]`."""
+        return self.features.counts[self.image_rows]
+
     @property
     def counts(self):
         """How many of what there are: name -> int."""
         return {
             "photos": self.phrases.images.num_images,
-            "regions": int(self.features.counts[self.image_rows].sum()),
+            "regions": int(self.num_regions.sum()),
             "things": len(np.unique(self.phrases.phrase_to_chain)),
             "phrases": self.phrases.num_phrases,
         }

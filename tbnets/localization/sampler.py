@@ -104,7 +104,7 @@ class PhraseSampler:
         self._text_ids = examples.text_ids
         if self._text_ids is None:
             self._text_ids = np.arange(phrases.num_phrases)
-        self._counts = examples.features.counts[examples.image_rows]
+        self._counts = examples.num_regions
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
         self.num_drawable = len(self._drawable)

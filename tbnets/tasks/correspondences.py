@@ -30,18 +30,15 @@ class Matcher:
     def __init__(self, network, image_size=None):
         self.network = network
         self._embedder = Embedder(network, image_size)
-        dim, regions = network.embedding_dim, network.region_dim
-        self._best = tf.function(
-            self._find_best,
-            input_signature=[
-                tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
-                tf.TensorSpec((None,), tf.int32),
-                tf.TensorSpec((None, regions), tf.float32),
-                tf.TensorSpec((None, dim), tf.float32),
-                tf.TensorSpec((None, None), tf.int32),
-                tf.TensorSpec((None,), tf.int32),
-            ],
-        )
+        signature = [
+            tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
+            tf.TensorSpec((None,), tf.int32),
+            tf.TensorSpec((None, network.region_dim), tf.float32),
+            tf.TensorSpec((None, network.embedding_dim), tf.float32),
+            tf.TensorSpec((None, None), tf.int32),
+            tf.TensorSpec((None,), tf.int32),
+        ]
+        self._best = tf.function(self._find_best, input_signature=signature)
 
     def match(self, examples):
         """Finds the candidate of each phrase.
@@ -86,13 +83,10 @@ class Matcher:
             The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
         """
         chosen = np.full(len(links.things), -1)
+        photos = range(examples.records.num_images)
+        candidates = [examples.regions.candidates(photo) for photo in photos]
         for _, rows, overlaps in boxes.overlaps_by_photo(
-            links.boxes,
-            links.images,
-            [
-                examples.regions.candidates(image)
-                for image in range(examples.records.num_images)
-            ],
+            links.boxes, links.images, candidates
         ):
             is_there = overlaps.max(axis=1) >= SAME_THING
             chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]

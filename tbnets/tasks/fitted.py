@@ -6,16 +6,8 @@ from tbnets.checked_files import shown
 from tbnets.errors import InputError
 
 
-def _is_size(value):
-    return value is None or type(value) is int and value > 0
-
-
 def _are_strings(values):
     return isinstance(values, list) and all(isinstance(v, str) for v in values)
-
-
-def _are_reasons(value):
-    return isinstance(value, dict) and _are_strings(list(value.values()))
 
 
 def _are_cuts(value):
@@ -36,7 +28,10 @@ def _are_vectors(value):
 
 SIDES = ("words", "image_dim", "text_dim")
 """What is fitted of images and texts; [] or None where there is none."""
-_SIZE = "a number from 1", _is_size
+_SIZE = (
+    "a number from 1",
+    lambda size: size is None or type(size) is int and size > 0,
+)
 _MADE_BY = "a dict", lambda value: isinstance(value, dict)
 _KINDS = {
     "words": ("a list of words", _are_strings),
@@ -46,7 +41,10 @@ _KINDS = {
     "image_features_made_by": _MADE_BY,
     "text_features_made_by": _MADE_BY,
     "region_features_made_by": _MADE_BY,
-    "left_out": ("a dict of reasons", _are_reasons),
+    "left_out": (
+        "a dict of reasons",
+        lambda left: isinstance(left, dict) and _are_strings([*left.values()]),
+    ),
     "split_cuts": ("two numbers", _are_cuts),
     "word_vectors": ("rows of numbers", _are_vectors),
     "word_vectors_coverage": _MADE_BY,

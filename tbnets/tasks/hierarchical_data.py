@@ -1,7 +1,5 @@
 """Matching by HM-LSTM: noun phrases and regions beside photos and sentences."""
 
-import dataclasses
-
 from tbnets.data.noun_phrases import noun_phrases
 from tbnets.data.phrase_pairs import (
     PairBatches,
@@ -45,10 +43,9 @@ class HierarchicalData(MatchingData):
         settings = self.settings
         if settings.region_branch == "own" and not settings.region_mean_weight:
             raise InputError(
-                "`--region_mean_weight` must be above 0 with "
-                "--region_branch=own. Received: --region_mean_weight=0. "
-                "Nothing else trains that branch before phrases are given "
-                "regions by it."
+                "`--region_mean_weight` must be above 0 with --region_branch="
+                "own, which nothing else trains at first. Received: "
+                "--region_mean_weight=0. Raise it."
             )
         splits = self.opened.check_splits()
         self.check_regions(splits)
@@ -70,14 +67,13 @@ class HierarchicalData(MatchingData):
         settings = self.settings
         fitted = super().fit()
         store, _ = self.train.regions
-        if settings.region_branch == "shared":
-            if fitted["image_dim"] != store.dim:
-                raise InputError(
-                    "`--region_branch=shared` must come with features of "
-                    "photos and regions of one kind. Received: "
-                    f"{fitted['image_dim']} numbers a photo, {store.dim} a "
-                    "region. Extract them alike, or set --region_branch=own."
-                )
+        is_shared, dim = settings.region_branch == "shared", fitted["image_dim"]
+        if is_shared and dim != store.dim:
+            raise InputError(
+                "`--region_branch` must be own with features of two kinds. "
+                f"Received: --region_branch=shared, {dim} numbers a photo, "
+                f"{store.dim} a region. Change it, or extract them alike."
+            )
         return fitted | {
             "region_dim": store.dim,
             "region_features_made_by": store.made_by,
@@ -87,10 +83,7 @@ class HierarchicalData(MatchingData):
         """Returns the `PairExamples` of a split."""
         examples = super().load(split, fitted)
         return PairExamples(
-            **{
-                field.name: getattr(examples, field.name)
-                for field in dataclasses.fields(examples)
-            },
+            **vars(examples),
             phrases=noun_phrases(examples.texts),
             regions=PhotoRegions(
                 *self.split(split).regions,

@@ -40,18 +40,16 @@ class LocalizationData(CaptionedData):
         self._first_hard_epoch()
         if getattr(settings, "jit_compile", False):
             raise InputError(
-                "`--jit_compile` must be off with --task=localization. "
-                "Received: --jit_compile. Each batch has another number of "
-                "regions, and XLA would compile each of them: leave it out."
+                "`--jit_compile` must be off with --task=localization, as each "
+                "batch has other sizes. Received: --jit_compile. Leave it out."
             )
         splits = self.opened.check_splits()
         for name, phrases in self.opened.parts("phrases", splits).items():
             if not phrases.num_phrases:
                 raise InputError(
                     "`--phrases` must hold phrases of every split. Received: "
-                    f"--phrases={settings.phrases}, without any of split "
-                    f"{name} that has a box. Name other phrases, or other "
-                    "splits."
+                    f"--phrases={settings.phrases}, of split {name} none with "
+                    "a box. Name other phrases, or other splits."
                 )
         self.check_regions(splits)
         self.texts.check(splits)

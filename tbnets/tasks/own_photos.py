@@ -52,15 +52,13 @@ class OwnPhotos:
         given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
         self.left_out = {}
-        self._made_by = None
-        self._photos = None
+        self._made_by = self._photos = None
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""
         self.left_out = dict(fitted["left_out"])
-        made_by = dict(fitted["image_features_made_by"])
-        made_by.pop("store")
-        self._made_by = made_by
+        self._made_by = dict(fitted["image_features_made_by"])
+        self._made_by.pop("store")
 
     @property
     def has_begun(self):
@@ -74,15 +72,13 @@ class OwnPhotos:
         """
         if not self.folder.is_dir():
             raise self.sources.nowhere("images", self.folder)
-        if not self.has_begun:
-            for row, image_id in enumerate(records.image_ids):
-                if not (self.folder / records.file_name(row)).is_file():
-                    self.left_out[image_id] = ABSENT
-        rows = [
-            row
-            for row, image_id in enumerate(records.image_ids)
-            if image_id not in self.left_out
-        ]
+        rows = []
+        for row, image_id in enumerate(records.image_ids):
+            path = self.folder / records.file_name(row)
+            if not self.has_begun and not path.is_file():
+                self.left_out[image_id] = ABSENT
+            if image_id not in self.left_out:
+                rows.append(row)
         if records.num_images and not rows:
             raise NoPhotos(self._explain_absence(records))
         return records.subset(rows)
@@ -91,30 +87,20 @@ class OwnPhotos:
         """Returns the error of a split without any photo."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
-        if reason != ABSENT:
-            return (
-                "`--images` must hold photos of every split. Received: "
-                f"--images={self.folder}, where all {records.num_images} of "
-                f"split {records.split} in {records.path} are left out, first "
-                f"{shown(name)}, which {reason}. Add whole JPEG or PNG files."
-            )
-        holds = "which holds no files. Name the folder of the photos."
-        if files:
-            holds = f"which holds {len(files)} files, first {shown(files[0])}. "
-            likely = likely_name(name, files)
-            if likely is None:
-                holds += "Name the folder that the names start from."
-            else:
+        advice = "Add whole JPEG or PNG files."
+        if reason == ABSENT:
+            advice = "Name the folder that the names start from."
+            if likely := likely_name(name, files):
                 other, difference = likely
-                holds += (
+                advice = (
                     f"They differ in {difference}: {shown(other)} is there. "
                     "Write the names as they are there."
                 )
         return (
-            "`--images` must hold photos that --captions name. Received: "
+            "`--images` must hold photos of every split. Received: --images="
+            f"{self.folder} with {len(files)} files, and none for the "
             f"{records.num_images} names of split {records.split} in "
-            f"{records.path}, first {shown(name)}, and none of them is in "
-            f"--images={self.folder}, {holds}"
+            f"{records.path}, first {shown(name)}, which {reason}. {advice}"
         )
 
     def check(self):
@@ -128,25 +114,26 @@ class OwnPhotos:
         if not self.settings.cnn_weights:
             raise InputError(
                 "`--cnn_weights` must name the weights of --cnn. Received: "
-                "--cnn_weights= with --images and no --image_features. Set "
-                "it to imagenet, or to a file."
+                "--cnn_weights=. Set it to imagenet, or to a file."
             )
         return named_weights(self.settings.cnn_weights, self.sources)
 
     def _build(self):
-        """Returns the `PhotoFeatures` that the run began with."""
-        return open_photo_features(self._made_by, self._weights())
+        """Returns the `PhotoFeatures`, those that the run began with."""
+        if self.has_begun:
+            return open_photo_features(self._made_by, self._weights())
+        network = build_named_cnn(self.settings.cnn, self._weights())
+        return PhotoFeatures(network)
 
     def _open_cache(self):
-        if self._photos is not None:
-            return
-        if self.has_begun:
+        """Returns the `PhotoCache`, opened once."""
+        if self._photos is None:
             made_by, build = self._made_by, self._build
-        else:
-            network = build_named_cnn(self.settings.cnn, self._weights())
-            features = PhotoFeatures(network)
-            made_by, build = features.description(), lambda: features
-        self._photos = PhotoCache(self.folder, self.cache, made_by, build)
+            if not self.has_begun:
+                features = build()
+                made_by, build = features.description(), lambda: features
+            self._photos = PhotoCache(self.folder, self.cache, made_by, build)
+        return self._photos
 
     def extract(self, splits):
         """Extracts the features of splits, where they are not there yet.
@@ -165,25 +152,20 @@ class OwnPhotos:
             for records in splits
             for row, image_id in enumerate(records.image_ids)
         }
-        self._open_cache()
         try:
-            problems = self._photos.update(list(names))
+            problems = self._open_cache().update(list(names))
         except KeyboardInterrupt:
-            _say("\nstopped; features so far are kept, and the same command")
-            _say("goes on with the others")
+            _say("\nstopped; the same command goes on where it was")
             raise
         if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
             raise MissingFileError(
-                "`--images` must hold the photos that the run has begun "
-                f"with, and whole ones. Received: {self.folder}, where "
-                f"{len(problems)} of {len(names)} are none, first "
-                f"{shown(name)}, which {reason}. Put them back, or take new "
-                "ones out of the captions."
+                "`--images` must hold the photos that the run began with. "
+                f"Received: {self.folder} without {len(problems)} of "
+                f"{len(names)}, first {shown(name)}, which {reason}. Put them "
+                "back, or take new ones out of the captions."
             )
-        self.left_out.update(
-            {names[name]: reason for name, reason in problems.items()}
-        )
+        self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.has_begun:
             self._tell(len(names) + len(self.left_out) - len(problems))
         self._made_by = self._photos.description
@@ -195,11 +177,8 @@ class OwnPhotos:
             _say(f"left out: {image_id}, which {self.left_out[image_id]}")
         if len(self.left_out) > MOST_NAMED:
             _say(f"... and {len(self.left_out) - MOST_NAMED} more")
-        if self.left_out:
-            _say(
-                f"{len(self.left_out)} of {num_images} images left out with "
-                "their captions"
-            )
+        if count := len(self.left_out):
+            _say(f"{count} of {num_images} images left out with their captions")
         absent = list(filter(self._is_absent, self.left_out))
         likely = absent and likely_name(absent[0], list_files(self.folder))
         if likely:

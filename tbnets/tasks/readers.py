@@ -46,9 +46,8 @@ def start_at_photo(settings, cnn_weights):
     if settings.image_encoder != "features":
         raise InputError(
             "`--cnn_weights` must come with a run on --image_features. "
-            f"Received: --cnn_weights={cnn_weights}, and the run was trained "
-            f"with --image_encoder={settings.image_encoder}, which "
-            "takes photos already. Leave it out."
+            f"Received: --cnn_weights={cnn_weights} with --image_encoder="
+            f"{settings.image_encoder}, which takes photos. Leave it out."
         )
     return settings.replace(cnn_weights=weights_from_here(cnn_weights))
 
@@ -71,10 +70,9 @@ def photo_reader(made_by, weights, named):
     if "cnn" not in made_by or "ternary" in made_by:
         raise InputError(
             "`--cnn_weights` must come with features that "
-            "tools/extract_image_features.py made. Received: --image_features="
-            f"{named}, which do not tell what made them, are several side by "
-            "side, or were stored as ternary by an earlier version. Extract "
-            "them by that tool, all layers at once, or leave --cnn_weights out."
+            "tools/extract_image_features.py made at once. Received: "
+            f"--image_features={named}, which do not tell what made them, are "
+            "several, or ternary. Extract them anew, or leave it out."
         )
     return open_photo_features(made_by, weights)
 
@@ -95,9 +93,8 @@ def region_reader(made_by, weights, named):
     """
     if made_by.get("regions") != "roi_average":
         raise InputError(
-            "`--cnn_weights` must come with regions averaged from maps. "
-            f"Received: --regions={named}, made with regions="
-            f"{made_by.get('regions')!r}. Extract them with "
-            "--region_features=roi_average, or leave --cnn_weights out."
+            "`--cnn_weights` must come with --regions extracted with "
+            f"--region_features=roi_average. Received: --regions={named}, made "
+            f"with {made_by.get('regions')!r}. Extract them, or leave it out."
         )
     return open_averaged_features(made_by, weights)

@@ -73,8 +73,7 @@ class LocalizationScores(Scores):
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
                 "`--region_phrase_ranking` must come with one run. Received: "
-                "two that are combined, which compare a phrase with regions "
-                "of its own photo alone. Leave it out, or --combine_with."
+                "two that are combined. Leave it out, or --combine_with."
             )
         phrases = self.phrases
         metrics = evaluate_localization(
@@ -118,13 +117,12 @@ class LocalizationScores(Scores):
             raise InputError(
                 "`--combine_with` must be a run on the same phrases and "
                 f"proposals. Received: {len(one)} and {len(two)} phrases, with "
-                "other boxes. Evaluate both on one --phrases, --captions and "
-                "proposals."
+                "other boxes. Evaluate both on the same files."
             )
         both = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:
-            counts = np.array([len(one) for one in self.proposals], np.int64)
-            counts = counts[self.phrases.phrase_to_image][:, None]
+            counts = np.array([len(one) for one in self.proposals])
+            counts = counts[self.phrases.phrase_to_image, None]
             is_region = np.arange(self.similarities.shape[1]) < counts
             spreads = [float(one[is_region].std()) or 1.0 for one in both]
             both = [one / spread for one, spread in zip(both, spreads)]
@@ -184,19 +182,17 @@ class Localization(Evaluator):
         table = _empty_table(phrases, counts)
         owned = rows_by(phrases.phrase_to_image, len(counts))
         proposals = []
-        for image, row in enumerate(
-            tqdm.tqdm(rows, "localizing", disable=None)
-        ):
+        bar = tqdm.tqdm(rows, "localizing", disable=None)
+        for image, row in enumerate(bar):
             boxes = store.boxes(row)[0]
             proposals.append(boxes)
             said = [phrases.phrases[phrase] for phrase in owned[image]]
-            if not said or not len(boxes):
-                continue
-            if photos is None:
-                found = model.similarity(said, store.regions(row)[0])
-            else:
-                found = model.localize(said, photos[image], boxes)
-            table[owned[image], : len(boxes)] = found
+            if said and len(boxes):
+                table[owned[image], : len(boxes)] = (
+                    model.localize(said, photos[image], boxes)
+                    if photos
+                    else model.similarity(said, store.regions(row)[0])
+                )
         return LocalizationScores(table, phrases, proposals)
 
 
@@ -239,11 +235,10 @@ class RegionScorer:
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
-        counts = examples.features.counts[examples.image_rows]
-        table = _empty_table(phrases, counts)
-        owned = rows_by(phrases.phrase_to_image, len(counts))
+        table = _empty_table(phrases, examples.num_regions)
+        owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
         some = np.zeros((0, self.network.embedding_dim), np.float32)
-        for images, regions in self._regions(examples, counts):
+        for images, regions in self._regions(examples):
             some = some if len(some) else np.concatenate(regions)
             for image, own in zip(images, regions):
                 rows = owned[image]
@@ -272,10 +267,9 @@ class RegionScorer:
         Returns:
             float32 `[num_images, n]`, -infinity for a photo without regions.
         """
-        counts = examples.features.counts[examples.image_rows]
-        shape = len(counts), len(text_embeddings)
+        shape = len(examples.image_rows), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
-        for images, regions in self._regions(examples, counts):
+        for images, regions in self._regions(examples):
             for image, own in zip(images, regions):
                 if len(own):
                     found = self._compare(own, text_embeddings)
@@ -301,11 +295,10 @@ class RegionScorer:
         is_there = roles.best_iou[first] >= SAME_THING
         first = first[is_there]
         rows = roles.first_rows[first] + roles.best[first]
+        cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
         regions = [
             self._embed(examples.features.take_regions(part)).numpy()
-            for part in np.split(
-                rows, range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
-            )
+            for part in np.split(rows, cuts)
         ]
         _, said = np.unique(texts, return_index=True)
         sides = np.concatenate(regions), embeddings[said]
@@ -318,20 +311,18 @@ class RegionScorer:
         pairs = np.stack([places[chains], texts], axis=1)[is_there[chains]]
         return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
-    def _regions(self, examples, counts):
-        """Yields rows of photos, and the embeddings of each one's regions."""
-        for images in _chunks(counts, REGIONS_AT_ONCE):
+    def _regions(self, examples):
+        """Yields rows of photos, and the embeddings of each one's regions.
+
+        As many photos at once as have `REGIONS_AT_ONCE` together, or one.
+        """
+        start, counts = 0, examples.num_regions
+        while start < len(counts):
+            ends = np.cumsum(counts[start:])
+            fitting = int(np.searchsorted(ends, REGIONS_AT_ONCE, "right"))
+            images = np.arange(start, start + max(1, fitting))
             firsts = examples.first_regions[images]
             rows = ranges(firsts, firsts + counts[images])
             found = self._embed(examples.features.take_regions(rows)).numpy()
-            yield images, np.split(found, np.cumsum(counts[images])[:-1])
-
-
-def _chunks(counts, most):
-    """Yields rows of photos that have so many regions together, or one."""
-    start = 0
-    while start < len(counts):
-        total = np.cumsum(counts[start:])
-        stop = start + max(1, int(np.searchsorted(total, most, "right")))
-        yield np.arange(start, stop)
-        start = stop
+            yield images, np.split(found, ends[: len(images) - 1])
+            start += len(images)

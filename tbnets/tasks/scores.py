@@ -96,11 +96,8 @@ class Together(Scores):
 
     def __init__(self, parts):
         first, self.parts = parts[0], parts
-        self.what, self.sides, self.arrays = (
-            first.what,
-            first.sides,
-            first.arrays,
-        )
+        self.what, self.sides = first.what, first.sides
+        self.arrays = first.arrays
         self.options = tuple(name for part in parts for name in part.options)
         told = (part.about_pictures for part in parts)
         self.about_pictures = " ".join(filter(None, told))

@@ -65,11 +65,9 @@ class Texts:
         if queries and "encoder_sha256" not in made_by:
             raise InputError(
                 "`--example_query` must come with a model that takes captions. "
-                f"Received: --example_query={queries[0]} with "
-                "--text_encoder=features, whose features no encoder is known "
-                "of. Leave it out, make them by "
-                "tools/extract_text_features.py, or choose another "
-                "--text_encoder."
+                f"Received: --example_query={queries[0]} with --text_features "
+                "of an unknown encoder. Leave it out, or make them by "
+                "tools/extract_text_features.py."
             )
         if self.settings.export:
             self.reader({"words": [], "text_features_made_by": made_by})
@@ -78,9 +76,9 @@ class Texts:
         """Refuses texts without trees, and what trees can not be used for."""
         if getattr(self.settings, "jit_compile", False):
             raise InputError(
-                "`--jit_compile` must be false with --text_encoder=h_lstm: the "
-                "sizes of a batch of trees are data, which XLA does not "
-                "compile. Received: --jit_compile=True. Leave it out."
+                "`--jit_compile` must be false with --text_encoder=h_lstm, as "
+                "each batch of trees has other sizes. Received: "
+                "--jit_compile=True. Leave it out."
             )
         for split in splits:
             self._data.split(split).trees()

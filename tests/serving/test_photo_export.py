@@ -155,7 +155,7 @@ def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
     session = trained(settings_for(folder, tmp_path / "run"))
     made_by = session.state.fitted["image_features_made_by"]
     made_by["ternary"] = {"low": -0.25, "high": 0.15}
-    with pytest.raises(ValueError, match="stored as ternary by an earlier"):
+    with pytest.raises(ValueError, match="are several, or ternary"):
         runs.export(session)
 
 

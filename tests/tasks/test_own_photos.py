@@ -199,7 +199,7 @@ def test_captions_whose_names_are_not_those_of_the_photos(folder):
     with pytest.raises(own_photos.NoPhotos) as caught:
         settings_for()
     text = str(caught.value)
-    assert "12 names of split all in own.csv, first '0', and none" in text
+    assert "12 names of split all in own.csv, first '0', which is n" in text
     assert "They differ in their suffix: '0.jpg' is there." in text
 
 
