@@ -161,7 +161,7 @@ TRAIN = [
     ),
     (TABLE + "{root}/train.csv", ["`--dev_split` must", "Set --dev_split to"]),
     (TABLE + "{root}/plain.csv", ["plain.csv", "give its rows a split"]),
-    (TABLE + "{root}/columns.csv", ["columns.csv:3", "found 2", "quotes"]),
+    (TABLE + "{root}/columns.csv", ["columns.csv:3", "It has 2", "Quote"]),
     ("--train_split=trian", ["`--train_split` must", "'train', 'dev', 'test'"]),
     (
         "--test_split=tset",

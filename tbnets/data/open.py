@@ -97,16 +97,21 @@ class Data:
         try:
             records = self.split(split).records
         except NoSuchSplit as error:
+            advice = f"Set --{flag} to one of these, or give images that split."
+            if error.names == (WHOLE_FILE,):
+                advice = (
+                    "The file does not tell splits apart: give its rows a "
+                    "split, or keep one file a split, with {split} in its name."
+                )
             raise InputError(
                 f"`--{flag}` must be a split that {error.path} has: "
                 f"{', '.join(map(repr, error.names)) or 'none'}. Received: "
-                f"--{flag}={split}. {_advice(flag, error.names)}"
+                f"--{flag}={split}. {advice}"
             ) from error
         if not records.num_captions:
             raise InputError(
                 f"`--{flag}` must name a split with captions. Received: "
-                f"--{flag}={split}, without any in {records.path}. Name "
-                "another."
+                f"{split}, without any in {records.path}. Name another."
             )
         return split
 
@@ -124,8 +129,8 @@ class Data:
         if len(set(widths.values())) > 1:
             found = ", ".join(f"{dim} in {k}" for k, dim in widths.items())
             raise InputError(
-                f"`--{flag}` must be as wide in every split. Received: "
-                f"{found} numbers a row. Extract them alike."
+                f"`--{flag}` must be as wide in every split. Received: {found}."
+                " Extract them alike."
             )
 
     def check_made_by(self, flag, splits, made_by, where):
@@ -149,19 +154,13 @@ class Data:
                 continue  # There are no features of this split.
             if not all(map(os.path.exists, paths)):
                 continue
-            lines = extraction_differences(
-                made_by,
-                read_made_by(*paths),
-                where,
-                ", ".join(paths),
-            )
+            here, found = ", ".join(paths), read_made_by(*paths)
+            lines = extraction_differences(made_by, found, where, here)
             if lines:
                 raise InputError(
-                    f"`--{flag}` must name features that were all "
-                    f"extracted the same way. Received: --{flag}="
-                    f"{', '.join(paths)}, which differ from those of {where}: "
-                    f"{'; '.join(lines)}. Extract them again with the same "
-                    "settings."
+                    f"`--{flag}` must name features extracted alike. Received: "
+                    f"--{flag}={here}, which differ from those of {where}: "
+                    f"{'; '.join(lines)}. Extract them with the same settings."
                 )
 
     def overlaps(self, names):
@@ -207,7 +206,7 @@ class Data:
     def _kept(self, split):
         """Returns the records of a split that the captions tell."""
         sources = self.sources
-        path, form = sources.captions_path, sources.captions_format
+        path, form = sources.file("captions"), sources.captions_format
         try:
             if sources.split_lists:
                 lists = sources.resolve(sources.split_lists)
@@ -239,15 +238,3 @@ class Data:
                 f"left out  {len(new)} bad rows of phrases, read for "
                 f"{split}; the first: {new[0]}"
             )
-
-
-def _advice(flag, names):
-    if tuple(names) == (WHOLE_FILE,):
-        return (
-            "The file does not tell splits apart: give its rows a split, or "
-            "keep one file a split and write {split} in --captions."
-        )
-    return (
-        f"Set --{flag} to one of these, or give some of the images the split "
-        "that is missing."
-    )

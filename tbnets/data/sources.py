@@ -1,5 +1,6 @@
 """What a run reads, by the flags that name it, and where that lies."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -19,36 +20,24 @@ from tbnets.store.manifest import MANIFEST
 
 _SCENES = "Set it, or --scenes for the embedded data set."
 _UNSET = {
-    "captions": ("the captions to read", "", _SCENES),
-    "images": ("the folder of the photos", "", _SCENES),
+    "captions": ("the captions to read", _SCENES),
+    "images": ("the folder of the photos", _SCENES),
     "image_features": (
         "a feature array",
-        " with --image_encoder=features",
-        "Set it, or --images=FOLDER, of whose photos features are extracted.",
+        "Set it, or --images=FOLDER to extract features of its photos.",
     ),
     "text_features": (
         "a feature array",
-        " with --text_encoder=features",
         "Set it, or another --text_encoder to learn from the words.",
     ),
-    "phrases": (
-        "phrases and their boxes",
-        " with --task={task}",
-        _SCENES,
-    ),
+    "phrases": ("phrases and their boxes", _SCENES),
     "regions": (
         "features of regions",
-        " with --task={task} and --model={model}",
-        "Make them by tools/propose_regions.py and "
-        "tools/extract_image_features.py --regions.",
+        "Make them by tools/extract_image_features.py --regions.",
     ),
-    "trees": (
-        "a file of trees",
-        " with --text_encoder=h_lstm",
-        "Make one by tools/parse_captions.py.",
-    ),
+    "trees": ("a file of trees", "Make one by tools/parse_captions.py."),
 }
-"""Flag -> what it must name, what asks for that, what to do."""
+"""Flag -> what it must name, what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +48,6 @@ class Sources:
     from `started_in`: the folder that the run was started in.
     """
 
-    task: str = "matching"
-    model: str = "embedding"
     data_root: str = "data"
     started_in: str = ""
     scenes: str = ""
@@ -121,16 +108,17 @@ class Sources:
             NoSuchSplit: of no file is there one of this split.
         """
         below = self.from_start(self.data_root) / path
-        here = self.from_start(path)
-        if split is not None:
-            below, here = _filled(below, split), _filled(here, split)
-        made_here = here.is_file() or (here / MANIFEST).is_file()
-        if made_here and not below.exists():
-            return here
-        if split is None or below.exists():
+        places = [below, self.from_start(path)]
+        for place in places:
+            with contextlib.suppress(NoSuchSplit):
+                found = place if split is None else fill_split(place, split)
+                found = pathlib.Path(found)
+                is_made = found.is_file() or (found / MANIFEST).is_file()
+                if is_made or (place is below and found.exists()):
+                    return found
+        if split is None:
             return below
         # It is nowhere: the error is about the place that has other splits.
-        places = (below, here)
         pattern = max(places, key=lambda place: len(splits_in_path(place)))
         return pathlib.Path(fill_split(pattern, split))
 
@@ -138,17 +126,16 @@ class Sources:
         """Returns what a flag says, which must be something."""
         found = getattr(self, flag)
         if not found:
-            what, why, advice = _UNSET[flag]
+            what, advice = _UNSET[flag]
             raise InputError(
-                f"`--{flag}` must name {what}. Received: --{flag}="
-                f"{why.format_map(vars(self))}. {advice}"
+                f"`--{flag}` must name {what}. Received: --{flag}=. {advice}"
             )
         return found
 
     def file(self, flag):
-        """Returns the path that a flag names, which must be there."""
+        """Returns the path a flag names, there unless it has `{split}`."""
         path = self.resolve(self.value(flag))
-        if not path.exists():
+        if SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
 
@@ -166,11 +153,9 @@ class Sources:
             if not error.names:
                 raise self.nowhere(flag, error.path) from error
             raise InputError(
-                f"`--{flag}` must name features of every split. Received: "
-                f"--{flag}={getattr(self, flag)}, and of split {split} there "
-                f"are none: {error.path} is there for "
-                f"{', '.join(error.names)}. Extract them, or choose another "
-                "split."
+                f"`--{flag}` must name features of split {split}. Received: "
+                f"{error.path}, which is there for {', '.join(error.names)}. "
+                "Extract them, or choose another split."
             ) from error
         for path in paths:
             if not os.path.exists(path):
@@ -197,27 +182,10 @@ class Sources:
         """Returns the error of a path that is not there: where it is sought."""
         return MissingFileError(
             f"`--{flag}` must name what is there. Received: --{flag}="
-            f"{getattr(self, flag)}, looked for as {path}. Data paths start "
-            f"from --data_root={self.data_root}: set it, or the environment "
-            "variable TBNETS_DATA, to the folder of your data; "
-            "docs/data_formats.md says what to put there."
+            f"{getattr(self, flag)}, looked for as {path}. Set --data_root="
+            f"{self.data_root}, or the environment variable TBNETS_DATA, to "
+            "the folder of your data; docs/data_formats.md says what it holds."
         )
-
-    @property
-    def captions_path(self):
-        """Path of the captions, which must be there unless it has {split}."""
-        path = self.resolve(self.value("captions"))
-        if SPLIT_FIELD not in os.fspath(path) and not path.exists():
-            raise self.nowhere("captions", path)
-        return path
-
-
-def _filled(pattern, split):
-    """Returns a pattern filled in; as it is where no file has that split."""
-    try:
-        return pathlib.Path(fill_split(pattern, split))
-    except ValueError:
-        return pattern
 
 
 def _render(folder, scenes):

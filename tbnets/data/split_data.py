@@ -45,7 +45,7 @@ class SplitData:
                 f"`--images` must hold every image of split {self.name}. "
                 f"Received: --images={folder}, where {len(missing)} of "
                 f"{len(paths)} are missing, first {missing[0].name}. Complete "
-                "the folder or remove the images from the captions."
+                "the folder, or take the images out of the captions."
             )
         return FileNames(paths)
 
@@ -75,14 +75,21 @@ class SplitData:
         said = self.said
         if features.has_ids:
             keys = [caption_key(caption) for caption in said.captions]
-            _check_every_caption(said, keys, features)
+            if missing := features.missing(keys):
+                raise InputError(
+                    "`--text_features` must hold every caption of split "
+                    f"{said.split}. Received: {features.path} without "
+                    f"{len(missing)} of {len(keys)} captions of {said.path}, "
+                    f"first {shown(missing[0])}; {features.looks()}. Extract "
+                    "those of these captions. Of an array in the order of the "
+                    "captions, take its file of ids away."
+                )
             return FeatureRows(features, features.rows(keys))
         if len(features) != said.num_captions:
             raise InputError(
-                "`--text_features` must hold a row for each caption. "
-                f"Received: {len(features)} rows in {features.path}, "
-                f"{said.num_captions} captions in {said.path}. Extract them "
-                "again."
+                "`--text_features` must hold a row for each caption. Received: "
+                f"{len(features)} rows in {features.path}, {said.num_captions} "
+                f"captions in {said.path}. Extract them again."
             )
         return FeatureRows(features, range(len(features)))
 
@@ -98,18 +105,18 @@ class SplitData:
         int64 `[num_images]`, the row of each photo.
         """
         store = self._data.open_features("regions", self.name)
+        found = ""
         if getattr(store, "kind", "") != "regions" or not store.dim:
             found = "no features of regions"
         elif store.sizes is None:
             found = "no sizes of photos"
-        else:
-            return store, store.rows(self.records.image_ids)
-        raise InputError(
-            "`--regions` must name a store of region features with the sizes "
-            f"of the photos. Received: --regions={self._data.sources.regions}, "
-            f"which holds {found}. Make it by tools/extract_image_features.py "
-            "--regions."
-        )
+        if found:
+            raise InputError(
+                "`--regions` must name features of regions and sizes of photos."
+                f" Received: {store.path}, with {found}. Make it by "
+                "tools/extract_image_features.py --regions."
+            )
+        return store, store.rows(self.records.image_ids)
 
     @functools.cached_property
     def phrases(self):
@@ -134,18 +141,3 @@ class SplitData:
             return None
         first = find_photo(sources.photo_folder, records.file_name(0))
         return None if first is None else sources.photo_folder
-
-
-def _check_every_caption(said, keys, features):
-    """Refuses features that lack captions, by their texts."""
-    missing = features.missing(keys)
-    if missing:
-        raise InputError(
-            "`--text_features` must hold every caption of split "
-            f"{said.split}. Received: {features.path} without "
-            f"{len(missing)} of {len(keys)} captions of {said.path}, first "
-            f"{shown(missing[0])}; {features.looks()}. Rows are found by "
-            "text: extract the features of this split and of these captions. "
-            "Of an array in the order of the captions, take its file of ids "
-            "away."
-        )

@@ -224,7 +224,7 @@ def test_points_are_images_captions_and_noun_phrases(run):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"regions": ""}, "`--regions` must name .*--model=hm_lstm"),
+        ({"regions": ""}, "`--regions` must name features of regions"),
         ({"jit_compile": True}, "`--jit_compile` must be false"),
         ({"region_mean_weight": 0}, "`--region_mean_weight` must be above 0"),
         ({"region_branch": "shared"}, "32 numbers a photo, 33 a region"),
