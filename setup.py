@@ -13,6 +13,10 @@ PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
 HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
+SHIPPED_FILES = [
+    *("__init__.pyi", "py.typed"),
+    *("pictures/page.html", "scenes/README.txt"),
+]
 
 
 class BuildWithFolders(build_py):
@@ -42,7 +46,7 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
-    package_data={"tbnets": ["pictures/page.html", "scenes/README.txt"]},
+    package_data={"tbnets": SHIPPED_FILES},
     # With it an editable install is a path. Without, it is an import hook that
     # comes last: in a folder that holds the clone, `import tbnets` finds that.
     package_dir={"": "."},

@@ -10,84 +10,24 @@ its start-up messages to itself, unless the caller's environment already says
 how much it wants to hear.
 """
 
+import ast
 import importlib
 import os
+import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
 
+# Editors and type checkers read the same file.
+_STUB = ast.parse(pathlib.Path(__file__).with_suffix(".pyi").read_text("utf-8"))
 _MODULES = {
-    # A network and its parts.
-    "EmbeddingNetwork": "tbnets.models.embedding_network",
-    "SimilarityNetwork": "tbnets.models.similarity_network",
-    "HMLSTM": "tbnets.models.hm_lstm",
-    "CCA": "tbnets.models.cca",
-    "TwoBranchModel": "tbnets.models.two_branch",
-    "load_model": "tbnets.models.keras_file",
-    "Branch": "tbnets.layers.branch",
-    "CanonicalProjection": "tbnets.layers.canonical_projection",
-    "FeatureTransform": "tbnets.layers.feature_transform",
-    "ApplicationEncoder": "tbnets.layers.image_encoders",
-    "SmallConvNet": "tbnets.layers.image_encoders",
-    "TextEncoder": "tbnets.layers.text_encoders",
-    "MeanOfWords": "tbnets.layers.text_encoders",
-    "RecurrentEncoder": "tbnets.layers.text_encoders",
-    "TreeEncoder": "tbnets.layers.tree_encoder",
-    "TreeLSTM": "tbnets.layers.tree_lstm",
-    "WordTable": "tbnets.layers.word_table",
-    "TfidfVectors": "tbnets.layers.fisher_vectors",
-    "MeanVectors": "tbnets.layers.fisher_vectors",
-    "FisherVectors": "tbnets.layers.fisher_vectors",
-    "CaptionReader": "tbnets.layers.fisher_vectors",
-    "PairHead": "tbnets.layers.pair_head",
-    "SeededDropout": "tbnets.layers.dropout",
-    # Losses and miners.
-    "PRESETS": "tbnets.losses.presets",
-    "TripletLoss": "tbnets.losses.triplet",
-    "logistic_loss": "tbnets.losses.logistic",
-    "positive_masks": "tbnets.losses.positives",
-    "hardest_negatives": "tbnets.losses.miners",
-    "sample_pairs": "tbnets.losses.pairs",
-    # Optimizers.
-    "FusedAdam": "tbnets.training.fused_optimizers",
-    "FusedSGD": "tbnets.training.fused_optimizers",
-    # Data.
-    "CaptionedImages": "tbnets.data.captions",
-    "read_captions": "tbnets.data.captions",
-    "PhraseRegions": "tbnets.data.phrase_regions",
-    "read_phrases": "tbnets.data.phrases",
-    "Examples": "tbnets.data.examples",
-    "EpochBatches": "tbnets.data.batches",
-    "decode_images": "tbnets.images",
-    "open_features": "tbnets.store.opening",
-    "Tokenizer": "tbnets.text.vocabulary",
-    "Vocabulary": "tbnets.text.vocabulary",
-    "split_words": "tbnets.text.vocabulary",
-    # Trees.
-    "Tree": "tbnets.text.trees",
-    "read_tree": "tbnets.text.trees",
-    "TreeRows": "tbnets.text.packed_trees",
-    "pack_trees": "tbnets.text.packed_trees",
-    "tree_arrays": "tbnets.text.packed_trees",
-    # Text features and word vectors.
-    "TfidfFeatures": "tbnets.features.tfidf",
-    "MeanFeatures": "tbnets.features.mean_vectors",
-    "FisherFeatures": "tbnets.features.fisher",
-    "HybridMixture": "tbnets.features.hybrid_mixture",
-    "WordVectors": "tbnets.text.word_vectors",
-    "read_word_vectors": "tbnets.text.word_vectors",
-    # Measures.
-    "bootstrap_interval": "tbnets.evaluation.retrieval",
-    "evaluate_localization": "tbnets.evaluation.localization",
-    "evaluate_retrieval": "tbnets.evaluation.retrieval",
-    "retrieval_ranks": "tbnets.evaluation.retrieval",
-    "format_table": "tbnets.evaluation.tables",
-    # SavedModels.
-    "export_saved_model": "tbnets.serving.export",
-    "load_saved_model": "tbnets.serving.served",
-    "zoo": "tbnets.serving.zoo",  # The module itself.
+    alias.name: f"tbnets.{node.module}"
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
+"""Public name -> the module that it is imported from."""
 
 __all__ = [*_MODULES]
 
@@ -95,10 +35,10 @@ __all__ = [*_MODULES]
 def __getattr__(name):
     """Imports a public name when it is first asked for."""
     if name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
-        if _MODULES[name].rpartition(".")[2] != name:
-            value = getattr(value, name)
-        globals()[name] = value
+        module = importlib.import_module(_MODULES[name])
+        if not hasattr(module, name):  # It is a module itself.
+            importlib.import_module(f"{_MODULES[name]}.{name}")
+        globals()[name] = value = getattr(module, name)
         return value
     message = f"module 'tbnets' has no attribute {name!r}."
     if not name.startswith("_"):

@@ -27,7 +27,10 @@ def test_the_built_package_has_the_zoo_and_every_configuration(tmp_path):
     assert found.keys() == wanted.keys()
     for name in zoo.names():
         zoo.check_files(built / name)
-    for name in ("pictures/page.html", "scenes/README.txt"):
+    for name in (
+        *("__init__.pyi", "py.typed"),
+        *("pictures/page.html", "scenes/README.txt"),
+    ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (tmp_path / "tbnets" / name).read_bytes() == original
     configs = {path.name for path in (ROOT / "configs").iterdir()}

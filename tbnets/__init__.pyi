@@ -1,0 +1,84 @@
+"""The public names: each comes from the module that is named here."""
+
+# A network and its parts.
+from .models.embedding_network import EmbeddingNetwork as EmbeddingNetwork
+from .models.similarity_network import SimilarityNetwork as SimilarityNetwork
+from .models.hm_lstm import HMLSTM as HMLSTM
+from .models.cca import CCA as CCA
+from .models.two_branch import TwoBranchModel as TwoBranchModel
+from .models.keras_file import load_model as load_model
+from .layers.branch import Branch as Branch
+from .layers.canonical_projection import (
+    CanonicalProjection as CanonicalProjection,
+)
+from .layers.feature_transform import FeatureTransform as FeatureTransform
+from .layers.image_encoders import ApplicationEncoder as ApplicationEncoder
+from .layers.image_encoders import SmallConvNet as SmallConvNet
+from .layers.text_encoders import TextEncoder as TextEncoder
+from .layers.text_encoders import MeanOfWords as MeanOfWords
+from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
+from .layers.tree_encoder import TreeEncoder as TreeEncoder
+from .layers.tree_lstm import TreeLSTM as TreeLSTM
+from .layers.word_table import WordTable as WordTable
+from .layers.fisher_vectors import TfidfVectors as TfidfVectors
+from .layers.fisher_vectors import MeanVectors as MeanVectors
+from .layers.fisher_vectors import FisherVectors as FisherVectors
+from .layers.fisher_vectors import CaptionReader as CaptionReader
+from .layers.pair_head import PairHead as PairHead
+from .layers.dropout import SeededDropout as SeededDropout
+
+# Losses and miners.
+from .losses.presets import PRESETS as PRESETS
+from .losses.triplet import TripletLoss as TripletLoss
+from .losses.logistic import logistic_loss as logistic_loss
+from .losses.positives import positive_masks as positive_masks
+from .losses.miners import hardest_negatives as hardest_negatives
+from .losses.pairs import sample_pairs as sample_pairs
+
+# Optimizers.
+from .training.fused_optimizers import FusedAdam as FusedAdam
+from .training.fused_optimizers import FusedSGD as FusedSGD
+
+# Data.
+from .data.captions import CaptionedImages as CaptionedImages
+from .data.captions import read_captions as read_captions
+from .data.phrase_regions import PhraseRegions as PhraseRegions
+from .data.phrases import read_phrases as read_phrases
+from .data.examples import Examples as Examples
+from .data.batches import EpochBatches as EpochBatches
+from .images import decode_images as decode_images
+from .store.opening import open_features as open_features
+from .text.vocabulary import Tokenizer as Tokenizer
+from .text.vocabulary import Vocabulary as Vocabulary
+from .text.vocabulary import split_words as split_words
+
+# Trees.
+from .text.trees import Tree as Tree
+from .text.trees import read_tree as read_tree
+from .text.packed_trees import TreeRows as TreeRows
+from .text.packed_trees import pack_trees as pack_trees
+from .text.packed_trees import tree_arrays as tree_arrays
+
+# Text features and word vectors.
+from .features.tfidf import TfidfFeatures as TfidfFeatures
+from .features.mean_vectors import MeanFeatures as MeanFeatures
+from .features.fisher import FisherFeatures as FisherFeatures
+from .features.hybrid_mixture import HybridMixture as HybridMixture
+from .text.word_vectors import WordVectors as WordVectors
+from .text.word_vectors import read_word_vectors as read_word_vectors
+
+# Measures.
+from .evaluation.retrieval import bootstrap_interval as bootstrap_interval
+from .evaluation.retrieval import evaluate_retrieval as evaluate_retrieval
+from .evaluation.retrieval import retrieval_ranks as retrieval_ranks
+from .evaluation.localization import (
+    evaluate_localization as evaluate_localization,
+)
+from .evaluation.tables import format_table as format_table
+
+# SavedModels.
+from .serving.export import export_saved_model as export_saved_model
+from .serving.served import load_saved_model as load_saved_model
+from .serving import zoo as zoo
+
+__version__: str
