@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets.errors import InputError
 from tbnets.text.trees import kind_of
-from tbnets.text.vocabulary import UNKNOWN_ID, split_words
+from tbnets.text.vocabulary import UNKNOWN_ID, split_in_batches
 
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
@@ -22,8 +21,6 @@ CLASSES = 3
 # XLA wants sizes that do not depend on data. Its error names the node that it
 # can not compile, and this is how nodes are named that trees give their sizes.
 XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
-
-_SPLIT_BATCH = 65536
 
 
 class PackedTrees(NamedTuple):
@@ -77,17 +74,8 @@ def tree_array(tree, word_ids) -> np.ndarray:
 
     Args:
         tree: a `Tree`.
-        word_ids: id of each word; none is 0.
-
-    Raises:
-        ValueError: there are more or fewer ids than words.
+        word_ids: id of each word of the tree; none is 0.
     """
-    if len(word_ids) != len(tree.words):
-        raise InputError(
-            "`word_ids` must hold an id for each word of the tree. Received: "
-            f"{len(word_ids)} ids, {len(tree.words)} words. Give the ids of "
-            "`tree.words`."
-        )
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((np.arange(tree.num_nodes), spans[:, 0], heights))
     places = np.empty_like(order)
@@ -119,13 +107,17 @@ def tree_arrays(trees, vocabulary, max_words=None) -> list[np.ndarray]:
     Returns:
         A list of int32 `[num_nodes, 6]`, see `tree_array`.
     """
-    leaves = [_joined_nots(tree.words) for tree in trees]
-    words = iter(_split([leaf for row in leaves for leaf in row]))
+    leaves = [leaf for tree in trees for leaf in _joined_nots(tree.words)]
+    words = (
+        [word.decode("utf-8") for word in row]
+        for batch in split_in_batches(leaves)
+        for row in batch.to_list()
+    )
     ids = {word: number for number, word in enumerate(vocabulary.words)}
     arrays = []
-    for tree, row in zip(trees, leaves):
+    for tree in trees:
         left, texts = max_words, []
-        for _ in row:
+        for _ in tree.words:
             texts.append(next(words)[:left])
             left = None if left is None else left - len(texts[-1])
         found = tree.with_texts(texts)
@@ -145,17 +137,6 @@ def _joined_nots(words):
             joined[place] += joined[place + 1]
             joined[place + 1] = ""
     return joined
-
-
-def _split(texts):
-    """Returns the words of each text, a list of lists."""
-    found = []
-    for start in range(0, len(texts), _SPLIT_BATCH):
-        words = split_words(texts[start : start + _SPLIT_BATCH])
-        values = [word.decode("utf-8") for word in words.values.numpy()]
-        splits = words.row_splits.numpy()
-        found += [values[a:b] for a, b in zip(splits[:-1], splits[1:])]
-    return found
 
 
 class TreeRows:
@@ -208,50 +189,40 @@ def pack_trees(rows, noun_phrases=True) -> PackedTrees:
         `PackedTrees`.
     """
     with tf.name_scope(XLA_REFUSED):
-        return _pack(rows, noun_phrases)
+        is_node = rows[:, :, LEVEL] > 0
+        nodes = tf.boolean_mask(rows, is_node)
+        trees = tf.cast(tf.where(is_node)[:, 0], tf.int32)
+        counts = tf.math.count_nonzero(is_node, axis=1, dtype=tf.int32)
+        first = tf.cumsum(counts, exclusive=True)
+        parents = tf.gather(first, trees) + nodes[:, PARENT]
+        lasts = tf.gather(first + counts - 1, trees)  # They have no parent.
+        is_child = tf.range(tf.size(trees)) < lasts
+        kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
+        levels = nodes[:, LEVEL] - 1
+        sorts = _sorts(parents, kinds, is_child)
+        order = _order(levels * CLASSES + sorts)
+        ranks = tf.math.invert_permutation(order)
 
-
-def _pack(rows, noun_phrases):
-    """Packs as `pack_trees` says."""
-    is_node = rows[:, :, LEVEL] > 0
-    nodes = tf.boolean_mask(rows, is_node)
-    trees = tf.cast(tf.where(is_node)[:, 0], tf.int32)
-    counts = tf.math.count_nonzero(is_node, axis=1, dtype=tf.int32)
-    first = tf.cumsum(counts, exclusive=True)
-    parents = tf.gather(first, trees) + nodes[:, PARENT]
-    is_child = _is_child(nodes, trees, first, counts)
-    kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
-    levels = nodes[:, LEVEL] - 1
-    sorts = _sorts(parents, kinds, is_child)
-    order = _order(levels * CLASSES + sorts)
-    ranks = tf.math.invert_permutation(order)
-
-    children = tf.boolean_mask(tf.range(tf.size(parents)), is_child)
-    parents = tf.gather(parents, children)
-    parent_levels = tf.gather(levels, parents)
-    kinds = tf.gather(kinds, children)
-    edges = _order(parent_levels * 2 + kinds, tf.gather(ranks, parents))
-    last = tf.maximum(first + counts - 1, 0)
-    roots = tf.gather(tf.concat([ranks, [-1]], axis=0), last)
-    nodes = tf.gather(nodes, order)
-    return PackedTrees(
-        word_ids=tf.boolean_mask(nodes[:, WORD], nodes[:, LEVEL] == 1),
-        children=tf.gather(tf.gather(ranks, children), edges),
-        parents=tf.gather(tf.gather(ranks, parents), edges),
-        levels=_levels(levels, sorts, parent_levels, kinds),
-        ends=tf.stack([tf.size(order), tf.size(edges)]),
-        trees=tf.gather(trees, order),
-        is_noun_phrase=nodes[:, NOUN_PHRASE],
-        spans=nodes[:, START:],
-        roots=tf.where(counts > 0, roots, -1),
-        rows=ranks,
-    )
-
-
-def _is_child(nodes, trees, first, counts):
-    """Tells of each node whether it has a parent: all but the last have."""
-    last = tf.gather(first + counts - 1, trees)
-    return tf.range(tf.shape(nodes)[0]) < last
+        children = tf.boolean_mask(tf.range(tf.size(parents)), is_child)
+        parents = tf.gather(parents, children)
+        parent_levels = tf.gather(levels, parents)
+        kinds = tf.gather(kinds, children)
+        edges = _order(parent_levels * 2 + kinds, tf.gather(ranks, parents))
+        last = tf.maximum(first + counts - 1, 0)
+        roots = tf.gather(tf.concat([ranks, [-1]], axis=0), last)
+        nodes = tf.gather(nodes, order)
+        return PackedTrees(
+            word_ids=tf.boolean_mask(nodes[:, WORD], nodes[:, LEVEL] == 1),
+            children=tf.gather(tf.gather(ranks, children), edges),
+            parents=tf.gather(tf.gather(ranks, parents), edges),
+            levels=_levels(levels, sorts, parent_levels, kinds),
+            ends=tf.stack([tf.size(order), tf.size(edges)]),
+            trees=tf.gather(trees, order),
+            is_noun_phrase=nodes[:, NOUN_PHRASE],
+            spans=nodes[:, START:],
+            roots=tf.where(counts > 0, roots, -1),
+            rows=ranks,
+        )
 
 
 def _sorts(parents, kinds, is_child):

@@ -26,7 +26,7 @@ UNKNOWN_WORD = "[UNK]"
 PADDING_ID = 0
 UNKNOWN_ID = 1
 
-_COUNTING_BATCH = 8192
+_SPLIT_BATCH = 8192
 
 # RE2 patterns, applied in this order. A word boundary is spelt out because
 # RE2's \b knows ASCII letters only.
@@ -66,18 +66,24 @@ def split_words(captions):
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     text = tf.strings.regex_replace(text, _SPACED_NOT, r"\1nt\2")
-    text = _replace_all(text, _CLITIC, r" \1\2")
-    text = _replace_all(text, _INNER_APOSTROPHE, r"\1\2")
+    # Twice: of a chain of these, each time every other one is replaced.
+    for _ in range(2):
+        text = tf.strings.regex_replace(text, _CLITIC, r" \1\2")
+    for _ in range(2):
+        text = tf.strings.regex_replace(text, _INNER_APOSTROPHE, r"\1\2")
     text = tf.strings.regex_replace(text, _NOT_A_WORD, " ")
     text = tf.strings.regex_replace(text, _HAN, r" \1 ")
     return tf_text.WhitespaceTokenizer().tokenize(text)
 
 
-def _replace_all(text, pattern, rewrite):
-    """Replaces matches that begin with the last character of another, too."""
-    for _ in range(2):  # Of a chain of these, each time every other one.
-        text = tf.strings.regex_replace(text, pattern, rewrite)
-    return text
+def split_in_batches(captions):
+    """Yields `split_words` of some thousand captions at a time.
+
+    Args:
+        captions: sequence of strings.
+    """
+    for start in range(0, len(captions), _SPLIT_BATCH):
+        yield split_words(list(captions[start : start + _SPLIT_BATCH]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,14 +110,10 @@ class Vocabulary:
         problem = _first_problem(self.words)
         if problem:
             position, expectation = problem
-            found = (
-                repr(self.words[position])
-                if position < len(self.words)
-                else "nothing"
-            )
+            found = next(iter(self.words[position:]), None)
             raise InputError(
                 f"`words` must {expectation}. Received: words[{position}]="
-                f"{found}. Build the vocabulary with `Vocabulary.build`."
+                f"{found!r}. Build the vocabulary with `Vocabulary.build`."
             )
 
     @classmethod
@@ -202,7 +204,7 @@ class Vocabulary:
             problem = (len(words) - 1, "end with a line break")
         if problem:
             position, expectation = problem
-            found = words[position] if position < len(words) else "end of file"
+            found = next(iter(words[position:]), "end of file")
             file.report(
                 f"expected to {expectation}; found {shown(found)}. Save the "
                 "vocabulary again or take it from another run.",
@@ -232,7 +234,7 @@ class Tokenizer(tf.Module):
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant(vocabulary.words),
-                tf.range(len(vocabulary), dtype=tf.int64),
+                tf.range(vocabulary.size, dtype=tf.int64),
             ),
             default_value=UNKNOWN_ID,
         )
@@ -290,8 +292,7 @@ def count_words(captions):
             f"captions={captions!r}. Put the caption into a list."
         )
     counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
-    for start in range(0, len(captions), _COUNTING_BATCH):
-        words = split_words(list(captions[start : start + _COUNTING_BATCH]))
+    for words in split_in_batches(captions):
         counts.update(words.flat_values.numpy().tolist())
         lengths.append(words.row_lengths().numpy())
     counts = {word.decode("utf-8"): count for word, count in counts.items()}
@@ -303,11 +304,11 @@ def _first_problem(words):
     for position, special in enumerate((PADDING_WORD, UNKNOWN_WORD)):
         if len(words) <= position or words[position] != special:
             return position, f"have {special!r} as word {position}"
-    seen = set(words[:2])
-    for position, word in enumerate(words[2:], start=2):
+    seen = set()
+    for position, word in enumerate(words):
         if word in seen:
             return position, "name every word once"
-        if not word or len(word.split()) != 1:
+        if position > UNKNOWN_ID and len(word.split()) != 1:
             return position, "hold single words, without spaces"
         seen.add(word)
     return None

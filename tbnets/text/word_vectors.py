@@ -6,6 +6,7 @@ Files hold millions of words; they are read as a stream, of which the rows of
 the words asked for alone are kept.
 """
 
+import contextlib
 import dataclasses
 import mmap
 import os
@@ -14,13 +15,16 @@ import unicodedata
 import numpy as np
 
 from tbnets.checked_files import CheckedFile, require_file, shown
-from tbnets.errors import InputError
 
 MOST_WORD_BYTES = 4096
 MOST_LINE_BYTES = 2**20
 _APOSTROPHES = str.maketrans("", "", "'\u2018\u2019\u201b\u2032\u02bc\u00b4`")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip"}
+_AGAIN = (
+    "The file is truncated, bytes of it were lost or its header is wrong: copy "
+    "or download it again."
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,78 +84,42 @@ def read_word_vectors(path, words, progress=None):
             not finite; the message names line or word.
     """
     require_file(path)
-    progress = progress or (lambda count: None)
-    file, found = CheckedFile(path), _Found(words)
-    with open(path, "rb") as stream:
-        start = stream.read(len(_BYTE_ORDER_MARK))
-        kind = _PACKED.get(start[:2])
-        if kind:
-            file.report(
-                f"expected word vectors; found a {kind} file. Unpack it."
-            )
-        if start != _BYTE_ORDER_MARK:
-            stream.seek(0)
-        header, first = _first_lines(stream, file)
-        if header is not None and not _is_text_row(first, header[1]):
-            dim = _read_binary(stream, file, found, header, progress)
-        else:
-            dim = _read_text(stream, file, found, header, progress)
-    kept = tuple(word for word in found.wanted if word in found)
-    rows = [found.row(word) for word in kept]
-    matrix = np.stack(rows) if rows else np.zeros((0, dim), np.float32)
-    return WordVectors(kept, matrix, os.fspath(path))
+    file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
+    found = {}  # Wanted word -> the file's word, its place, its numbers.
 
-
-class _Found:
-    """Vectors found so far, of words in their own or another spelling."""
-
-    def __init__(self, words):
-        self.wanted = {word: None for word in words if word}
-        self._own, self._other = {}, {}
-        self._places = {}
-
-    def __contains__(self, word):
-        return word in self._own or word in self._other
-
-    def row(self, word):
-        return self._own[word] if word in self._own else self._other[word]
-
-    def offers(self, word):
+    def asked_by(name):
         """Returns whose vector that of a file's word may be, or None."""
-        if word in self.wanted:
-            return word
-        plain = _plain(word)
-        if plain in self.wanted and plain not in self:
-            return plain
-        return None
+        if name in wanted:
+            return name
+        plain = _plain(name)
+        return plain if plain in wanted and plain not in found else None
 
-    def add(self, word, wanted, row, place, file):
-        """Keeps the vector of a word; reports one that is not usable.
-
-        Args:
-            word: the file's word.
-            wanted: what `offers` said.
-            row: float32 `[dim]`.
-            place: 1-based line or number of the word.
-            file: the `CheckedFile`.
-        """
-        if not np.isfinite(row).all():
-            file.report(
-                f"the vector of {shown(word)}: expected finite numbers; found "
-                f"{row[~np.isfinite(row)][0]}. Take the file from its source "
-                "again.",
-                place,
-            )
-        if word != wanted:
-            self._other[wanted] = row
-            return
-        if word in self._own:
-            file.report(
-                f"expected each word once; found {shown(word)} again, as at "
-                f"{self._places[word]}. Remove one of them.",
-                place,
-            )
-        self._own[word], self._places[word] = row, place
+    with open(path, "rb") as stream:
+        count, dim = _header(stream, file)
+        is_text = count is None or _is_text(stream, dim)
+        rows = (_text_rows if is_text else _binary_rows)(
+            stream, file, (count, dim), asked_by, progress or (lambda count: 0)
+        )
+        for name, place, row in rows:
+            if not np.isfinite(row).all():
+                file.report(
+                    f"the vector of {shown(name)}: expected finite numbers; "
+                    f"found {row[~np.isfinite(row)][0]}. Take the file from "
+                    "its source again.",
+                    place,
+                )
+            word = asked_by(name)
+            known, before, _ = found.get(word, (None, 0, None))
+            if known == name:
+                file.report(
+                    f"expected each word once; found {shown(name)} again, as "
+                    f"at {before}. Remove one of them.",
+                    place,
+                )
+            found[word] = name, place, row
+    kept = tuple(word for word in wanted if word in found)
+    rows = np.array([found[word][-1] for word in kept], np.float32)
+    return WordVectors(kept, rows.reshape(len(kept), dim), os.fspath(path))
 
 
 def _plain(word):
@@ -160,38 +128,42 @@ def _plain(word):
     return word.translate(_APOSTROPHES)
 
 
-def _first_lines(stream, file):
-    """Returns the header (words, dimensions) or None, and the next line.
+def _header(stream, file):
+    """Returns how many words and dimensions a file has.
 
-    The stream stands where the vectors begin.
+    The number of words is None where the first line does not tell it. The
+    stream stands where the vectors begin.
     """
-    place = stream.tell()
-    first = stream.readline(MOST_LINE_BYTES)
-    fields = first.split()
+    start = stream.read(len(_BYTE_ORDER_MARK))
+    kind = _PACKED.get(start[:2])
+    if kind:
+        file.report(f"expected word vectors; found a {kind} file. Unpack it.")
+    begin = stream.seek(len(start) * (start == _BYTE_ORDER_MARK))
+    line = stream.readline(MOST_LINE_BYTES)
+    fields = line.split()
     if not fields:
         file.report("expected word vectors; found an empty line.", 1)
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
-        # Short enough to be numbers and not an attack on int().
-        if max(map(len, fields)) > 18 or 0 in map(int, fields):
-            file.report(
-                "expected the numbers of words and of dimensions; found "
-                f"{shown(first.decode('latin-1').strip())}.",
-                1,
-            )
-        place = stream.tell()
-        row = stream.readline(MOST_LINE_BYTES)
-        stream.seek(place)
-        return tuple(map(int, fields)), row
-    stream.seek(place)
-    return None, b""
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        stream.seek(begin)
+        return None, line.rstrip(b" \r\n").count(b" ")
+    # Short enough to be numbers and not an attack on int().
+    if max(map(len, fields)) > 18 or 0 in map(int, fields):
+        file.report(
+            "expected the numbers of words and of dimensions; found "
+            f"{shown(line.decode('latin-1').strip())}.",
+            1,
+        )
+    return tuple(map(int, fields))
 
 
-def _is_text_row(row, dim):
-    """Tells whether a line is a word and numbers, not bytes of floats."""
-    fields = row.split()
-    if len(fields) < 2 or len(row) == MOST_LINE_BYTES:
-        return False
-    return all(map(_is_number, fields[1 : 1 + min(dim, 3)]))
+def _is_text(stream, dim):
+    """Tells whether a word and numbers follow, not bytes of floats."""
+    begin = stream.tell()
+    row = stream.readline(MOST_LINE_BYTES)
+    stream.seek(begin)
+    fields = row.split()[: 1 + min(dim, 3)]
+    is_line = len(fields) > 1 and len(row) < MOST_LINE_BYTES
+    return is_line and all(map(_is_number, fields[1:]))
 
 
 def _is_number(field):
@@ -199,129 +171,101 @@ def _is_number(field):
         float(field)
     except ValueError:
         return False
-    return True
+    return b"_" not in field  # Python reads 1_0 as 10.
 
 
-def _read_text(stream, file, found, header, progress):
-    """Reads `word number number ...` lines; returns the dimension."""
-    line = first = int(header is not None)  # How many lines are no vectors.
-    dim = header[1] if header else None
-    ends_well = True
-    while row := stream.readline(MOST_LINE_BYTES):
+def _text_rows(stream, file, header, asked_by, progress):
+    """Yields (word, line, vector) of `word number number ...` lines.
+
+    Args:
+        stream: the open file, where vectors begin.
+        file: the `CheckedFile`.
+        header: what `_header` returned.
+        asked_by: function of a word -> None where nobody asks for it.
+        progress: called with the bytes of each row.
+    """
+    count, dim = header
+    line = first = int(count is not None)  # How many lines are no vectors.
+    row = b"\n"
+    for row in iter(lambda: stream.readline(MOST_LINE_BYTES), b""):
         line += 1
-        ends_well = row.endswith(b"\n")
         progress(len(row))
-        row = row.rstrip(b" \r\n")
-        dim = row.count(b" ") if dim is None else dim
-        _check_length(row, dim, line, file)
-        name = row.rsplit(b" ", dim)[0].decode("utf-8", errors="replace")
-        wanted = found.offers(name)
-        if wanted is not None:
-            numbers = _parse(row.rsplit(b" ", dim)[1:], line, name, file)
-            found.add(name, wanted, numbers, line, file)
-    count = line - first
-    if header and count != header[0]:
+        fields = row.rstrip(b" \r\n").rsplit(b" ", dim)
+        # Some files have words with spaces in them: `. . .` is one of GloVe's.
+        *more, last = fields[0].split(b" ")
+        if not dim or len(fields) <= dim or (more and _is_number(last)):
+            word = row.split(b" ")[0].decode("utf-8", errors="replace").strip()
+            file.report(
+                f"expected a word and {dim or 'its'} numbers, with single "
+                "spaces between, as in the first row; found "
+                f"{row.strip().count(b' ')} numbers after {shown(word)}. Take "
+                "the file from its source again.",
+                line,
+            )
+        name = fields[0].decode("utf-8", errors="replace")
+        if asked_by(name) is not None:
+            yield name, line, _numbers(fields[1:], name, line, file)
+    if count not in (None, line - first):
         file.report(
-            f"expected as many vectors as the header says, {header[0]}; found "
-            f"{count}. Copy or download the file again.",
+            f"expected as many vectors as the header says, {count}; found "
+            f"{line - first}. Copy or download the file again.",
             1,
         )
-    if not ends_well:
+    if not row.endswith(b"\n"):
         file.suspect(
             "expected a newline after the last vector; found none. Its last "
             "number may be cut: if the file is whole, end the line.",
             line,
         )
-    return dim
 
 
-def _check_length(row, dim, line, file):
-    """Reports a line whose vector is shorter or longer than the first."""
-    spaces = row.count(b" ")
-    if spaces == dim and dim:
-        return
-    # Some files have words with spaces in them: `. . .` is one of GloVe's.
-    name = row.rsplit(b" ", dim)[0] if spaces > dim else b""
-    if name and not _is_number(name.split(b" ")[-1]):
-        return
-    file.report(
-        f"expected a word and {dim or 'its'} numbers, with single spaces "
-        f"between, as in the first row; found {spaces} numbers after "
-        f"{shown(row.split(b' ')[0].decode('utf-8', errors='replace'))}. "
-        "Take the file from its source again.",
+def _numbers(fields, name, line, file):
+    """Returns float32 `[dim]` of text; reports what is no number."""
+    if b"_" not in b" ".join(fields):
+        with contextlib.suppress(ValueError), np.errstate(over="ignore"):
+            return np.array(list(map(float, fields)), np.float32)
+    odd = next(field for field in fields if not _is_number(field))
+    return file.report(
+        f"the vector of {shown(name)}: expected numbers; found "
+        f"{shown(odd.decode('latin-1'))}.",
         line,
     )
 
 
-def _parse(fields, line, name, file):
-    try:
-        for field in fields:
-            if b"_" in field:  # Python would read 1_0 as 10.
-                raise InputError(shown(field.decode("latin-1")))
-        with np.errstate(over="ignore"):
-            return np.array([float(field) for field in fields], np.float32)
-    except ValueError as error:
-        file.report(
-            f"the vector of {shown(name)}: expected numbers; found {error}.",
-            line,
-        )
-        raise
+def _binary_rows(stream, file, header, asked_by, progress):
+    """Yields (word, number, vector) of `word SPACE floats` records.
 
-
-def _word(content, between, place, file):
-    """Returns a word of a binary file; reports one that bytes were lost of.
-
-    Args:
-        content: bytes from the vector before up to the space.
-        between: what stands between a vector and a word in this file.
-        place: how a message calls the word.
-        file: the `CheckedFile`.
+    It takes what `_text_rows` takes.
     """
-    name = content.removeprefix(between)
-    if b"\n" in name or not content.startswith(between):
-        expected = (
-            "a newline before the word alone" if between else "no newline"
-        )
-        file.report(
-            f"{place}: expected {expected}, as before the others; found "
-            f"{shown(content)}. Bytes were lost or added: copy or download "
-            "the file again."
-        )
-    return name.decode("utf-8", errors="replace")
-
-
-def _read_binary(stream, file, found, header, progress):
-    """Reads `word SPACE floats` records; returns the dimension."""
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
     if size < least:
         file.report(
             f"expected {count} vectors of {dim} numbers, as the header says, "
-            f"which take at least {least} bytes; found {size}. The file is "
-            "truncated or its header wrong: copy or download it again.",
+            f"which take at least {least} bytes; found {size}. {_AGAIN}",
             1,
         )
     start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for number in range(1, count + 1):
             space = content.find(b" ", start, start + MOST_WORD_BYTES)
-            end = space + 1 + 4 * dim
-            if space < 0 or end > size:
+            end, word = space + 1 + 4 * dim, content[start : max(space, start)]
+            name, odd = word.removeprefix(between), ""
+            if end > size or space < 0:
+                odd = "the end of the file" if end > size else "no word"
+            elif b"\n" in name or not word.startswith(between):
+                odd = shown(word)
+            if odd:
                 file.report(
-                    f"word {number} of {count}: expected a word, a space and "
-                    f"{dim} floats; found "
-                    f"{'the end of the file' if end > size else 'no word'}. "
-                    "The file is truncated or its header wrong: copy or "
-                    "download it again."
+                    f"word {number} of {count}: expected "
+                    f"{'a' if between else 'no'} newline, a word, a space and "
+                    f"{dim} floats, as the others; found {odd}. {_AGAIN}"
                 )
-            place = f"word {number} of {count}"
-            name = _word(content[start:space], between, place, file)
-            wanted = found.offers(name)
-            if wanted is not None:
+            name = name.decode("utf-8", errors="replace")
+            if asked_by(name) is not None:
                 row = np.frombuffer(content[space + 1 : end], "<f4")
-                row = row.astype(np.float32)
-                found.add(name, wanted, row, number, file)
+                yield name, number, row.astype(np.float32)
             progress(end - start)
             start = end
             if number == 1 < count and content[end : end + 1] == b"\n":
@@ -329,8 +273,6 @@ def _read_binary(stream, file, found, header, progress):
         if content[start : start + MOST_WORD_BYTES].strip():
             file.report(
                 f"expected {count} vectors of {dim} numbers, as the header "
-                "says; found more after them. Its header is wrong: copy or "
-                "download the file again.",
+                f"says; found more after them. {_AGAIN}",
                 1,
             )
-    return dim

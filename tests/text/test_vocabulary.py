@@ -74,7 +74,7 @@ def test_build_min_count_and_max_words():
 
 
 def test_build_counts_across_batches(monkeypatch):
-    monkeypatch.setattr(vocabulary_lib, "_COUNTING_BATCH", 1)
+    monkeypatch.setattr(vocabulary_lib, "_SPLIT_BATCH", 1)
     assert Vocabulary.build(CAPTIONS).words == WORDS
 
 
@@ -226,7 +226,7 @@ def test_tokenizer_ids_do_not_depend_on_the_other_captions():
 
 
 def test_count_words_over_batches(monkeypatch):
-    monkeypatch.setattr(vocabulary_lib, "_COUNTING_BATCH", 2)
+    monkeypatch.setattr(vocabulary_lib, "_SPLIT_BATCH", 2)
     counts, lengths = count_words(["A zebra", "", "a man's", "?", "zebra"])
     assert dict(counts) == {"a": 2, "zebra": 2, "man": 1, "s": 1}
     assert lengths.tolist() == [2, 0, 3, 0, 1]
