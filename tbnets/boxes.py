@@ -1,4 +1,4 @@
-"""Boxes: the one convention, overlap, suppression and recall; NumPy alone.
+"""Boxes: the one convention, overlap and suppression; NumPy alone.
 
 A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down,
 with its origin at the top left corner of the top left pixel. Edges are
@@ -143,25 +143,6 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])
-
-
-def recall(proposals, truth, iou_threshold=0.5) -> float:
-    """Counts the true boxes of a photo that some proposal overlaps enough.
-
-    Args:
-        proposals: `[k, 4]`.
-        truth: `[m, 4]`.
-        iou_threshold: least overlap of a match. Papers: 0.5.
-
-    Returns:
-        Fraction in [0, 1]; NaN if there is no true box.
-    """
-    checked_number("iou_threshold", iou_threshold, 0, most=1)
-    truth = check_boxes(truth, "truth")
-    overlaps = iou(truth, proposals)
-    if not len(overlaps):
-        return float("nan")
-    return float((overlaps >= iou_threshold).any(axis=1).mean())
 
 
 def overlaps_by_photo(truth, owners, proposals):

@@ -16,13 +16,11 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from tbnets import exif, photo_head
+from tbnets import photo_head
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import BESIDE_SUFFIX
 
-_HEAD_BYTES = 2**17
-"""What is read of a file for the size of its photo, as for its EXIF notes."""
 ROOM = 8
 """A large JPEG is decoded at a half, a quarter or an eighth of its size, as
 long as what comes out is so many times as large as what is asked for."""
@@ -43,20 +41,21 @@ class BrokenImageError(InputError):
     """A file that is no photo, or is not there.
 
     Args:
-        path: the file.
+        path: the file, or its content.
         reason: what is wrong with it, a few words after "which".
     """
 
     def __init__(self, path, reason):
+        name = f"{len(path)} bytes" if isinstance(path, bytes) else path
         super().__init__(
             "`path` must name a whole JPEG or PNG file. Received: "
-            f"path='{path}', which {reason}. Replace or remove the file."
+            f"path='{name}', which {reason}. Replace or remove the file."
         )
         self.path = path
         self.reason = reason
 
 
-def decode_photo(image_bytes, side=None, max_pixels=None):
+def decode_photo(image_bytes, side=None):
     """Decodes one photo as it is meant to be seen.
 
     In the graph. Greyscale is repeated over the three channels, an alpha
@@ -73,8 +72,6 @@ def decode_photo(image_bytes, side=None, max_pixels=None):
             times as long or more is decoded at the smallest of 1/2, 1/4 and
             1/8 that leaves it `ROOM` times as long, which takes a fourth of
             the memory or less. Others are decoded as without.
-        max_pixels: how many pixels it may have; None for
-            `photo_head.MAX_PIXELS`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -83,9 +80,7 @@ def decode_photo(image_bytes, side=None, max_pixels=None):
         tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
             file, or one too large.
     """
-    sides = photo_head.read_sides(image_bytes, max_pixels)
-    with tf.control_dependencies([sides]):
-        image_bytes = tf.identity(image_bytes)
+    image_bytes, sides = photo_head.small_enough(image_bytes)
     if side is None:
         image = _decode(image_bytes)
     else:
@@ -96,7 +91,7 @@ def decode_photo(image_bytes, side=None, max_pixels=None):
             tf.reduce_sum(tf.cast(has_room, tf.int32)),
             [functools.partial(_decode, image_bytes, one) for one in _SCALES],
         )
-    return exif.upright(image, exif.orientation(image_bytes))
+    return photo_head.upright(image, photo_head.orientation(image_bytes))
 
 
 def _decode(image_bytes, scale=1):
@@ -108,7 +103,7 @@ def _decode(image_bytes, scale=1):
     return tf.io.decode_jpeg(image_bytes, channels=3, ratio=scale)
 
 
-def decode_image(image_bytes, image_size, max_pixels=None):
+def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
     The aspect ratio is not kept: the whole photo is squeezed into the square,
@@ -119,7 +114,6 @@ def decode_image(image_bytes, image_size, max_pixels=None):
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         image_size: side of the square, in pixels.
-        max_pixels: as in `decode_photo`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -127,7 +121,7 @@ def decode_image(image_bytes, image_size, max_pixels=None):
     Raises:
         tf.errors.InvalidArgumentError: see `decode_photo`.
     """
-    image = decode_photo(image_bytes, image_size, max_pixels)
+    image = decode_photo(image_bytes, image_size)
     size = [image_size, image_size]
     image = tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
@@ -183,33 +177,34 @@ def list_photos(folder):
     return found
 
 
-def read_content(path, most=-1) -> bytes:
+def read_content(photo) -> bytes:
     """Reads a file that should be a photo, whatever it holds.
 
     Args:
-        path: the file.
-        most: how many bytes are read, the first ones; -1: all.
+        photo: the file; or `bytes`, which are returned as they are.
 
     Raises:
         BrokenImageError: it is not there, or can not be read.
     """
+    if isinstance(photo, bytes):
+        return photo
     try:
-        if not os.path.isfile(path):
-            there = os.path.exists(path)
+        if not os.path.isfile(photo):
+            there = os.path.exists(photo)
             reason = "is no file" if there else "is not there"
-            raise BrokenImageError(path, reason)
-        with open(path, "rb") as file:
-            return file.read(most)
+            raise BrokenImageError(photo, reason)
+        with open(photo, "rb") as file:
+            return file.read()
     except OSError as error:
         reason = f"can not be read: {error.strerror}"
-        raise BrokenImageError(path, reason) from error
+        raise BrokenImageError(photo, reason) from error
 
 
-def read_photo(path) -> np.ndarray:
+def read_photo(photo) -> np.ndarray:
     """Reads a photo as it is meant to be seen, at its own size.
 
     Args:
-        path: JPEG or PNG file.
+        photo: JPEG or PNG file, or the content of one (`bytes`).
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -217,11 +212,7 @@ def read_photo(path) -> np.ndarray:
     Raises:
         BrokenImageError: it is no photo, or not there.
     """
-    content = read_content(path)
-    try:
-        return decode_photo(content).numpy()
-    except tf.errors.InvalidArgumentError as error:
-        raise BrokenImageError(path, _reason(content, error)) from error
+    return _judged(photo, decode_photo)
 
 
 def read_photo_sizes(paths) -> np.ndarray:
@@ -237,38 +228,33 @@ def read_photo_sizes(paths) -> np.ndarray:
         BrokenImageError: a file is no photo by its first bytes, too large a
             one, or not there.
     """
-    return np.array([_read_size(path) for path in paths], np.int64).reshape(
-        -1, 2
-    )
+    sizes = [_read_size(path) for path in paths]
+    return np.array(sizes, np.int64).reshape(-1, 2)
 
 
 def _read_size(path):
-    content = read_content(path, _HEAD_BYTES)
-    try:
-        sides = _upright_sides(content).numpy()
-    except tf.errors.InvalidArgumentError:
-        content = read_content(path)  # A head may be longer than most are.
-        try:  # In eager mode, whose errors are a line.
-            sides = _upright_sides.python_function(content).numpy()
-        except tf.errors.InvalidArgumentError as error:
-            raise BrokenImageError(path, _reason(content, error)) from error
-    if not sides.all():
+    size = _judged(path, photo_head.read_upright_sides)
+    if not size.all():
         raise BrokenImageError(path, "has no pixels, or is cut")
-    return sides
+    return size
 
 
-@tf.function(input_signature=[tf.TensorSpec([], tf.string)])
-def _upright_sides(image_bytes):
-    return photo_head.read_upright_sides(image_bytes)
-
-
-def fault_of(content):
-    """Returns what is wrong with the content of a file; None for a photo."""
+def fault_of(photo):
+    """Returns what is wrong with a photo, as `read_photo`; None for nothing."""
     try:
-        decode_photo(content)
-    except tf.errors.InvalidArgumentError as error:
-        return _reason(content, error)
+        read_photo(photo)
+    except BrokenImageError as error:
+        return error.reason
     return None
+
+
+def _judged(photo, read):
+    """Calls a function of a photo's content; says why where it is none."""
+    content = read_content(photo)
+    try:
+        return read(content).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        raise BrokenImageError(photo, _reason(content, error)) from error
 
 
 def _reason(content, error):
@@ -281,8 +267,8 @@ def _reason(content, error):
                 return f"is a {kind} file"
         return "is of another kind"
     if photo_head.TOO_LARGE in error.message:
-        found = error.message.split(photo_head.TOO_LARGE)[1]
         # A function's name may follow, with a number of its own.
+        found = error.message.partition(photo_head.TOO_LARGE)[2]
         width, height = re.findall(r"\d+", found)[:2]
         most = photo_head.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
@@ -302,14 +288,6 @@ def faults(paths):
     """
     pool = concurrent.futures.ThreadPoolExecutor(usable_cores())
     try:
-        yield from pool.map(_fault, paths)
+        yield from pool.map(fault_of, paths)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _fault(path):
-    try:
-        read_photo(path)
-    except BrokenImageError as error:
-        return error.reason
-    return None

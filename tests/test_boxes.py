@@ -127,16 +127,6 @@ def test_areas_of_boxes():
     assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
 
 
-def test_recall_counts_true_boxes():
-    truth = [[0, 0, 2, 1], [5, 5, 7, 7], [9, 9, 10, 10]]
-    # An overlap of one half is enough.
-    proposals = [[0, 0, 1, 1], [5, 5, 7, 7]]
-    assert box_math.recall(proposals, truth, 0.5) == pytest.approx(2 / 3)
-    assert box_math.recall(proposals, truth, 0.51) == pytest.approx(1 / 3)
-    assert box_math.recall([], truth) == 0
-    assert math.isnan(box_math.recall(proposals, []))
-
-
 @pytest.mark.parametrize(
     "boxes, found",
     [
@@ -164,10 +154,6 @@ def test_arguments_out_of_range_are_refused():
         keep([UNIT], [1], 1.5)
     with pytest.raises(ValueError, match="`limit` must be a finite"):
         keep([UNIT], [1], 0.5, -1)
-    with pytest.raises(ValueError, match="`iou_threshold`"):
-        box_math.recall([UNIT], [UNIT], -0.5)
-    with pytest.raises(ValueError, match="`truth` must be numbers"):
-        box_math.recall([UNIT], [[1]])
 
 
 def test_overlaps_by_photo_come_in_parts(monkeypatch):

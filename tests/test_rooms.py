@@ -34,7 +34,7 @@ FLOORS = [
     ["scenes"],
     [
         *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
-        *("exif", "files", "identity", "images", "locks", "photo_head"),
+        *("files", "identity", "images", "locks", "photo_head"),
         *("progress", "rounding", "seeds", "shipped", "startup", "statistics"),
     ],
 ]

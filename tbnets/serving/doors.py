@@ -8,6 +8,7 @@ every function that is exported goes through it.
 
 import tensorflow as tf
 
+from tbnets.photo_head import require
 from tbnets.text.vocabulary import Tokenizer
 
 MOST_WORDS = 200
@@ -63,23 +64,6 @@ def require_rows(value, good, expectation):
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
     return require(value, tf.reduce_all(good), expectation, first)
-
-
-def require(value, condition, expectation, received):
-    """Returns a value, once a condition holds.
-
-    Args:
-        value: tensor.
-        condition: bool `[]`.
-        expectation: what is told where it does not hold, with
-        received: a tensor.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the graph runs.
-    """
-    check = tf.raw_ops.Assert(condition=condition, data=[expectation, received])
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.identity(value)
 
 
 def bounded(tokenizer):

@@ -24,8 +24,8 @@ class Endpoints:
             in a loaded SavedModel: `loaded.embed_text(captions)`.
         default: which of them is the default signature.
         tokenizer: the `Tokenizer` that they use, or None.
-        photos: the `PhotoReader` or `RegionReader` that they use, or None;
-            its `max_pixels` counts as it is when they are exported.
+        photos: the `PhotoReader` that they use, or None; its `max_pixels`
+            counts as it is when they are exported.
     """
 
     functions: dict
@@ -50,6 +50,20 @@ class Side:
         self.spec = spec
         # A function of its own, so that the SavedModel has it once.
         self.embed = tf.function(embed, input_signature=[spec])
+
+
+def inference(method, read=None):
+    """Returns what embeds: a network's method, as it is when it is served.
+
+    Args:
+        method: of what a network takes, and `training`.
+        read: what makes that of what is served; None where it is the same.
+    """
+
+    def embed(rows):
+        return method(rows if read is None else read(rows), training=False)
+
+    return embed
 
 
 def embedding(side):

@@ -8,6 +8,7 @@ from tbnets.serving.endpoints import (
     Endpoints,
     Side,
     embedding,
+    inference,
     text_spec,
     two_sided,
 )
@@ -62,16 +63,10 @@ def two_branch_endpoints(
         ValueError: neither or both of `tokenizer` and `text_dim` are given.
     """
     tokenizer = bounded(tokenizer)
-    read_text = tokenizer or tf.identity
-
-    def embed_text(texts):
-        return model.embed_text(read_text(texts), training=False)
-
-    def embed_arrays(rows):
-        return model.embed_images(rows, training=False)
-
     spec = text_spec(tokenizer, text_dim)
+    embed_text = inference(model.embed_text, tokenizer)
     texts = Side("embed_text", "text_embeddings", spec, embed_text)
+    embed_arrays = inference(model.embed_images)
     spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
     images = Side("embed_image", "image_embeddings", spec, embed_arrays)
     functions, photos = {}, None
@@ -99,7 +94,7 @@ def _of_photos(reader, arrays):
     """
 
     def answers(images):
-        rows, status = reader(images)
+        rows, status = reader.photos(images)
         embeddings = arrays.embed(tf.ensure_shape(rows, arrays.spec.shape))
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status

@@ -80,25 +80,33 @@ class PhotoReader:
     """Turns photos into what a network takes, and tells which are none.
 
     Args:
-        read_photos: function of TensorFlow operations, string `[n]` -> `[n,
-            ...]`. Where it has them, its methods `decode`, string `[]` ->
+        read: for photos, a function of TensorFlow operations, string `[n]` ->
+            `[n, ...]`. Where it has them, its methods `decode`, string `[]` ->
             `[...]`, and `forward`, of a batch of these, are called instead:
-            what decodes is then apart from a network that follows.
+            what decodes is then apart from a network that follows. For
+            regions, `features.averaged_regions.AveragedFeatures`, or another
+            with its methods `decode`, string `[]` -> `(pixels, sides)`, and
+            `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
 
     Attributes:
         max_pixels: how many pixels a photo may have.
         is_traced: whether it is part of a graph, and so can not change.
     """
 
-    def __init__(self, read_photos):
+    def __init__(self, read):
         self.max_pixels = photo_head.MAX_PIXELS
         self.is_traced = False
-        self._decode = getattr(
-            read_photos, "decode", lambda one: read_photos([one])[0]
-        )
-        self._forward = getattr(read_photos, "forward", tf.identity)
+        self._read = read
 
-    def __call__(self, image_bytes):
+    def _decode(self, image_bytes):
+        """Decodes a photo once its sides are known to be allowed."""
+        self.is_traced = True
+        content, _ = photo_head.small_enough(image_bytes, self.max_pixels)
+        if hasattr(self._read, "decode"):
+            return self._read.decode(content)
+        return self._read([content])[0]
+
+    def photos(self, image_bytes):
         """Reads photos.
 
         Args:
@@ -109,66 +117,30 @@ class PhotoReader:
             `[n]`, "" of a photo, else what is wrong with it, a few words
             after "which": its row means nothing.
         """
-        self.is_traced = True
         decode = tf.function(
-            lambda one: self._decode(small_enough(one, self.max_pixels)),
-            input_signature=[tf.TensorSpec([], tf.string)],
+            self._decode, input_signature=[tf.TensorSpec([], tf.string)]
         ).get_concrete_function()
         nothing = tf.zeros(decode.output_shapes, decode.output_dtypes)
         photos, decoded = attempt(decode, (image_bytes,), nothing)
-        status = status_of(image_bytes, decoded, self.max_pixels)
-        return self._forward(photos), status
+        forward = getattr(self._read, "forward", tf.identity)
+        return forward(photos), status_of(image_bytes, decoded, self.max_pixels)
 
-
-class RegionReader:
-    """Turns a photo and boxes into what a network takes of regions.
-
-    Args:
-        read_regions: `features.averaged_regions.AveragedFeatures`, or another
-            with its methods `decode`, string `[]` -> `(pixels, sides)`, and
-            `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
-
-    Attributes:
-        max_pixels: as of a `PhotoReader`, and
-        is_traced: too.
-    """
-
-    def __init__(self, read_regions):
-        self.max_pixels = photo_head.MAX_PIXELS
-        self.is_traced = False
-        self._read = read_regions
-
-    def __call__(self, image_bytes, boxes):
-        """Reads regions.
+    def regions(self, image_bytes, boxes):
+        """Reads regions of a photo.
 
         Args:
             image_bytes: string `[]`, a JPEG or PNG file.
             boxes: float32 `[n, 4]` in pixels of the upright photo.
 
         Returns:
-            (rows, status): float32 `[n, dim]`, and string `[]`, as
-            `PhotoReader` tells it.
+            (rows, status): float32 `[n, dim]`, and string `[]`, as `photos`
+            tells it.
         """
-        self.is_traced = True
-        decoded, is_photo = attempt_once(
-            lambda one: self._read.decode(small_enough(one, self.max_pixels)),
-            (image_bytes,),
-            (tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])),
-        )
+        nothing = tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])
+        decoded, is_photo = attempt_once(self._decode, (image_bytes,), nothing)
         rows = self._read.of_decoded(*decoded, boxes)
         status = status_of(image_bytes[None], is_photo[None], self.max_pixels)
         return rows, status[0]
-
-
-def small_enough(image_bytes, max_pixels):
-    """Returns the content of a photo, once its sides are known to be allowed.
-
-    Raises:
-        tf.errors.InvalidArgumentError: see `photo_head.read_sides`.
-    """
-    sides = photo_head.read_sides(image_bytes, max_pixels)
-    with tf.control_dependencies([sides]):
-        return tf.identity(image_bytes)
 
 
 def status_of(image_bytes, decoded, max_pixels):
@@ -212,24 +184,23 @@ def limit_pixels(endpoints, max_pixels):
         max_pixels: how many pixels a photo may have.
 
     Raises:
-        ValueError: they take no photos, or it is no such number.
+        ValueError: they take no photos or were traced, or it is no such
+            number.
     """
     if not 1 <= max_pixels <= photo_head.MAX_PIXELS:
         raise InputError(
             f"`max_pixels` must be from 1 to {photo_head.MAX_PIXELS}. "
             f"Received: max_pixels={max_pixels}. Change it, or leave it out."
         )
-    if endpoints.photos is None:
+    photos = endpoints.photos
+    if photos is None or photos.is_traced:
+        fault = "takes none" if photos is None else "was exported before"
         raise InputError(
-            "`max_pixels` must come with a model that takes photos. Received: "
-            f"max_pixels={max_pixels}, and the model takes none. Leave it out."
+            "`max_pixels` must come with a model that takes photos, and with "
+            f"new endpoints. Received: max_pixels={max_pixels}, and one that "
+            f"{fault}. Leave it out, or build the endpoints again."
         )
-    if endpoints.photos.is_traced:
-        raise InputError(
-            "`endpoints` must be new ones to get a limit of pixels. Received: "
-            "some that were exported before. Build them again."
-        )
-    endpoints.photos.max_pixels = max_pixels
+    photos.max_pixels = max_pixels
 
 
 def require_photos(value, status):

@@ -7,10 +7,11 @@ from tbnets.serving.endpoints import (
     Endpoints,
     Side,
     embedding,
+    inference,
     text_spec,
     two_sided,
 )
-from tbnets.serving.photo_reader import RegionReader, require_photos
+from tbnets.serving.photo_reader import PhotoReader, require_photos
 
 
 def region_endpoints(
@@ -43,37 +44,23 @@ def region_endpoints(
             where they are trees.
         region_dim: features of a region.
         text_dim: features of a phrase; None where there is a tokenizer.
-        read_regions: what a `photo_reader.RegionReader` takes, for example
-            `features.averaged_regions.AveragedFeatures`; None for no
-            `localize`.
+        read_regions: what a `photo_reader.PhotoReader` takes of regions; None
+            for no `localize`.
     """
     tokenizer = bounded(tokenizer)
-    read_text = tokenizer or tf.identity
-
-    def embed_phrases(texts):
-        return model.embed_text(read_text(texts), training=False)
-
-    def embed_regions(rows):
-        return model.embed_images(rows, training=False)
+    spec = text_spec(tokenizer, text_dim, "phrases")
+    embed_phrases = inference(model.embed_text, tokenizer)
+    phrases = Side("embed_phrases", "phrase_embeddings", spec, embed_phrases)
+    regions = _regions(region_dim, model.embed_images)
 
     def similarities(texts, rows):
         return tf.transpose(model.similarities(rows, texts))
 
-    spec = text_spec(tokenizer, text_dim, "phrases")
-    phrases = Side("embed_phrases", "phrase_embeddings", spec, embed_phrases)
-    regions = _regions(region_dim, embed_regions)
     functions = two_sided(phrases, regions, similarities, model.embedding_dim)
-    if read_regions is None:
-        return Endpoints(functions, "embed_phrases", tokenizer)
-    reader = RegionReader(read_regions)
-
-    def answers(texts, image_bytes, boxes):
-        rows, status = reader(image_bytes, boxes)
-        rows = tf.ensure_shape(rows, [None, region_dim])
-        values = similarities(phrases.embed(texts), regions.embed(rows))
-        return tf.where(tf.equal(status, ""), values, 0.0), status
-
-    functions |= _localization(phrases.spec, answers)
+    reader = None
+    if read_regions is not None:
+        reader = PhotoReader(read_regions)
+        functions |= _localization(reader, phrases, regions, similarities)
     return Endpoints(functions, "embed_phrases", tokenizer, reader)
 
 
@@ -97,53 +84,55 @@ def node_endpoints(model, reader, region_dim):
         dict, name -> `tf.function`.
     """
 
-    def embed_regions(rows):
-        return model.embed_regions(rows, training=False)
-
     @tf.function(input_signature=[reader.spec])
     def embed_noun_phrases(rows):
         embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
 
     return {
-        "embed_regions": embedding(_regions(region_dim, embed_regions)),
+        "embed_regions": embedding(_regions(region_dim, model.embed_regions)),
         "embed_noun_phrases": embed_noun_phrases,
     }
 
 
-def _regions(region_dim, embed):
-    """Returns the `Side` of regions."""
+def _regions(region_dim, method):
+    """Returns the `Side` of regions, which a network's method embeds."""
     spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
-    return Side("embed_regions", "region_embeddings", spec, embed)
+    return Side("embed_regions", "region_embeddings", spec, inference(method))
 
 
-def _localization(phrases, answers):
+def _localization(reader, phrases, regions, similarities):
     """Returns the endpoints that begin with a photo.
 
     Args:
-        phrases: `tf.TensorSpec` of phrases.
-        answers: function of these, a photo and boxes -> similarities, and
-            what is wrong with the photo.
+        reader: a `PhotoReader`.
+        phrases: a `Side`, and
+        regions: another, of what the reader makes of boxes.
+        similarities: function of embeddings of both.
     """
     photo = tf.TensorSpec([], tf.string, "image_bytes")
-    boxes = tf.TensorSpec([None, 4], tf.float32, "boxes")
+    signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
-    def checked(boxes):
-        return require_rows(
+    def answers(texts, image_bytes, boxes):
+        boxes = require_rows(
             boxes,
             tf.reduce_all(boxes[:, :2] <= boxes[:, 2:], axis=1),
             "`boxes` must be corners, x_min <= x_max and y_min <= y_max. "
             "Received: others in row",
         )
+        rows, status = reader.regions(image_bytes, boxes)
+        rows = tf.ensure_shape(rows, regions.spec.shape)
+        values = similarities(phrases.embed(texts), regions.embed(rows))
+        return tf.where(tf.equal(status, ""), values, 0.0), status
 
-    @tf.function(input_signature=[phrases, photo, boxes])
+    @tf.function(input_signature=signature)
     def localize(texts, image_bytes, boxes):
-        values, status = answers(texts, image_bytes, checked(boxes))
+        values, status = answers(texts, image_bytes, boxes)
         return {"similarities": values, "status": status}
 
-    @tf.function(input_signature=[phrases, photo, boxes])
+    @tf.function(input_signature=signature)
     def localize_strict(texts, image_bytes, boxes):
-        found = answers(texts, image_bytes, checked(boxes))
+        found = answers(texts, image_bytes, boxes)
         return {"similarities": require_photos(*found)}
 
     return {"localize": localize, "localize_strict": localize_strict}

@@ -4,7 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import MissingPackageError
-from tbnets.serving.doors import require, require_rows
+from tbnets.photo_head import require
+from tbnets.serving.doors import require_rows
 from tbnets.text.packed_trees import FIELDS, TreeRows, tree_arrays
 from tbnets.text.parsing import parse_captions
 from tbnets.text.tree_checks import most_nodes, whole_trees

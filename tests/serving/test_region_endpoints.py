@@ -91,7 +91,7 @@ def test_a_photo_that_is_none_and_boxes_that_are_none(
 ):
     endpoints = build(extractor, network, tokenizer)
     path = write_saved_model(endpoints, tmp_path / "1", max_pixels=1200)
-    with pytest.raises(ValueError, match="`endpoints` must be new ones"):
+    with pytest.raises(ValueError, match="new endpoints.* exported before"):
         write_saved_model(endpoints, tmp_path / "2", max_pixels=1000)
     call = tf.saved_model.load(str(path)).signatures
     phrases, boxes = tf.constant(["a red ball"]), tf.constant(BOXES)
