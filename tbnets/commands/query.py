@@ -41,10 +41,12 @@ import os
 import pathlib
 import sys
 
-from tbnets import files, images
+from tbnets import files
+from tbnets.checked_numbers import check_finite
 from tbnets.commands.asking import Asked, check_place, check_text
 from tbnets.errors import InputError
 from tbnets.flags.flag import COUNT, flag
+from tbnets.images import BrokenImageError
 from tbnets.pictures import montage, page
 from tbnets.serving import index, search, zoo
 from tbnets.store.opening import open_features
@@ -119,10 +121,11 @@ def embed_images(options, model):
 def embed_query_image(options, model):
     """Embeds --image, a photo or an id: `[1, embedding_dim]`."""
     if model.takes_photos:
-        batch = next(search.embed_files(model, [options.image]))
-        for path, reason in {**batch.refused, **batch.unread}.items():
-            raise images.BrokenImageError(path, reason)
-        return batch.embeddings
+        embeddings, [reason] = model.try_images([options.image])
+        if reason:
+            raise BrokenImageError(options.image, reason)
+        check_finite("image embeddings", embeddings)
+        return embeddings
     if not options.image_features:
         raise InputError(
             "`--image_features` must be given, as this network takes image "

@@ -7,14 +7,13 @@ import os
 import pathlib
 
 import numpy as np
-import tensorflow as tf
 
 from tbnets.boxes import non_maximum_suppression
 from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
-from tbnets.images import decode_photo, fault_of, list_photos
+from tbnets.images import list_photos, read_photo
+from tbnets.serving import index
 from tbnets.serving import search as searching
-from tbnets.serving.served_inputs import broken, photo_content
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
@@ -61,8 +60,8 @@ def _embed_folder(model, folder):
             "`images` must be features of images. Received: a folder, "
             f"{folder}, and the model takes no photos. Give an array."
         )
-    found = searching.embed_photos(model, folder, list_photos(folder))
-    return [folder / name for name in found[0]], found[1]
+    names, rows = index.embed_photos(model, folder, list_photos(folder))
+    return [folder / name for name in names], rows
 
 
 def _name(images, row):
@@ -91,14 +90,8 @@ def propose(model, photo):
     made_by = model.metadata.get("metadata", {})
     made_by = made_by.get("image_features_made_by", {})
     proposer = proposer_of(made_by.get("proposals", {}))
-    if isinstance(photo, np.ndarray):
-        return proposer(photo)[0]
-    content = photo_content(photo)
-    try:
-        pixels = decode_photo(content).numpy()
-    except tf.errors.InvalidArgumentError as error:
-        raise broken(photo, fault_of(content)) from error
-    return proposer(pixels)[0]
+    is_decoded = isinstance(photo, np.ndarray)
+    return proposer(photo if is_decoded else read_photo(photo))[0]
 
 
 def find(model, phrases, photo, top=1, boxes=None):

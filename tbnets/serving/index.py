@@ -23,17 +23,19 @@ import hashlib
 import json
 import os
 import pathlib
+import sys
 import uuid
 from typing import NamedTuple
 
 import numpy as np
+import tqdm
 
 from tbnets import files, images
 from tbnets.checked_files import parse_json
+from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
 from tbnets.serving import search
-from tbnets.serving.saved_files import GRAPH_FILE
-from tbnets.store.manifest import file_sha256
+from tbnets.serving.saved_files import GRAPH_FILE, hash_files
 
 FORMAT = "tbnets photo embeddings 1"
 SUFFIX = ".photos1"
@@ -42,31 +44,19 @@ PHOTOS_PER_FILE = 256
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-class Stamp(NamedTuple):
-    """What tells that a file has not changed, without reading it.
-
-    A file that is replaced by another of the same size, with the time of the
-    old one put back to the nanosecond, is taken for the old one.
-
-    Args:
-        size: in bytes.
-        mtime_ns: when it was changed, in nanoseconds.
-    """
-
-    size: int
-    mtime_ns: int
-
-
 class Entry(NamedTuple):
     """What is known of a file.
 
     Args:
-        stamp: the file's `Stamp` when it was read.
+        stamp: size in bytes and time of change in nanoseconds of what was
+            read, which tell that a file has not changed (one that is replaced
+            by another of its size, with its time put back, is taken for the
+            old one); None if it could not be read: that is not kept.
         embedding: float32 `[embedding_dim]`; None if it is no photo.
         reason: "", or what is wrong with it, a few words after "which".
     """
 
-    stamp: Stamp
+    stamp: tuple | None
     embedding: np.ndarray | None
     reason: str = ""
 
@@ -95,94 +85,114 @@ def embed_folder(model, folder, place=None, batch_size=None):
             finite.
     """
     folder = pathlib.Path(folder)
-    paths = {
-        path.relative_to(folder).as_posix(): path
-        for path in images.list_photos(folder)
-    }
+    paths = images.list_photos(folder)
     place = files.folder_beside(folder, place)
-    index = Index(place, model, lambda: files.make_folder_of(folder, place))
-    unread = _embed_new(model, paths, index, batch_size)
-    index.tidy(paths)
-    ids, rows, left_out = [], [], {}
-    for name, path in paths.items():
-        reason = unread.get(name) or index.entries[name].reason
-        if reason:
-            left_out[path] = reason
-        else:
-            ids.append(name)
-            rows.append(index.entries[name].embedding)
-    search.tell_left_out(left_out, len(paths), folder)
-    return ids, np.stack(rows)
+    index = Index(place, model, folder)
+    return embed_photos(model, folder, paths, index, batch_size)
 
 
-def _embed_new(model, paths, index, batch_size):
-    """Puts into an index what it does not know yet.
+def embed_photos(model, folder, paths, index=None, batch_size=None):
+    """Embeds photos of a folder, leaving out files that are none.
 
     Args:
-        model: a `Served` that takes photos.
-        paths: dict, name of a photo -> its path.
-        index: the `Index`.
+        model: as in `embed_folder`.
+        folder: folder of photos.
+        paths: which of its files.
+        index: the `Index` that knows some; None to keep nothing.
         batch_size: as in `embed_folder`.
 
     Returns:
-        dict, name -> reason: the files that could not even be read, of which
-        nothing is remembered.
+        As `embed_folder`, with its errors.
     """
+    index = index or Index()
+    paths = {path.relative_to(folder).as_posix(): path for path in paths}
     # Looked at before they are read: what changes meanwhile is new next time.
     stamps = {name: _stamp(path) for name, path in paths.items()}
-    new = {
-        path: name
-        for name, path in paths.items()
-        if not index.knows(name, stamps[name])
-    }
+    new = [name for name in paths if not index.knows(name, stamps[name])]
     size = batch_size or search.PHOTO_BATCH_SIZE
-    unread = {}
     try:
-        for batch in search.embed_files(model, list(new), size):
-            for path, embedding in zip(batch.photos, batch.embeddings):
-                name = new[path]
-                index.add(name, Entry(stamps[name], embedding))
-            for path, reason in batch.refused.items():
-                name = new[path]
-                index.add(name, Entry(stamps[name], None, reason))
-            for path, reason in batch.unread.items():
-                unread[new[path]] = reason
+        for names in search.batches(new, size, "photo"):
+            some = {name: paths[name] for name in names}
+            index.add(_embed(model, some, stamps))
             index.save(at_least=PHOTOS_PER_FILE)
     finally:
         index.save()
-    return unread
+    index.tidy(paths)
+    entries = {name: index.entries[name] for name in paths}
+    _tell_left_out(
+        {paths[name]: e.reason for name, e in entries.items() if e.reason},
+        len(paths),
+        folder,
+    )
+    rows = {n: e.embedding for n, e in entries.items() if not e.reason}
+    return list(rows), np.stack(list(rows.values()))
+
+
+def _embed(model, paths, stamps):
+    """Returns the `Entry` of each of some files: name -> path."""
+    found, contents = {}, {}
+    for name, path in paths.items():
+        try:
+            contents[name] = images.read_content(path)
+        except images.BrokenImageError as error:
+            found[name] = Entry(None, None, error.reason)
+    # The model itself tells what a photo is.
+    embeddings, reasons = model.try_images(list(contents.values()))
+    for name, row, reason in zip(contents, embeddings, reasons):
+        check_finite(f"embedding of {name}", row[None])
+        found[name] = Entry(stamps[name], None if reason else row, reason)
+    return found
+
+
+def _tell_left_out(left_out, count, folder):
+    """Tells which of so many files are no photos: path -> reason."""
+    for path, reason in left_out.items():
+        _note(f"left out: {path}, which {reason}")
+    if left_out:
+        _note(f"{len(left_out)} of {count} files left out")
+    if len(left_out) == count:
+        raise InputError(
+            "`--images` must hold a photo that can be decoded. Received: "
+            f"--images={folder}, where none can. See the reasons above."
+        )
+
+
+def _note(text):
+    """Prints a line on standard error, beside any progress bar."""
+    tqdm.tqdm.write(files.readable(text), file=sys.stderr)
 
 
 class Index:
     """What is kept of a folder of photos.
 
     Args:
-        place: folder beside the photos; nothing is written until `save`.
+        place: folder beside the photos; nothing is written until `save`, and
+            nothing at all without it.
         model: the `Served` that embeds them.
-        make_place: function that makes the folder; None for a plain one.
+        folder: that of the photos.
 
     Attributes:
         entries: dict, name of a photo in the folder -> `Entry`.
     """
 
-    def __init__(self, place, model, make_place=None):
-        self._make_place = make_place or (lambda: None)
-        self.model_hash = hash_model(model.path)
-        self.embedding_dim = model.embedding_dim
-        self.place = pathlib.Path(place, "embeddings", self.model_hash[:16])
-        self.entries = {}
-        self._unsaved = {}
-        self._can_write = True
-        self._files = []
-        self._read()
+    def __init__(self, place=None, model=None, folder=""):
+        self.entries, self._unsaved, self._files = {}, {}, []
+        self._beside, self._folder = place, folder
+        self._can_write = place is not None
+        if place is not None:
+            self._about = about(model)
+            name = self._about["model"][:16]
+            self.place = pathlib.Path(place, "embeddings", name)
+            self._read()
 
     def knows(self, name, stamp):
         """Tells whether a photo is here and has not changed."""
         return name in self.entries and self.entries[name].stamp == stamp
 
-    def add(self, name, entry):
-        """Takes an `Entry` in place of what was known of a photo."""
-        self.entries[name] = self._unsaved[name] = entry
+    def add(self, entries):
+        """Takes entries, name -> `Entry`, in place of what was known."""
+        self.entries.update(entries)
+        self._unsaved.update(entries)
 
     def save(self, at_least=1):
         """Writes what was added, once there is so much of it."""
@@ -210,23 +220,20 @@ class Index:
     def _read(self):
         """Reads the files, the oldest first, so that the newest counts."""
         try:
-            found = [p for p in self.place.iterdir() if p.suffix == SUFFIX]
-            found = [path for path in found if path.is_file()]
+            found = filter(pathlib.Path.is_file, self.place.iterdir())
+            found = [path for path in found if path.suffix == SUFFIX]
             found.sort(key=lambda path: path.stat().st_mtime_ns)
         except OSError:
             return
         for path in found:
             self._files.append(path)
             try:
-                content = path.read_bytes()
-                entries = parse(content, self.model_hash, self.embedding_dim)
+                self.entries.update(parse(path.read_bytes(), self._about))
             except (OSError, ValueError) as error:
-                search.note(
+                _note(
                     f"note: {path} is not what was kept there ({error}); its "
                     "photos are embedded again"
                 )
-            else:
-                self.entries.update(entries)
 
     def _write(self, entries):
         """Writes entries into a file of their own; says where it can not.
@@ -238,31 +245,49 @@ class Index:
         if not (entries and self._can_write):
             return self._can_write
         path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"
-        content = format_entries(entries, self.model_hash, self.embedding_dim)
+        content = format_entries(entries, self._about)
         try:
-            self._make_place()
+            files.make_folder_of(self._folder, self._beside)
             self.place.mkdir(parents=True, exist_ok=True)
             files.write_atomically(path, lambda file: file.write(content))
         except OSError as error:
             self._can_write = False
-            search.note(
-                "note: the embeddings are not kept for the next search: "
-                f"{self.place}: {os.strerror(error.errno or errno.EIO)}. Name "
-                "another folder by --cache."
+            _note(
+                f"note: the embeddings are not kept: {self.place}: "
+                f"{os.strerror(error.errno or errno.EIO)}. Name another folder "
+                "by --cache."
             )
         else:
             self._files.append(path)
         return self._can_write
 
 
-def format_entries(entries, model_hash, embedding_dim):
+def about(model):
+    """Returns what each file of a model's embeddings says of all in it.
+
+    Among it is the sha256 of the SavedModel's graph, variables and assets,
+    names and content; what is only there for people does not count.
+    """
+    hashes = hash_files(model.path)
+    lines = [
+        f"{digits}  {name}\n"
+        for part in (GRAPH_FILE, "variables/", "assets/")
+        for name, digits in hashes.items()
+        if name.startswith(part)
+    ]
+    return {
+        "format": FORMAT,
+        "model": hashlib.sha256(os.fsencode("".join(lines))).hexdigest(),
+        "embedding_dim": model.embedding_dim,
+    }
+
+
+def format_entries(entries, about):
     """Returns the content of a file; see `parse`."""
     photos = {n: e for n, e in entries.items() if not e.reason}
     broken = {n: e for n, e in entries.items() if e.reason}
     header = {
-        "format": FORMAT,
-        "model": model_hash,
-        "embedding_dim": embedding_dim,
+        **about,
         "photos": [[n, *e.stamp] for n, e in photos.items()],
         "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
     }
@@ -271,13 +296,12 @@ def format_entries(entries, model_hash, embedding_dim):
     return body + hashlib.sha256(body).digest()
 
 
-def parse(content, model_hash, embedding_dim):
+def parse(content, about):
     """Reads the content of a file that anyone may have changed.
 
     Args:
         content: bytes.
-        model_hash: of the model that is asked.
-        embedding_dim: of the model.
+        about: what `about` returned of the model that is asked.
 
     Returns:
         dict, name of a photo -> `Entry`.
@@ -289,22 +313,22 @@ def parse(content, model_hash, embedding_dim):
     if hashlib.sha256(body).digest() != content[-_DIGEST_BYTES:]:
         raise InputError("damaged, or of another kind")
     start = content.find(b"\n") + 1
+    header = parse_json(content[:start])
     try:
-        header = parse_json(content[:start])
-        wanted = [FORMAT, model_hash, embedding_dim]
-        keys = ("format", "model", "embedding_dim")
-        if [header[key] for key in keys] != wanted:
-            raise InputError("of another model")
-        photos = [(str(n), Stamp(*stamp)) for n, *stamp in header["photos"]]
+        is_own = about.items() <= header.items()
+        photos = [(str(n), (size, time)) for n, size, time in header["photos"]]
         broken = {
-            str(name): Entry(Stamp(*stamp), None, str(reason) or "is broken")
-            for name, *stamp, reason in header["broken"]
+            str(name): Entry((size, time), None, str(reason) or "is broken")
+            for name, size, time, reason in header["broken"]
         }
-    except (KeyError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError("without what belongs there") from error
-    if len(body) - start != len(photos) * embedding_dim * 4:
+    if not is_own:
+        raise InputError("of another model")
+    dim = about["embedding_dim"]
+    if len(body) - start != len(photos) * dim * 4:
         raise InputError("of another size")
-    rows = np.frombuffer(body[start:], "<f4").reshape(-1, embedding_dim)
+    rows = np.frombuffer(body[start:], "<f4").reshape(-1, dim)
     if not np.isfinite(rows).all():
         raise InputError("with embeddings that are no numbers")
     whole = {
@@ -314,29 +338,10 @@ def parse(content, model_hash, embedding_dim):
     return {**whole, **broken}
 
 
-def hash_model(path):
-    """Returns the sha256 of what decides a SavedModel's embeddings.
-
-    Args:
-        path: folder of the SavedModel.
-
-    Returns:
-        str: 64 hexadecimal digits of graph, variables and assets, names and
-        content; what is only there for people does not count.
-    """
-    path = pathlib.Path(path)
-    parts = [path / GRAPH_FILE]
-    for folder in ("variables", "assets"):
-        found = (p for p in (path / folder).rglob("*") if p.is_file())
-        parts += sorted(found)
-    lines = [f"{file_sha256(p)}  {p.relative_to(path)}\n" for p in parts]
-    return hashlib.sha256(os.fsencode("".join(lines))).hexdigest()
-
-
 def _stamp(path):
-    """Returns the `Stamp` of a file; None where it is not there."""
+    """Returns the stamp of a file; None where it is not there."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return Stamp(found.st_size, found.st_mtime_ns)
+    return found.st_size, found.st_mtime_ns

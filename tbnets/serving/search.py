@@ -4,14 +4,9 @@ Works on a `served.Served`, so that it sees what TensorFlow Serving
 would.
 """
 
-import sys
-from typing import NamedTuple
-
 import numpy as np
-import tqdm
 
-from tbnets import images
-from tbnets.errors import InputError
+from tbnets.checked_numbers import check_finite
 from tbnets.files import readable
 from tbnets.progress import progress_bar
 from tbnets.text.vocabulary import split_words
@@ -36,154 +31,25 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     Raises:
         ValueError: If an embedding is not finite.
     """
-    parts = []
-    with progress_bar(len(rows), "embedding", what) as bar:
-        for start in range(0, max(1, len(rows)), batch_size):
-            parts.append(embed_batch(rows[start : start + batch_size]))
-            bar.update(len(rows[start : start + batch_size]))
-    embeddings = np.concatenate(parts)
-    check_finite(embeddings, what)
+    parts = [embed_batch(some) for some in batches(rows, batch_size, what)]
+    embeddings = np.concatenate(parts or [embed_batch(rows)])
+    check_finite(f"{what} embeddings", embeddings)
     return embeddings
 
 
-def check_finite(embeddings, what, names=None):
-    """Refuses embeddings that are no numbers, of which any rank would lie.
+def batches(rows, batch_size, unit):
+    """Yields some of the rows at a time, with a bar where it takes long.
 
     Args:
-        embeddings: float32 `[n, embedding_dim]`.
-        what: what a row is, for example "image".
-        names: what to call the rows; their numbers if None.
-
-    Raises:
-        ValueError: NaN or infinity is among them.
+        rows: list or array.
+        batch_size: how many at a time.
+        unit: of the bar, for example "image".
     """
-    if not np.isfinite(embeddings).all():
-        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-        first = f"row {bad[0]}" if names is None else names[bad[0]]
-        raise InputError(
-            f"`{what}` embeddings must be finite. Received: NaN or infinity in "
-            f"{len(bad)} of {len(embeddings)}, first in {first}. Check the "
-            "features, or use another checkpoint."
-        )
-
-
-class PhotoBatch(NamedTuple):
-    """Some files that should be photos, embedded.
-
-    Args:
-        photos: paths of those that are.
-        embeddings: float32 `[len(photos), embedding_dim]`.
-        refused: path -> what is wrong with the content of the file, a few
-            words after "which".
-        unread: path -> why the file could not even be read.
-    """
-
-    photos: list
-    embeddings: np.ndarray
-    refused: dict
-    unread: dict
-
-
-def embed_files(model, paths, batch_size=PHOTO_BATCH_SIZE):
-    """Embeds files that should be photos, each of them decoded once.
-
-    The model itself tells what a photo is. There is a progress bar where it
-    takes long.
-
-    Args:
-        model: a `Served` that takes photos.
-        paths: list of `pathlib.Path`.
-        batch_size: photos embedded at once.
-
-    Yields:
-        A `PhotoBatch` for each `batch_size` of the files, in order.
-
-    Raises:
-        ValueError: an embedding is not finite.
-    """
-    with progress_bar(len(paths), "embedding the photos", "photo") as bar:
-        for start in range(0, len(paths), batch_size):
-            yield _embed_some(model, paths[start : start + batch_size])
-            bar.update(len(paths[start : start + batch_size]))
-
-
-def _embed_some(model, paths):
-    """Returns the `PhotoBatch` of some files."""
-    contents, unread = {}, {}
-    for path in paths:
-        try:
-            contents[path] = images.read_content(path)
-        except images.BrokenImageError as error:
-            unread[path] = error.reason
-    embeddings, reasons = model.try_images(list(contents.values()))
-    told = dict(zip(contents, reasons))
-    photos = [path for path, reason in told.items() if not reason]
-    refused = {path: reason for path, reason in told.items() if reason}
-    embeddings = embeddings[np.array(reasons, object) == ""]
-    check_finite(embeddings, "image", photos)
-    return PhotoBatch(photos, embeddings, refused, unread)
-
-
-def embed_photos(model, folder, paths, batch_size=PHOTO_BATCH_SIZE):
-    """Embeds photos of a folder, leaving out files that are none.
-
-    Those left out are told on standard error with the reason, and counted.
-    `index.embed_folder` also keeps what it embeds.
-
-    Args:
-        model: a `Served` that takes photos.
-        folder: folder of photos.
-        paths: which of its files.
-        batch_size: photos embedded at once.
-
-    Returns:
-        `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
-        embedding_dim]`.
-
-    Raises:
-        ValueError: no file is a photo.
-    """
-    batches = list(embed_files(model, paths, batch_size))
-    left_out = {}
-    for batch in batches:
-        left_out.update(batch.refused)
-        left_out.update(batch.unread)
-    tell_left_out(left_out, len(paths), folder)
-    ids = [
-        path.relative_to(folder).as_posix()
-        for batch in batches
-        for path in batch.photos
-    ]
-    parts = [batch.embeddings for batch in batches if batch.photos]
-    return ids, np.concatenate(parts)
-
-
-def tell_left_out(left_out, count, folder):
-    """Tells on standard error which files of a folder are no photos.
-
-    Args:
-        left_out: dict, path -> what is wrong with it, a few words after
-            "which".
-        count: number of files that should be photos.
-        folder: folder of the files.
-
-    Raises:
-        ValueError: none of them is a photo.
-    """
-    for path, reason in left_out.items():
-        note(f"left out: {path}, which {reason}")
-    if left_out:
-        note(f"{len(left_out)} of {count} files left out")
-    if len(left_out) == count:
-        raise InputError(
-            "`--images` must hold a photo that can be decoded. Received: "
-            f"--images={folder}, where none can. See the reasons above."
-        )
-
-
-def note(text):
-    """Prints a line on standard error, beside any progress bar."""
-    tqdm.tqdm.write(readable(text), file=sys.stderr)
+    with progress_bar(len(rows), "embedding", unit) as bar:
+        for start in range(0, len(rows), batch_size):
+            some = rows[start : start + batch_size]
+            yield some
+            bar.update(len(some))
 
 
 def best(similarities, top):

@@ -8,14 +8,12 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.images import fault_of
+from tbnets.images import BrokenImageError, fault_of, read_content
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
     IMAGE_BYTES,
     as_input,
-    broken,
     is_trees,
-    photo_content,
     refuse_single,
 )
 from tbnets.serving.tree_reader import TreeReader
@@ -309,7 +307,7 @@ class Served:
             BrokenImageError: the photo is none.
             ValueError: the boxes are none, or the model takes no photos.
         """
-        content = photo_content(photo)
+        content = read_content(photo)
         answers = self._ask(
             "localize",
             {
@@ -320,7 +318,7 @@ class Served:
         )
         reason = answers.get("status", b"").decode()
         if reason:
-            raise broken(photo, fault_of(content) or reason)
+            raise BrokenImageError(photo, fault_of(content) or reason)
         return answers["similarities"]
 
 

@@ -1,12 +1,13 @@
-"""What a user gives -> what a signature takes; photos that are none."""
+"""What a user gives -> what a signature takes."""
 
 import os
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
-from tbnets.images import BrokenImageError, read_content
+from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
 
 IMAGE_BYTES = "image_bytes"
@@ -31,7 +32,7 @@ def as_input(argument, spec, values):
     if spec.dtype == tf.string:
         refuse_single(argument, values)
         if spec.name == IMAGE_BYTES:
-            values = [photo_content(one) for one in values]
+            values = [read_content(one) for one in values]
         return tf.constant(list(values), tf.string, [len(values)])
     values = np.asarray(values, np.float32)
     if not spec.shape.is_compatible_with(values.shape):
@@ -40,14 +41,7 @@ def as_input(argument, spec, values):
             f"shape={values.shape}. Use the features the network was trained "
             "on."
         )
-    finite = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
-    if not finite.all():  # As the graph would say, which knows no argument.
-        bad = np.flatnonzero(~finite)
-        raise InputError(
-            f"`{argument}` must be finite. Received: NaN or infinity in "
-            f"{len(bad)} of {finite.size}, first in row {bad[0]}. Check the "
-            "features."
-        )
+    check_finite(argument, values)
     return tf.constant(values)
 
 
@@ -63,20 +57,3 @@ def refuse_single(argument, values):
             f"`{argument}` must be a list. Received: one "
             f"{type(values).__name__}. Put it into a list."
         )
-
-
-def photo_content(photo):
-    """Returns the content of a photo: a path, or `bytes` as they are."""
-    return photo if isinstance(photo, bytes) else read_content(photo)
-
-
-def broken(photo, reason):
-    """Returns the error for what is no photo; it has a name or a length.
-
-    Args:
-        photo: as `photo_content` takes it.
-        reason: what is wrong with it, a few words after "which".
-    """
-    is_content = isinstance(photo, bytes)
-    name = f"{len(photo)} bytes" if is_content else photo
-    return BrokenImageError(name, reason)

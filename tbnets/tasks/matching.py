@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from tbnets.serving import search
+from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.region_endpoints import node_endpoints
 from tbnets.serving.served import load_saved_model
@@ -80,7 +80,7 @@ class MatchingExporter(Exporter):
         if model.takes_photos:
             photos = self._data.opened.sources.photo_folder
             paths = {photos / records.file_name(row): row for row in rows}
-            found, embeddings = search.embed_photos(model, photos, list(paths))
+            found, embeddings = index.embed_photos(model, photos, list(paths))
             rows = [paths[photos / name] for name in found]
         else:
             features = np.concatenate(list(split.images.chunks()))

@@ -406,9 +406,7 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
 def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, message):
     arguments = {"vocabulary": VOCABULARY, "image_shape": (5,), **changes}
     with pytest.raises(ValueError, match=message):
-        export_saved_model(
-            make_network((5,)), path=tmp_path / "1", **arguments
-        )
+        export_saved_model(make_network((5,)), path=tmp_path / "1", **arguments)
     assert os.listdir(tmp_path) == []
 
 

@@ -114,7 +114,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = index.parse(path.read_bytes(), index.hash_model(model.path), 3)
+    entries = index.parse(path.read_bytes(), index.about(model))
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))
@@ -127,12 +127,14 @@ def test_broken_photos_are_told_each_time_but_read_once(
     (photos / "empty.jpg").write_bytes(b"")
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
     read = []
-    judge = index.images.read_content
-    monkeypatch.setattr(
-        index.images,
-        "read_content",
-        lambda path: read.append(path.name) or judge(path),
-    )
+    read_content = index.images.read_content
+
+    def counted(photo):
+        if not isinstance(photo, bytes):
+            read.append(photo.name)
+        return read_content(photo)
+
+    monkeypatch.setattr(index.images, "read_content", counted)
     told = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
@@ -257,9 +259,7 @@ def test_each_model_has_its_own(model, photos, tmp_path):
 def forged(kept_model, **changes):
     """Returns a file's content with a header that says something else."""
     header = {
-        "format": index.FORMAT,
-        "model": index.hash_model(kept_model.path),
-        "embedding_dim": 3,
+        **index.about(kept_model),
         "photos": [["a.png", 1, 2]],
         "broken": [],
         **changes,
@@ -312,7 +312,7 @@ def test_a_damaged_file_is_told_and_made_again(
 def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
     nan = np.full((3, 3), np.nan, np.float32), [""] * 3
     monkeypatch.setattr(model, "try_images", lambda contents: nan)
-    with pytest.raises(ValueError, match="must be finite.*a.png"):
+    with pytest.raises(ValueError, match="a.png` must hold finite"):
         index.embed_folder(model, photos)
     monkeypatch.undo()
     assert embed(model, photos)[1] == 3
@@ -357,9 +357,8 @@ def test_two_at_once_do_not_harm_each_other(model, photos, tmp_path):
     place = tmp_path / "photos.tbnets"
     embed(model, photos)
     first, second = (index.Index(place, model) for _ in range(2))
-    stamp = index.Stamp(1, 2)
     for name, one in (("d.png", first), ("e.png", second)):
-        one.add(name, index.Entry(stamp, np.ones(3, np.float32)))
+        one.add({name: index.Entry((1, 2), np.ones(3, np.float32))})
         one.save()
         one.tidy([*COLOURS, name])
     # The first had removed what the second had read; both are there.

@@ -82,7 +82,7 @@ def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
     pytest.importorskip("cv2")
     path = folder / "photo.png"
     wanted, pixels = model.propose(path), read_photo(path)
-    monkeypatch.setattr(finding, "decode_photo", None)
+    monkeypatch.setattr(finding, "read_photo", None)
     np.testing.assert_array_equal(model.propose(pixels), wanted)
 
 

@@ -293,7 +293,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         ("empty folder", "`--images` must be a folder of"),
         ("no captions", "`--captions` must hold a caption a line"),
         ("montage of nothing", "`--montage` must come with"),
-        ("nan", "`images` must be finite. Received: NaN or infinity in 2 of 2"),
+        ("nan", "`images` must hold finite numbers. Received: nan in row 0"),
     ],
 )
 def test_questions_that_cannot_be_answered(answers, question, message):
