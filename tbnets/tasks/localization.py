@@ -8,6 +8,7 @@ Source: Wang et al. 2018, Sec. 4.
 import functools
 
 from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.tasks import readers
 from tbnets.tasks.localization_data import LocalizationData
 from tbnets.tasks.region_scores import Localization, RegionScorer
 from tbnets.tasks.task import Exporter, Task, Tenant
@@ -31,7 +32,11 @@ class LocalizationExporter(Exporter):
             reader,
             region_dim=fitted["image_dim"],
             text_dim=None if reader else fitted["text_dim"],
-            read_regions=self._data.region_reader(fitted),
+            read_regions=readers.region_reader(
+                fitted["image_features_made_by"],
+                self._data.settings,
+                self._data.opened.given,
+            ),
         )
 
 

@@ -55,7 +55,7 @@ class LocalizationData(CaptionedData):
         self.texts.check(splits)
         if settings.export:
             made_by = self.train.regions[0].made_by
-            self.region_reader({"image_features_made_by": made_by})
+            readers.region_reader(made_by, settings, self.opened.given)
         if self.opened.sources.images:
             self.opened.parts("photos", splits)
 
@@ -134,22 +134,3 @@ class LocalizationData(CaptionedData):
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
         return PhraseBatches(train, self.sampler(train))
-
-    def region_reader(self, fitted):
-        """Returns what turns a photo and boxes into the network's input.
-
-        Args:
-            fitted: dict with `image_features_made_by`.
-
-        Returns:
-            As of `readers.region_reader`; None where `cnn_weights` names no
-            network for it.
-        """
-        settings = self.settings
-        if not settings.cnn_weights:
-            return None
-        return readers.region_reader(
-            fitted["image_features_made_by"],
-            readers.named_weights(settings.cnn_weights, self.opened.given),
-            settings.regions,
-        )

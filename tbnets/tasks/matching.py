@@ -46,7 +46,9 @@ class MatchingExporter(Exporter):
             network,
             reader,
             image_shape=shapes["images"][1:],
-            read_photos=self._data.photo_reader(fitted),
+            read_photos=self._data.photo_reader(
+                fitted["image_features_made_by"]
+            ),
             text_dim=None if reader else fitted["text_dim"],
         )
         if "region_dim" not in fitted:

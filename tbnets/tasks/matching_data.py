@@ -28,9 +28,7 @@ class MatchingData(CaptionedData):
         super().__init__(settings, own)
         self.own_photos = own
         # Of own photos the cache has a store for each way of making.
-        names = (
-            ("text_features",) if own else ("image_features", "text_features")
-        )
+        names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
@@ -71,8 +69,7 @@ class MatchingData(CaptionedData):
         if settings.cnn_weights and settings.export:
             if queries:  # They are answered by photos, and drawn.
                 self.opened.parts("photos", splits[-1:])
-            made_by = self.train.images.features.made_by
-            self.photo_reader({"image_features_made_by": made_by})
+            self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
         """Returns what the training texts tell and what features are.
@@ -144,11 +141,11 @@ class MatchingData(CaptionedData):
             settings.image_size,
         )
 
-    def photo_reader(self, fitted):
+    def photo_reader(self, made_by):
         """Returns what turns encoded photos into the network's input.
 
         Args:
-            fitted: dict with `image_features_made_by`.
+            made_by: the `image_features_made_by` of what `fit` returned.
 
         Returns:
             Function string `[n]` -> float32 `[n, ...]`; None where the
@@ -161,10 +158,4 @@ class MatchingData(CaptionedData):
         settings = self.settings
         if not self._of_features:
             return lambda photos: decode_images(photos, settings.image_size)
-        if not settings.cnn_weights:
-            return None
-        return readers.photo_reader(
-            fitted["image_features_made_by"],
-            readers.named_weights(settings.cnn_weights, self.opened.given),
-            settings.image_features,
-        )
+        return readers.photo_reader(made_by, settings, self.opened.given)

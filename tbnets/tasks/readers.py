@@ -52,49 +52,56 @@ def start_at_photo(settings, cnn_weights):
     return settings.replace(cnn_weights=weights_from_here(cnn_weights))
 
 
-def photo_reader(made_by, weights, named):
+def photo_reader(made_by, settings, sources):
     """Returns what turns encoded photos into features.
 
     Args:
         made_by: `Features.made_by` of those that were learned from.
-        weights: what `named_weights` returned.
-        named: what --image_features says.
+        settings: the run's settings.
+        sources: the run's `Sources`.
 
     Returns:
-        A `PhotoFeatures`.
+        A `PhotoFeatures`; None where --cnn_weights names no network.
 
     Raises:
         ValueError: their making is unknown, or differs from that of the
             weights.
     """
+    if not settings.cnn_weights:
+        return None
     if "cnn" not in made_by or "ternary" in made_by:
         raise InputError(
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made at once. Received: "
-            f"--image_features={named}, which do not tell what made them, are "
-            "several, or ternary. Extract them anew, or leave it out."
+            f"{settings.image_features}, which do not tell what made them, "
+            "are several, or ternary. Extract them anew, or leave it out."
         )
+    weights = named_weights(settings.cnn_weights, sources)
     return open_photo_features(made_by, weights)
 
 
-def region_reader(made_by, weights, named):
+def region_reader(made_by, settings, sources):
     """Returns what turns a photo and boxes into features of regions.
 
     Args:
         made_by: `Features.made_by` of those that were learned from.
-        weights: what `named_weights` returned.
-        named: what --regions says.
+        settings: the run's settings.
+        sources: the run's `Sources`.
 
     Returns:
-        A `features.averaged_regions.AveragedFeatures`.
+        A `features.averaged_regions.AveragedFeatures`; None where
+        --cnn_weights names no network.
 
     Raises:
         ValueError: they were made in another way, or by other weights.
     """
+    if not settings.cnn_weights:
+        return None
     if made_by.get("regions") != "roi_average":
         raise InputError(
-            "`--cnn_weights` must come with --regions extracted with "
-            f"--region_features=roi_average. Received: --regions={named}, made "
-            f"with {made_by.get('regions')!r}. Extract them, or leave it out."
+            "`--cnn_weights` must come with regions of --region_features="
+            f"roi_average. Received: --regions={settings.regions}, made with "
+            f"{made_by.get('regions')!r}. Extract them anew, or leave it out."
         )
+    weights = named_weights(settings.cnn_weights, sources)
     return open_averaged_features(made_by, weights)

@@ -1,9 +1,12 @@
 """An exported model of phrase localization that begins with the photo."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.sources import Sources
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.photo_features import build_named_cnn
 from tbnets.images import decode_photo
@@ -22,6 +25,7 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests.photo_files import encode
 from tests.test_images import smooth
 
+BY_RANDOM = types.SimpleNamespace(cnn_weights="random", regions="r")
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 
 
@@ -51,7 +55,7 @@ def build(extractor, network, tokenizer):
         network,
         tokenizer,
         region_dim=extractor.dim,
-        read_regions=region_reader(made_by, "random", "r"),
+        read_regions=region_reader(made_by, BY_RANDOM, Sources()),
     )
 
 
@@ -194,7 +198,7 @@ def test_half_precision_ranks_as_the_features_do(
 def test_other_features_and_weights_are_refused(extractor):
     made_by = extractor.description()
     with pytest.raises(ValueError, match="`weights` must be those"):
-        region_reader({**made_by, "weights_sha256": "0"}, "random", "r")
+        region_reader({**made_by, "weights_sha256": "0"}, BY_RANDOM, Sources())
     for other in ({}, {**made_by, "regions": "warp"}):
         with pytest.raises(ValueError, match="`--cnn_weights` must come with"):
-            region_reader(other, "random", "r")
+            region_reader(other, BY_RANDOM, Sources())
