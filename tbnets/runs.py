@@ -33,7 +33,7 @@ from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_same_words
-from tbnets.tasks.own_photos import write_left_out
+from tbnets.tasks.matching.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session, out_of_patience

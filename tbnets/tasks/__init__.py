@@ -6,10 +6,11 @@ what is trained for it. Each is a plain dict; an entry is all it takes.
 
 from tbnets.errors import InputError
 from tbnets.flags.settings import make_settings
-from tbnets.tasks import localization, matching
+from tbnets.tasks.localization.tenant import TENANT as LOCALIZATION
+from tbnets.tasks.matching.tenant import TENANT as MATCHING
 from tbnets.tasks.parts import BUILDERS
 
-TASKS = {"matching": matching.TENANT, "localization": localization.TENANT}
+TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
 ALWAYS_READ = ("run",)
 
 

@@ -4,7 +4,7 @@ from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.tasks import texts
 from tbnets.tasks.fitted import SIDES
-from tbnets.tasks.task_data import TaskData
+from tbnets.tasks.task import TaskData
 
 
 class CaptionedData(TaskData):

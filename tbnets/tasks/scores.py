@@ -1,5 +1,7 @@
 """What a network says of a split: measured, shown, added to another's."""
 
+import numpy as np
+
 from tbnets.errors import InputError
 from tbnets.pictures.points import joined
 
@@ -125,3 +127,9 @@ class Together(Scores):
     def points(self, most=FEW_POINTS):
         """Returns the points of all, in one space."""
         return joined([part.points(most) for part in self.parts])
+
+
+def spread(count, most):
+    """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
+    picks = min(count, most)
+    return (np.arange(picks) * count) // max(picks, 1)

@@ -20,8 +20,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Scores
-from tbnets.tasks.task import Evaluator, Exporter, Task, Tenant
-from tbnets.tasks.task_data import TaskData
+from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, Tenant
 from tbnets.training import loop, summary
 from tests import tiny, verbs
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.matching_scores import RetrievalScores
+from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.training import loop, summary
 from tests import fresh, tiny

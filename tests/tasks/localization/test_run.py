@@ -13,9 +13,9 @@ from tbnets import boxes, runs
 from tbnets.evaluation import tables
 from tbnets.serving.served import load_saved_model
 from tbnets.store import opening
-from tbnets.tasks import sentence_scores
-from tbnets.tasks.matching_scores import RetrievalScores
-from tbnets.tasks.region_scores import LocalizationScores
+from tbnets.tasks.localization import sentence_scores
+from tbnets.tasks.localization.scores import LocalizationScores
+from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training import loop, summary
 from tests import tiny, tiny_phrases
 

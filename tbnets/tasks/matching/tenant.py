@@ -12,12 +12,13 @@ from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.region_endpoints import node_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import parts, views
-from tbnets.tasks.correspondence_scores import Correspondences
-from tbnets.tasks.correspondences import Matcher
-from tbnets.tasks.hierarchical_data import HierarchicalData
-from tbnets.tasks.matching_data import MatchingData
-from tbnets.tasks.matching_scores import Retrieval
+from tbnets.tasks import parts
+from tbnets.tasks.hierarchical.data import HierarchicalData
+from tbnets.tasks.hierarchical.matcher import Matcher
+from tbnets.tasks.hierarchical.scores import Correspondences
+from tbnets.tasks.matching import views
+from tbnets.tasks.matching.data import MatchingData
+from tbnets.tasks.matching.scores import Retrieval
 from tbnets.tasks.task import Exporter, Task, Tenant
 
 

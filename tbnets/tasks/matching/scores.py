@@ -12,8 +12,8 @@ from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving import search
-from tbnets.tasks import views
 from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.matching import views
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator

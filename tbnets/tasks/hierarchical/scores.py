@@ -9,8 +9,9 @@ from tbnets.data.phrase_pairs import CHOICE, PairExamples
 from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.pictures.points import PHRASE
-from tbnets.tasks import correspondence_views, phrase_links, views
-from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.hierarchical import phrase_links, views
+from tbnets.tasks.hierarchical.matcher import Matcher
+from tbnets.tasks.matching.views import points_of, shown_captions
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator
 
@@ -29,7 +30,7 @@ class CorrespondenceScores(Scores):
 
     what = "noun phrases and regions"
     options = ("region_phrase_ranking",)
-    about_pictures = correspondence_views.WHAT_IS_SHOWN
+    about_pictures = views.WHAT_IS_SHOWN
 
     examples: PairExamples
     matcher: Matcher
@@ -68,19 +69,19 @@ class CorrespondenceScores(Scores):
         """
         if self.photos is None or self.links is None:
             return {}
-        return correspondence_views.draw_correspondences(
+        return views.draw_correspondences(
             self.choices, self.examples, self.photos
         )
 
     def points(self, most=FEW_POINTS):
         """Returns noun phrases of some captions as points."""
         examples = self.examples
-        _, captions = views.shown_captions(examples.records, most)
-        rows = correspondence_views.shown_phrases(examples, captions)
-        return views.points_of(
+        _, captions = shown_captions(examples.records, most)
+        rows = views.shown_phrases(examples, captions)
+        return points_of(
             PHRASE,
             self.matcher.embed_phrases(examples, rows),
-            [correspondence_views.said(examples, row) for row in rows],
+            [views.said(examples, row) for row in rows],
             examples.phrase_images[rows],
             examples.records,
             self.photos,

@@ -6,8 +6,8 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.pictures import montage
-from tbnets.tasks import views
-from tbnets.tasks.matching_scores import RetrievalScores
+from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.scores import spread
 
 NUM_IMAGES = 8
 
@@ -82,7 +82,7 @@ def test_the_pictures_are_pixels(records, tmp_path):
     [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
 )
 def test_rows_are_spread(count, most, rows):
-    assert views.spread(count, most).tolist() == rows
+    assert spread(count, most).tolist() == rows
 
 
 @pytest.mark.parametrize("with_photos", [True, False])

@@ -8,7 +8,7 @@ from tbnets.data.phrase_pairs import (
     PhotoRegions,
 )
 from tbnets.errors import InputError
-from tbnets.tasks.matching_data import MatchingData
+from tbnets.tasks.matching.data import MatchingData
 
 
 class HierarchicalData(MatchingData):

@@ -7,8 +7,8 @@ import PIL.Image
 import pytest
 
 from tbnets.pictures import boxes as pictures
-from tbnets.tasks import region_views
-from tbnets.tasks.region_scores import LocalizationScores
+from tbnets.tasks.localization import views
+from tbnets.tasks.localization.scores import LocalizationScores
 
 NUM_PHOTOS = 7
 PROPOSALS = np.array([[0, 0, 10, 10], [20, 0, 40, 20]], "float32")
@@ -37,7 +37,7 @@ def examples(tmp_path):
 
 
 def test_photos_are_spread_and_phrases_name_different_things(examples):
-    shown = region_views.shown_phrases(examples.phrases)
+    shown = views.shown_phrases(examples.phrases)
     # Of photos 0 1 2 4 5 6, numbers 0, 6 // 5, 12 // 5, 18 // 5 and 24 // 5.
     assert list(shown) == [0, 1, 2, 4, 5]
     # Of phrases 0 to 3 the second names what the first does.
@@ -92,7 +92,7 @@ def test_a_photo_without_regions_has_none_found(
     monkeypatch, examples, tmp_path
 ):
     monkeypatch.setattr(
-        "tests.tasks.test_region_views.PROPOSALS", np.zeros((0, 4))
+        "tests.tasks.localization.test_views.PROPOSALS", np.zeros((0, 4))
     )
     _, drawn = draw(monkeypatch, examples, tmp_path, np.eye(3)[0])
     assert drawn[0][2] == [] and len(drawn[0][1]) == 3

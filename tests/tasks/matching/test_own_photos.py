@@ -12,7 +12,7 @@ from tbnets import runs, tasks
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.flags import run_line
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import own_photos, recipes
+from tbnets.tasks.matching import own_photos, recipes
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import fresh, photo_files, tiny
@@ -245,7 +245,7 @@ def test_recipes_are_flags_within_their_limits(count):
 
 def test_one_command_from_photos_to_answers(folder):
     done = fresh.run(
-        runs.pathlib.Path(__file__).parents[2] / "tools" / "train.py",
+        runs.pathlib.Path(__file__).parents[3] / "tools" / "train.py",
         "--images=photos",
         "--captions=own.csv",
         "--cnn=SqueezeNet",

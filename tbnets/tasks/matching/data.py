@@ -6,9 +6,10 @@ from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
 from tbnets.identity import text_ids
 from tbnets.images import decode_images
-from tbnets.tasks import readers, recipes
+from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
-from tbnets.tasks.own_photos import OwnPhotos, has_own_photos
+from tbnets.tasks.matching import recipes
+from tbnets.tasks.matching.own_photos import OwnPhotos, has_own_photos
 
 
 class MatchingData(CaptionedData):

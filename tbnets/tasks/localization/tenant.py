@@ -9,8 +9,8 @@ import functools
 
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks import readers
-from tbnets.tasks.localization_data import LocalizationData
-from tbnets.tasks.region_scores import Localization, RegionScorer
+from tbnets.tasks.localization.data import LocalizationData
+from tbnets.tasks.localization.scores import Localization, RegionScorer
 from tbnets.tasks.task import Exporter, Task, Tenant
 
 

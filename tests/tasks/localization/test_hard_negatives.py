@@ -5,7 +5,7 @@ import pytest
 
 from tbnets import runs
 from tbnets.localization import hard_negatives
-from tbnets.tasks.localization_data import LocalizationData
+from tbnets.tasks.localization.data import LocalizationData
 from tbnets.training import loop
 from tests import reference, tiny_phrases
 

@@ -14,7 +14,7 @@ from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
 from tbnets.rounding import per_cent
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.correspondences import Matcher
+from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
 from tests import tiny, tiny_scenes

@@ -5,6 +5,7 @@ import numpy as np
 from tbnets.pictures import montage
 from tbnets.pictures.points import CAPTION, IMAGE, Points, joined
 from tbnets.serving import search
+from tbnets.tasks.scores import spread
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
@@ -17,12 +18,6 @@ WHAT_IS_SHOWN = (
     "the image it was written about; red: another one."
 )
 THUMBNAIL = 64
-
-
-def spread(count, most):
-    """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
-    picks = min(count, most)
-    return (np.arange(picks) * count) // max(picks, 1)
 
 
 def first_captions(records):

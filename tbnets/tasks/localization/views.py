@@ -6,7 +6,7 @@ from tbnets import boxes as box_math
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
-from tbnets.tasks.views import spread
+from tbnets.tasks.scores import spread
 
 NUM_PHOTOS = 5
 NUM_PHRASES = 3

@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.flags.table import ALL
-from tbnets.tasks.recipes import recipe
+from tbnets.tasks.matching.recipes import recipe
 
 
 @pytest.mark.parametrize(

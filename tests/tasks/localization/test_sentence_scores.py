@@ -5,8 +5,8 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrase_regions import PhraseRegions
-from tbnets.tasks import sentence_scores
-from tbnets.tasks.region_scores import LocalizationScores
+from tbnets.tasks.localization import sentence_scores
+from tbnets.tasks.localization.scores import LocalizationScores
 
 MARKED = ("A grey dog .", "a ball", "a cat", "it")
 OWN = ("a ball", "A gray dog", "It !", "a cat")

@@ -4,7 +4,7 @@ import numpy as np
 
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
-from tbnets.tasks.views import spread
+from tbnets.tasks.scores import spread
 from tbnets.text.vocabulary import split_words
 
 NUM_PHOTOS = 5

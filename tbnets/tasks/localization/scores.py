@@ -16,11 +16,11 @@ from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks import region_views
 from tbnets.tasks.embedder import Embedder
+from tbnets.tasks.localization import views
+from tbnets.tasks.localization.sentence_scores import sentence_scores
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import Scores
-from tbnets.tasks.sentence_scores import sentence_scores
 from tbnets.tasks.task import Evaluator
 
 REGIONS_AT_ONCE = 8192
@@ -49,7 +49,7 @@ class LocalizationScores(Scores):
 
     what = "phrases and regions"
     options = ("region_phrase_ranking",)
-    about_pictures = region_views.WHAT_IS_SHOWN
+    about_pictures = views.WHAT_IS_SHOWN
 
     similarities: np.ndarray
     phrases: PhraseRegions
@@ -96,7 +96,7 @@ class LocalizationScores(Scores):
         """Returns the scores of two networks taken together.
 
         Similarities are then minus the weighted sum of distances, as
-        `matching_scores.RetrievalScores.combine` describes it.
+        `matching.scores.RetrievalScores.combine` describes it.
 
         Args:
             other: those of another network, of the same phrases and proposals.
@@ -145,7 +145,7 @@ class LocalizationScores(Scores):
 
         Without photos, as with features alone, there are none.
         """
-        return region_views.draw_found_regions(self) if self.photos else {}
+        return views.draw_found_regions(self) if self.photos else {}
 
 
 class Localization(Evaluator):

@@ -1,0 +1,1 @@
+"""What HM-LSTM adds to matching: `matching.tenant` composes it."""

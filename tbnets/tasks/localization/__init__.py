@@ -1,0 +1,1 @@
+"""Phrase localization; `tenant` says what it is made of."""

@@ -1,0 +1,1 @@
+"""Image-sentence matching; `tenant` says what it is made of."""
