@@ -29,25 +29,7 @@ from PIL import Image
 from tbnets.checked_files import parse_json
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.files import new_folder
-from tbnets.scenes import grammar, rendering
-from tbnets.scenes.files import (
-    DATASET,
-    FOLDERS,
-    README,
-    RECORDS,
-    annotation_xml,
-    karpathy_entry,
-    scene_record,
-    sentences_text,
-)
-from tbnets.scenes.layout import (
-    SPLITS,
-    Scene,
-    draw_objects,
-    draw_scene,
-    objects_key,
-    split_of,
-)
+from tbnets.scenes import files, grammar, layout, rendering
 from tbnets.scenes.settings import SCENES_PER_SPLIT
 
 # Raised whenever the same settings give other bytes.
@@ -72,7 +54,7 @@ class DescribedScene:
 
     scene_id: int
     split: str
-    scene: Scene
+    scene: layout.Scene
     image: np.ndarray
     boxes: np.ndarray
     captions: list
@@ -92,16 +74,16 @@ def draw_scenes(split, settings):
     Yields:
         `DescribedScene`.
     """
-    split_row = SPLITS.index(split)
+    split_row = layout.SPLITS.index(split)
     seen = set()
     for number in range(settings.counts()[split]):
         rng = np.random.default_rng([settings.seed, split_row, number])
         scene = None
         while scene is None:
-            objects = draw_objects(rng)
-            key = objects_key(objects)
-            if split_of(objects) == split and key not in seen:
-                scene = draw_scene(rng, settings.image_size, objects)
+            objects = layout.draw_objects(rng)
+            key = layout.objects_key(objects)
+            if layout.split_of(objects) == split and key not in seen:
+                scene = layout.draw_scene(rng, settings.image_size, objects)
         seen.add(key)
         image, boxes = rendering.render_scene(scene, rng, settings.clutter)
         captions, groups = grammar.describe_scene(scene, boxes, rng)
@@ -171,13 +153,13 @@ def _checked_manifest(folder, settings):
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
             "another folder, delete this one, or ask for what it holds."
         )
-    path = folder / DATASET
+    path = folder / files.DATASET
     expected, found = manifest.get("dataset_sha256"), "no file"
     if path.exists():
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != expected:
         raise _damaged(path, f"sha256 {expected}", found)
-    for name, ending in FOLDERS.items():
+    for name, ending in files.FOLDERS.items():
         found = len(list((folder / name).glob(f"*{ending}")))
         if found != settings.num_scenes:
             expected = f"{settings.num_scenes} files {ending}"
@@ -195,16 +177,16 @@ def _damaged(path, expected, found):
 
 def _write_all(folder, settings, progress):
     """Writes every file of the data set and returns the manifest."""
-    for name in FOLDERS:
+    for name in files.FOLDERS:
         (folder / name).mkdir()
     entries, records, num_captions = [], [], 0
-    for split in SPLITS:
+    for split in layout.SPLITS:
         for described in draw_scenes(split, settings):
             _write_scene(folder, described)
             entries.append(
-                karpathy_entry(described, len(entries), num_captions)
+                files.karpathy_entry(described, len(entries), num_captions)
             )
-            records.append(json.dumps(scene_record(described)) + "\n")
+            records.append(json.dumps(files.scene_record(described)) + "\n")
             num_captions += len(described.captions)
             if progress is not None:
                 progress(len(entries), settings.num_scenes)
@@ -215,10 +197,10 @@ def _write_all(folder, settings, progress):
         "num_captions": num_captions,
         "dataset_sha256": hashlib.sha256(dataset.encode()).hexdigest(),
     }
-    (folder / "README.txt").write_bytes(README.read_bytes())
+    (folder / "README.txt").write_bytes(files.README.read_bytes())
     for name, text in {
-        DATASET: dataset,
-        RECORDS: "".join(records),
+        files.DATASET: dataset,
+        files.RECORDS: "".join(records),
         MANIFEST: json.dumps(manifest, indent=2) + "\n",
     }.items():
         (folder / name).write_bytes(text.encode())
@@ -229,12 +211,12 @@ def _write_scene(folder, described):
     """Writes the four files of one scene."""
     paths = {
         name: folder / name / f"{described.scene_id}{ending}"
-        for name, ending in FOLDERS.items()
+        for name, ending in files.FOLDERS.items()
     }
     Image.fromarray(described.image).save(
         paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
     )
     trees = [f"{one.tree.bracketed()}\n" for one in described.captions]
     paths["trees"].write_bytes("".join(trees).encode())
-    paths["Sentences"].write_bytes(sentences_text(described).encode())
-    paths["Annotations"].write_bytes(annotation_xml(described).encode())
+    paths["Sentences"].write_bytes(files.sentences_text(described).encode())
+    paths["Annotations"].write_bytes(files.annotation_xml(described).encode())

@@ -38,13 +38,8 @@ def karpathy_entry(described, image_row, first_sentence):
         Dict ready for `json.dumps`.
     """
     sentences = [
-        {
-            "tokens": caption.tokens,
-            "raw": caption.raw,
-            "imgid": image_row,
-            "sentid": first_sentence + number,
-        }
-        for number, caption in enumerate(described.captions)
+        {"tokens": one.tokens, "raw": one.raw, "imgid": image_row, "sentid": n}
+        for n, one in enumerate(described.captions, first_sentence)
     ]
     return {
         "sentids": [sentence["sentid"] for sentence in sentences],
@@ -116,14 +111,9 @@ def _add(parent, name, texts):
 
 def scene_record(described):
     """Returns what was drawn and claimed, ready for `json.dumps`."""
+    names = "shape", "colour", "size", "texture"
     objects = [
-        {
-            "shape": one.shape,
-            "colour": one.colour,
-            "size": one.size,
-            "texture": one.texture,
-            "box": box.tolist(),
-        }
+        {name: getattr(one, name) for name in names} | {"box": box.tolist()}
         for one, box in zip(described.scene.objects, described.boxes)
     ]
     captions = [

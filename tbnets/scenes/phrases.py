@@ -11,25 +11,8 @@ background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
 import itertools
 from typing import NamedTuple
 
-from tbnets.scenes.layout import (
-    find_gap,
-    find_position,
-    find_relation,
-    pick,
-    pick_weighted,
-)
-from tbnets.scenes.words import (
-    BACKGROUND_WORDS,
-    COLOUR_WORDS,
-    NOUNS,
-    NUMBERS,
-    RELATION_WORDS,
-    SIZE_WORDS,
-    TEXTURE_WORDS,
-    node,
-    plural_of,
-    word,
-)
+from tbnets.scenes import layout
+from tbnets.scenes.words import NUMBERS, WORDS, node, plural_of, word
 
 BACKGROUND_CHAIN = 10
 FIRST_GROUP_CHAIN = 11
@@ -37,11 +20,6 @@ FIRST_GROUP_CHAIN = 11
 # "beside" and "next to" need a neighbour: the free space as a part of the
 # image's width.
 NEAR = 0.25
-_ADJECTIVES = {
-    "size": SIZE_WORDS,
-    "texture": TEXTURE_WORDS,
-    "colour": COLOUR_WORDS,
-}
 
 
 class NothingToSay(LookupError):
@@ -78,9 +56,12 @@ class Speaker:
         self.groups = {}
         self._rng = rng
         self._relations = {
-            (row, other): find_relation(self.boxes[row], self.boxes[other])
-            for row, other in self._rows(2)
+            pair: layout.find_relation(*(self.boxes[row] for row in pair))
+            for pair in self._rows(2)
         }
+        self._positions = [
+            layout.find_position(box, scene.image_size) for box in self.boxes
+        ]
         self.begin(telling=True)
 
     def begin(self, telling):
@@ -94,7 +75,7 @@ class Speaker:
 
     def choose(self, weights):
         """Returns one key of the dict `weights`, as likely as its weight."""
-        return pick_weighted(self._rng, weights)
+        return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **said):
         """Notes what the caption says of the objects in these rows."""
@@ -107,7 +88,7 @@ class Speaker:
         order = self._rng.permutation(len(self.boxes))
         return tuple(int(row) for row in order[:count])
 
-    def pick_related(self, relations=tuple(RELATION_WORDS), near=False):
+    def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects in one of these relations.
 
         Args:
@@ -131,9 +112,7 @@ class Speaker:
 
     def pick_placed(self):
         """Returns a row whose place in the image has a name."""
-        size = self.scene.image_size
-        rows = range(len(self.boxes))
-        return self._pick(r for r in rows if find_position(self.boxes[r], size))
+        return self._pick(r for r, name in enumerate(self._positions) if name)
 
     def pick_two(self, shared):
         """Returns the `Group` of two objects of one shape or one colour."""
@@ -233,7 +212,7 @@ class Speaker:
             landmark: Tree of the noun phrase for the last.
         """
         name = self._relations[rows[0], rows[-1]]
-        ways = dict(RELATION_WORDS[name])
+        ways = dict(WORDS["relation"][name])
         if not all(self._near(row, rows[-1]) for row in rows[:-1]):
             ways.pop("beside", None)
         way = self.choose(ways)
@@ -260,7 +239,7 @@ class Speaker:
 
     def position(self, row):
         """Returns "in the top left corner" or the like for an object."""
-        name = find_position(self.boxes[row], self.scene.image_size)
+        name = self._positions[row]
         self.claim("position", (row,), position=name)
         where, *adjectives, noun = "at", *name.split()
         if adjectives:
@@ -279,7 +258,7 @@ class Speaker:
         """Returns "on a grey background"."""
         name = self.scene.background
         self.claim("background", (), colour=name)
-        adjective = word("JJ", self.choose(BACKGROUND_WORDS[name]))
+        adjective = word("JJ", self.choose(WORDS["background"][name]))
         noun = word("NN", self.choose({"background": 0.8, "surface": 0.2}))
         words = word("DT", "a"), adjective, noun
         preposition = word("IN", self.choose({"on": 0.75, "against": 0.25}))
@@ -297,14 +276,14 @@ class Speaker:
         found = list(found)
         if not found:
             raise NothingToSay
-        return pick(self._rng, found)
+        return layout.pick(self._rng, found)
 
     def _rows(self, count):
         """Returns so many rows in every order there is."""
         return itertools.permutations(range(len(self.boxes)), count)
 
     def _near(self, row, other):
-        gap = find_gap(self.boxes[row], self.boxes[other])
+        gap = layout.find_gap(self.boxes[row], self.boxes[other])
         return gap <= NEAR * self.scene.image_size
 
     def _from_the_left(self, rows):
@@ -334,12 +313,12 @@ class Speaker:
 
     def _adjectives(self, said):
         """Returns adjectives in their usual order: size, texture, colour."""
-        names = list(_ADJECTIVES)
+        names = ["size", "texture", "colour"]
         if said.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
-        ways = [_ADJECTIVES[name][said[name]] for name in names if name in said]
+        ways = [WORDS[name][said[name]] for name in names if name in said]
         return [word("JJ", self.choose(one)) for one in ways]
 
     def _noun(self, said):
-        noun = self.choose(NOUNS[said.get("shape", "")])
+        noun = self.choose(WORDS["shape"][said.get("shape", "")])
         return [word("NN", part) for part in noun.split()]

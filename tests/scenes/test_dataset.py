@@ -27,7 +27,7 @@ from tbnets.scenes.layout import (
     split_of,
 )
 from tbnets.scenes.settings import SceneSettings
-from tbnets.scenes.words import COLOUR_WORDS, NOUNS, SIZE_WORDS, TEXTURE_WORDS
+from tbnets.scenes.words import WORDS
 
 SETTINGS = SceneSettings(6, 2, 2, image_size=64)
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
@@ -229,15 +229,9 @@ def test_chains_of_a_scene_mean_one_thing_in_all_captions(folder):
 
 def assert_describes(words, one):
     """Every word of a phrase fits the object."""
-    lexicons = {
-        "shape": NOUNS,
-        "colour": COLOUR_WORDS,
-        "size": SIZE_WORDS,
-        "texture": TEXTURE_WORDS,
-    }
     fitting = {"shape", "object"}
-    for name, lexicon in lexicons.items():
-        for synonym in lexicon[one[name]]:
+    for name in ("shape", "colour", "size", "texture"):
+        for synonym in WORDS[name][one[name]]:
             fitting.update(synonym.split())
     assert set(words) <= fitting, (words, one)
 

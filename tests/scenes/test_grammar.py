@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from tbnets.scenes import grammar
+from tbnets.scenes import grammar, words
 from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.layout import (
     BACKGROUNDS,
@@ -22,17 +22,7 @@ from tbnets.scenes.layout import (
 )
 from tbnets.scenes.phrases import Group, NothingToSay, Speaker
 from tbnets.scenes.settings import SceneSettings
-from tbnets.scenes.words import (
-    BACKGROUND_WORDS,
-    COLOUR_WORDS,
-    NOUNS,
-    SIZE_WORDS,
-    TEXTURE_WORDS,
-    capitalised,
-    node,
-    plural_of,
-    word,
-)
+from tbnets.scenes.words import capitalised, node, plural_of, word
 
 WORDS = {
     "above": "above",
@@ -195,16 +185,16 @@ def pieces_of(tree):
 
 def test_words_say_no_more_and_no_less_than_the_claims(described):
     """The relation words of a caption are those of its claims."""
-    words = {
+    heard_as = {
         **WORDS,
         "left of": "left",
         "right of": "right",
         "between": "between",
     }
-    pattern = re.compile(r"\b(" + "|".join(words) + r")\b")
+    pattern = re.compile(r"\b(" + "|".join(heard_as) + r")\b")
     for one in described:
         for caption in one.captions:
-            heard = {words[found] for found in pattern.findall(caption.raw)}
+            heard = {heard_as[found] for found in pattern.findall(caption.raw)}
             claimed = {
                 claim.get("relation", claim["kind"])
                 for claim in caption.claims
@@ -215,11 +205,6 @@ def test_words_say_no_more_and_no_less_than_the_claims(described):
 
 def test_phrases_name_the_object_they_point_at(described):
     """The words of a phrase are those claimed of its object, in its order."""
-    lexicons = {
-        "size": SIZE_WORDS,
-        "texture": TEXTURE_WORDS,
-        "colour": COLOUR_WORDS,
-    }
     for one in described:
         for caption in one.captions:
             for phrase in caption.tree.phrases():
@@ -233,8 +218,8 @@ def test_phrases_name_the_object_they_point_at(described):
                 ]
                 for adjective in adjectives:
                     assert any(
-                        adjective in lexicon[getattr(drawn, name)]
-                        for name, lexicon in lexicons.items()
+                        adjective in words.WORDS[name][getattr(drawn, name)]
+                        for name in ("size", "texture", "colour")
                     )
 
 
@@ -330,9 +315,9 @@ def test_trees_carry_treebank_labels_only(described):
         for caption in one.captions:
             labels |= set(re.findall(r"\(([^ ()]+)", caption.tree.bracketed()))
     phrases = {"S", "NP", "VP", "PP", "SBAR", "WHNP", "ADVP", "ADJP"}
-    words = {"DT", "JJ", "NN", "NNS", "IN", "TO", "CC", "CD", "EX", "RB"}
-    words |= {"VBZ", "VBP", "PRP", "WDT", ",", "."}
-    assert labels <= phrases | words
+    parts = {"DT", "JJ", "NN", "NNS", "IN", "TO", "CC", "CD", "EX", "RB"}
+    parts |= {"VBZ", "VBP", "PRP", "WDT", ",", "."}
+    assert labels <= phrases | parts
     assert phrases <= labels
 
 
@@ -377,11 +362,11 @@ def test_plural_of(noun, plural):
 
 
 def test_lexicon_covers_what_is_drawn():
-    assert set(NOUNS) == {*SHAPES, ""}
-    assert set(COLOUR_WORDS) == set(COLOURS)
-    assert set(TEXTURE_WORDS) == set(TEXTURES)
-    assert set(SIZE_WORDS) == set(SIZES)
-    assert set(BACKGROUND_WORDS) == set(BACKGROUNDS)
+    assert set(words.WORDS["shape"]) == {*SHAPES, ""}
+    assert set(words.WORDS["colour"]) == set(COLOURS)
+    assert set(words.WORDS["texture"]) == set(TEXTURES)
+    assert set(words.WORDS["size"]) == set(SIZES)
+    assert set(words.WORDS["background"]) == set(BACKGROUNDS)
 
 
 def three_in_a_row():
