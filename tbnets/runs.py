@@ -24,7 +24,6 @@ import os
 import pathlib
 
 from tbnets import tasks
-from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.files import write_json
 from tbnets.flags import records
@@ -36,16 +35,15 @@ from tbnets.tasks.fitted import check_same_words
 from tbnets.tasks.matching.own_photos import write_left_out
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
-from tbnets.training.loop import Session, out_of_patience
+from tbnets.training.loop import Session
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import (
+    SAVED_MODEL,
     check_run_folder,
     checkpoint_path,
     lock_run,
 )
 from tbnets.training.summary import results
-
-SAVED_MODEL = "saved_model"
 
 
 def start(settings, resume):
@@ -92,50 +90,6 @@ def record_before(run_dir):
         return records.read_record(folder)
     state = checkpoints.read_progress(last)
     return records.completed(state.settings, last)
-
-
-def finished(settings, folder):
-    """Tells in words that a run has nothing left to do; "" where it has.
-
-    Args:
-        settings: the settings it would go on with.
-        folder: the folder of the run.
-    """
-    last = checkpoint_path(folder, "last")
-    report = folder / "metrics.json"
-    if not last.exists() or not report.exists():
-        return ""
-    state = checkpoints.read_progress(last)
-    session = Session(folder, tasks.open_task(settings), None, state)
-    left = settings.epochs - state.epoch
-    if left > 0 and not out_of_patience(session):
-        return ""
-    if _reported_epochs(report) != state.epoch:
-        return ""
-    if settings.export and next_version(folder / SAVED_MODEL) == 1:
-        return ""
-    more = f"Set --epochs above {state.epoch} to train longer"
-    if "epochs" in settings.fixed:
-        more = f"--model={settings.model} has nothing to train longer"
-    elif left > 0:
-        more = "Raise --patience, or set it to 0, to train longer"
-    elif getattr(settings, "schedule", "") == "cosine":
-        more = (
-            "Its cosine schedule ends there: to train longer, start a new "
-            "--run_dir with more --epochs"
-        )
-    return (
-        f"{folder} is finished after epoch {state.epoch}, with its results in "
-        f"{report}. {more}; tools/evaluate.py and tools/export.py work on it."
-    )
-
-
-def _reported_epochs(report):
-    """Returns the epochs of a `metrics.json`; None of one that is damaged."""
-    try:
-        return CheckedFile(report).json()["epochs"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def prepare(settings, folder, queries=()):

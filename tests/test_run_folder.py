@@ -11,7 +11,7 @@ import pytest
 from tbnets import runs, tasks
 from tbnets.locks import fcntl, try_lock
 from tbnets.tasks import parts
-from tbnets.training import checkpoints
+from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import LOCK, check_run_folder
 from tests import tiny
@@ -156,7 +156,7 @@ def test_a_checkpoint_is_read_once_before_a_run_goes_on(
 
     monkeypatch.setattr(checkpoints, "read_npz", noted)
     before = tasks.settings_of(runs.record_before(run_dir))
-    assert runs.finished(before, runs.start(before, True)) == ""
+    assert summary.finished(before, runs.start(before, True)) == ""
     runs.prepare(before, run_dir)
     assert wholly == ["last.npz"]
     runs.open_run(run_dir)
@@ -168,9 +168,9 @@ def test_damaged_results_are_written_again(folder, run_dir, content):
     settings = tiny.settings(folder, run_dir, epochs=1)
     path = run_dir / "metrics.json"
     path.write_text(json.dumps({"epochs": 1}))
-    assert "is finished" in runs.finished(settings, run_dir)
+    assert "is finished" in summary.finished(settings, run_dir)
     path.write_text(content)
-    assert runs.finished(settings, run_dir) == ""
+    assert summary.finished(settings, run_dir) == ""
 
 
 @pytest.mark.parametrize("content", [None, "{", "[1]", '{"images": 3}'])

@@ -422,22 +422,22 @@ def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
 def test_a_finished_run_says_so(folder, tmp_path):
     run_dir = tmp_path / "run"
     settings = tiny.settings(folder, run_dir, epochs=1)
-    assert runs.finished(settings, run_dir) == ""
+    assert summary.finished(settings, run_dir) == ""
     session, train = runs.prepare(settings, runs.start(settings, False))
     loop.fit(session, train)
     # A run that was stopped before its report has something left to do.
-    assert runs.finished(settings, run_dir) == ""
+    assert summary.finished(settings, run_dir) == ""
     runs.finish(session)
-    text = runs.finished(settings, run_dir)
+    text = summary.finished(settings, run_dir)
     assert f"{run_dir} is finished after epoch 1" in text
     assert "Set --epochs above 1 to train longer" in text
-    assert runs.finished(settings.replace(epochs=2), run_dir) == ""
+    assert summary.finished(settings.replace(epochs=2), run_dir) == ""
     settings = settings.replace(export=True)
-    assert runs.finished(settings, run_dir) == ""
+    assert summary.finished(settings, run_dir) == ""
     runs.export(session)
-    assert "is finished" in runs.finished(settings, run_dir)
+    assert "is finished" in summary.finished(settings, run_dir)
     settings = settings.replace(schedule="cosine")
-    assert "cosine schedule ends there" in runs.finished(settings, run_dir)
+    assert "cosine schedule ends there" in summary.finished(settings, run_dir)
 
 
 def test_a_run_that_patience_ended_says_so(folder, tmp_path):
@@ -449,5 +449,5 @@ def test_a_run_that_patience_ended_says_so(folder, tmp_path):
         session.checkpoint("last"), session.network, None, session.state
     )
     (run_dir / "metrics.json").write_text('{"epochs": 3}')
-    assert "Raise --patience" in runs.finished(settings, run_dir)
-    assert runs.finished(settings.replace(patience=3), run_dir) == ""
+    assert "Raise --patience" in summary.finished(settings, run_dir)
+    assert summary.finished(settings.replace(patience=3), run_dir) == ""

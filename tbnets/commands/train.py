@@ -125,8 +125,8 @@ def main(options, line):
     loop.make_reproducible()
     settings, unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
-    if runs.finished(settings, folder):
-        print(startup.spoken(runs.finished(settings, folder)))
+    if summary.finished(settings, folder):
+        print(startup.spoken(summary.finished(settings, folder)))
         return
     queries = options.example_query if settings.export else []
     session, train = runs.prepare(settings, folder, queries)

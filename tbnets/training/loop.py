@@ -94,13 +94,6 @@ class ProgressBar(keras.callbacks.Callback):
         self.bar.close()
 
 
-def out_of_patience(session):
-    """Tells whether `patience` epochs have passed without a better one."""
-    patience = session.settings.patience
-    waited = session.state.epoch - session.state.best_epoch
-    return bool(patience) and waited >= patience
-
-
 def fit(session, train):
     """Trains from the epoch `session.state` stands at to the last one.
 
@@ -120,7 +113,7 @@ def fit(session, train):
     with session.board() as board:
         board.add_settings(settings, state.epoch, summary.about(session, train))
         while state.epoch < settings.epochs:
-            if out_of_patience(session):
+            if summary.out_of_patience(settings, state):
                 break
             start = time.perf_counter()
             row = _train_epoch(session, train)

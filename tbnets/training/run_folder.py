@@ -8,6 +8,7 @@ from tbnets.files import is_partial
 from tbnets.flags.records import SETTINGS_FILE
 from tbnets.locks import FolderLock
 
+SAVED_MODEL = "saved_model"
 LOCK = "training.lock"
 """Names the process that trains, and is locked as long as it does."""
 

@@ -8,6 +8,10 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import startup
+from tbnets.checked_files import CheckedFile
+from tbnets.serving.export import next_version
+from tbnets.training import checkpoints
+from tbnets.training.run_folder import SAVED_MODEL, checkpoint_path
 
 
 def describe(session, train):
@@ -72,3 +76,52 @@ def results(last, best):
             "python": platform.python_version(),
         },
     }
+
+
+def out_of_patience(settings, state):
+    """Tells whether `patience` epochs have passed without a better one."""
+    waited = state.epoch - state.best_epoch
+    return bool(settings.patience) and waited >= settings.patience
+
+
+def finished(settings, folder):
+    """Tells in words that a run has nothing left to do; "" where it has.
+
+    Args:
+        settings: the settings it would go on with.
+        folder: the folder of the run.
+    """
+    last = checkpoint_path(folder, "last")
+    report = folder / "metrics.json"
+    if not last.exists() or not report.exists():
+        return ""
+    state = checkpoints.read_progress(last)
+    left = settings.epochs - state.epoch
+    if left > 0 and not out_of_patience(settings, state):
+        return ""
+    if _reported_epochs(report) != state.epoch:
+        return ""
+    if settings.export and next_version(folder / SAVED_MODEL) == 1:
+        return ""
+    more = f"Set --epochs above {state.epoch} to train longer"
+    if "epochs" in settings.fixed:
+        more = f"--model={settings.model} has nothing to train longer"
+    elif left > 0:
+        more = "Raise --patience, or set it to 0, to train longer"
+    elif getattr(settings, "schedule", "") == "cosine":
+        more = (
+            "Its cosine schedule ends there: to train longer, start a new "
+            "--run_dir with more --epochs"
+        )
+    return (
+        f"{folder} is finished after epoch {state.epoch}, with its results in "
+        f"{report}. {more}; tools/evaluate.py and tools/export.py work on it."
+    )
+
+
+def _reported_epochs(report):
+    """Returns the epochs of a `metrics.json`; None of one that is damaged."""
+    try:
+        return CheckedFile(report).json()["epochs"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

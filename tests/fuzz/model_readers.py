@@ -17,7 +17,7 @@ from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
-from tbnets.training import checkpoints
+from tbnets.training import checkpoints, summary
 from tests import tiny
 from tests.fuzz.array_readers import header_of, with_header
 from tests.fuzz.reader import Reader, write_once
@@ -88,7 +88,7 @@ def _read_settings(folder):
 
 def _read_metrics(folder):
     settings = tasks.settings_of(runs.record_before(folder / "run"))
-    return runs.finished(settings, folder / "run")
+    return summary.finished(settings, folder / "run")
 
 
 def _read_checkpoint(folder):

@@ -5,7 +5,7 @@ import pytest
 
 from tbnets import runs
 from tbnets.serving.served import load_saved_model
-from tbnets.training import loop
+from tbnets.training import loop, summary
 from tests import tiny
 
 
@@ -67,7 +67,7 @@ def test_it_opens_with_the_same_results(session):
 
 def test_finished_run_has_nothing_to_go_on_with(session):
     again = settings(session.settings.data_root, session.run_dir)
-    said = runs.finished(again, runs.start(again, True))
+    said = summary.finished(again, runs.start(again, True))
     assert "--model=cca has nothing to train longer" in said
 
 
