@@ -3,8 +3,7 @@
 import dataclasses
 
 from tbnets.data.phrase_pairs import CONTRASTS
-from tbnets.flags.flag import COUNT, NOT_NEGATIVE, SHARE, Other, flag
-from tbnets.localization.hard_negatives import PER_PHRASE
+from tbnets.flags.flag import COUNT, NOT_NEGATIVE, SHARE, flag
 from tbnets.localization.roles import NEGATIVE_IOU, POSITIVE_IOU, POSITIVES
 from tbnets.localization.sampler import NEGATIVE_REGIONS
 
@@ -97,12 +96,6 @@ class Phrases:
         "once, and terms within a view do not count; with --negative_regions="
         "batch, beside those of the batch. Wang 2016: 5; 0: none.",
         limits=NOT_NEGATIVE,
-    )
-    hard_negatives_per_phrase: int = flag(
-        PER_PHRASE,
-        "How many of them are kept of a phrase, the hardest. Wang 2016: 50.",
-        when=({"hard_negative_epochs": Other(0)},),
-        limits=COUNT,
     )
 
 

@@ -15,7 +15,7 @@ from tbnets.flags.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
-RETIRED = {}
+RETIRED = {"hard_negatives_per_phrase": 50}
 """Flag of earlier versions -> the value by which all runs go today."""
 
 

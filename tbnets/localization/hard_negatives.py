@@ -93,14 +93,13 @@ def first_epoch(epochs, last_epochs):
     return epochs - last_epochs if last_epochs else None
 
 
-def recorded(held, first, examples, limit, score):
+def recorded(held, first, examples, score):
     """Returns what a run holds with the hard negatives in it.
 
     Args:
         held: name -> value, what it held so far.
         first: the epoch that `first_epoch` told.
         examples: `PhraseExamples` of the training split.
-        limit: as of `hard_negatives`.
         score: function (examples, progress) -> object with
             `similarities`.
 
@@ -111,7 +110,7 @@ def recorded(held, first, examples, limit, score):
         ValueError: the run holds those of other phrases.
     """
     if held.get(RECORDED) != first:
-        table = _record(examples, limit, score)
+        table = _record(examples, score)
         held = {**held, TABLE: table, RECORDED: first}
     table, roles = held[TABLE], examples.roles.roles
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
@@ -123,12 +122,12 @@ def recorded(held, first, examples, limit, score):
     return held
 
 
-def _record(examples, limit, score):
+def _record(examples, score):
     """Finds the hard negatives of all phrases, with a bar; tells of them."""
     count = len(examples.image_rows)
     with progress_bar(count, "hard negatives", "photo") as bar:
         similarities = score(examples, bar.update).similarities
-    table = hard_negatives(similarities, examples.roles.roles, limit)
+    table = hard_negatives(similarities, examples.roles.roles)
     counts = (table != NONE).sum(axis=1)
     tqdm.tqdm.write(
         f"hard negatives: {counts.mean():.1f} regions a phrase; "

@@ -125,7 +125,6 @@ class LocalizationData(CaptionedData):
                 self.held,
                 first,
                 train,
-                self.settings.hard_negatives_per_phrase,
                 self._scorer(network).scores,
             )
             table = self.held[hard_negatives.TABLE]

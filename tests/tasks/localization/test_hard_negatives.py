@@ -34,7 +34,6 @@ def folder(tmp_path_factory):
 STAGES = {
     "epochs": 4,
     "hard_negative_epochs": 2,
-    "hard_negatives_per_phrase": 3,
 }
 
 
@@ -97,7 +96,7 @@ def test_they_are_those_of_the_network_that_was_there(
     session, examples = runs.prepare(found, runs.start(found, resume=True))
     task = session.task
     scores = task.scores(session.network, examples).similarities
-    expected = reference.hard_negatives(scores, examples.roles.roles, 3)
+    expected = reference.hard_negatives(scores, examples.roles.roles, 50)
     task.data.start_epoch(session.network, examples, 2)
     table = task.data.held["hard_negatives"]
     assert [row[row >= 0].tolist() for row in table] == expected
@@ -132,7 +131,7 @@ def test_those_of_other_phrases_are_refused(straight):
     for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
         held = {**session.task.data.held, "hard_negatives": wrong}
         with pytest.raises(ValueError, match="`--phrases` must be those"):
-            hard_negatives.recorded(held, 2, examples, 3, score=None)
+            hard_negatives.recorded(held, 2, examples, score=None)
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
