@@ -90,7 +90,7 @@ TRAIN = [
     ("--image_transform=center,l2", ["as the last", "--image_transform"]),
     # What is out of its range.
     ("--images_per_batch=0", ["`--images_per_batch` must be at least 2"]),
-    ("--images_per_batch=1", ["ranking loss", "Change --images_per_batch"]),
+    ("--images_per_batch=1", ["at least 2", "Change --images_per_batch"]),
     ("--captions_per_image=0", ["`--captions_per_image` must be at least 1"]),
     (PIXELS + "--image_size=-3", ["`--image_size` must be at least 1"]),
     ("--text_encoder=gru --rnn_units=0", ["`--rnn_units` must be at least 1"]),

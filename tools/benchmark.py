@@ -29,7 +29,7 @@ import importlib
 import sys
 
 from tbnets import commands, startup
-from tbnets.flags.flag import COUNT, NOT_NEGATIVE, flag
+from tbnets.flags.flag import Count, Whole, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,42 +56,30 @@ class Options:
         "Images: of a batch, one table each (default 500,1500; train_step "
         "takes the first), or of the evaluation (default 5000).",
     )
-    captions_per_image: int | None = flag(
-        None,
-        "Captions of each image; default 2, of the evaluation 5.",
-        limits=COUNT,
+    captions_per_image: Count | None = flag(
+        None, "Captions of each image; default 2, of the evaluation 5."
     )
-    embedding_dim: int = flag(512, "Embedding size.", limits=COUNT)
-    hidden_dim: int = flag(
-        2048, "Hidden units of a branch, or of tree_lstm.", limits=COUNT
+    embedding_dim: Count = flag(512, "Embedding size.")
+    hidden_dim: Count = flag(2048, "Hidden units of a branch, or of tree_lstm.")
+    num_negatives: Count = flag(
+        10, "Negatives K kept for an anchor; Wang 2018: 10."
     )
-    num_negatives: int = flag(
-        10, "Negatives K kept for an anchor; Wang 2018: 10.", limits=COUNT
-    )
-    repeats: int | None = flag(
-        None,
-        "Timed runs of each row; default 15, of evaluation 3.",
-        limits=COUNT,
+    repeats: Count | None = flag(
+        None, "Timed runs of each row; default 15, of evaluation 3."
     )
     images: str = flag("", "Photos, for extraction.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, for extraction; weights are random."
     )
     layers: list[str] = flag(["last"], "Its layers.")
-    image_size: int = flag(
-        0, "Its input in pixels; 0: what it was made for.", limits=NOT_NEGATIVE
+    image_size: Whole = flag(0, "Its input in pixels; 0: what it was made for.")
+    num_boxes: Whole = flag(
+        0, "Boxes a photo to extract, for extraction; 0: photos."
     )
-    num_boxes: int = flag(
-        0,
-        "Boxes a photo to extract, for extraction; 0: photos.",
-        limits=NOT_NEGATIVE,
-    )
-    num_photos: int = flag(3072, "Photos in a timed extraction.", limits=COUNT)
-    num_captions: int = flag(
-        1000, "Captions: fisher_vectors, tree_lstm.", limits=COUNT
-    )
-    word_dim: int = flag(300, "Their word vectors.", limits=COUNT)
-    num_components: int = flag(30, "Centres of their mixture.", limits=COUNT)
+    num_photos: Count = flag(3072, "Photos in a timed extraction.")
+    num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
+    word_dim: Count = flag(300, "Their word vectors.")
+    num_components: Count = flag(30, "Centres of their mixture.")
 
 
 def main(options):

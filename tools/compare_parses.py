@@ -23,7 +23,7 @@ from tbnets import commands
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
-from tbnets.flags.flag import NOT_NEGATIVE, flag
+from tbnets.flags.flag import Whole, flag
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
 from tbnets.text import parsing
@@ -48,9 +48,7 @@ class Options:
         "embedded", "Whose phrases are compared.", choices=list(PARSERS)
     )
     corenlp_url: str = flag(DEFAULT_URL, "The server, of --parser=corenlp.")
-    processes: int = flag(
-        0, "Processes that parse; 0: one a core.", limits=NOT_NEGATIVE
-    )
+    processes: Whole = flag(0, "Processes that parse; 0: one a core.")
 
 
 def parse(options, captions):

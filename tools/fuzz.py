@@ -28,7 +28,7 @@ import sys
 
 from tbnets import commands, startup
 from tbnets.errors import InputError
-from tbnets.flags.flag import NOT_NEGATIVE, flag
+from tbnets.flags.flag import Whole, flag
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -37,9 +37,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 class Options:
     """What is broken, and how often."""
 
-    mutations: int = flag(
-        0, "Broken files of each reader.", limits=NOT_NEGATIVE
-    )
+    mutations: Whole = flag(0, "Broken files of each reader.")
     readers: list[str] = flag(
         [], "Only these readers; all of them unless given."
     )
@@ -48,11 +46,9 @@ class Options:
         "READER:NUMBER of one mutation: how it breaks the file and what came "
         "of it, with the traceback.",
     )
-    seed: int = flag(0, "Seed of what is drawn.", limits=NOT_NEGATIVE)
-    requests: int = flag(
-        0, "Malformed requests to the models of the zoo.", limits=NOT_NEGATIVE
-    )
-    kills: int = flag(0, "Tools to kill and start again.", limits=NOT_NEGATIVE)
+    seed: Whole = flag(0, "Seed of what is drawn.")
+    requests: Whole = flag(0, "Malformed requests to the models of the zoo.")
+    kills: Whole = flag(0, "Tools to kill and start again.")
 
 
 def read_broken_files(given):

@@ -43,7 +43,7 @@ from tbnets import commands, runs
 from tbnets.errors import InputError
 from tbnets.files import new_folder, write_json, write_text
 from tbnets.flags import flagfiles
-from tbnets.flags.flag import NOT_NEGATIVE, flag
+from tbnets.flags.flag import Amount, flag
 from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
 from tbnets.serving import zoo
@@ -73,11 +73,10 @@ class Options:
     again: bool = flag(
         False, "Export --name once more, weights and measures as they are."
     )
-    most_lost: float = flag(
+    most_lost: Amount = flag(
         0.2,
         "Recall sum that half precision may cost at most; of phrase "
         "localization, R@1, 5 and 10 added.",
-        limits=NOT_NEGATIVE,
     )
     zoo: str = flag("", "Folder of the zoo; by default that of the package.")
     table: bool = flag(False, "Write the README of the zoo.")

@@ -37,6 +37,7 @@ mean exactly is in docs/evaluation.md.
 import dataclasses
 import functools
 import pathlib
+from typing import Annotated
 
 import numpy as np
 
@@ -44,7 +45,8 @@ from tbnets import files, startup
 from tbnets.commands.asking import DataRoot, check_place
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
-from tbnets.flags.flag import COUNT, SHARE, Limits, changed, flag
+from tbnets.flags.flag import Share, changed, flag
+from tbnets.flags.limits import Limits
 from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5
@@ -79,10 +81,8 @@ class Options(DataRoot):
         "both distances ranks. A similarity network's stand for minus its "
         "logits, and both are then divided by their spread.",
     )
-    combine_weight: float = flag(
-        0.3,
-        "Weight of that run; --run_dir has the rest. Wang 2018: 0.3.",
-        limits=SHARE,
+    combine_weight: Share = flag(
+        0.3, "Weight of that run; --run_dir has the rest. Wang 2018: 0.3."
     )
     image_embeddings: str = flag(
         "", "Embeddings of the images, [num_images, dim] (.npy)."
@@ -106,11 +106,10 @@ class Options(DataRoot):
         "Of a run on phrases: rank all phrases of the split for each true "
         "region too, and all true regions for each phrase (Niu 2017, Table 4).",
     )
-    memory_limit_mb: float = flag(
+    memory_limit_mb: Annotated[float, Limits(at_least=1)] = flag(
         512,
         "MiB for tiles of scores, beside the embeddings. The result does not "
         "depend on it.",
-        limits=COUNT,
     )
     json: str = flag("", "File to write the metrics to.")
     map: str = flag(
@@ -119,11 +118,10 @@ class Options(DataRoot):
         "that a run embeds, laid out in a plane by t-SNE, so that what is "
         "alike lies together (Niu 2017, Fig. 8).",
     )
-    map_images: int = flag(
+    map_images: Annotated[int, Limits(at_least=1, at_most=1000)] = flag(
         60,
         "Images on the map, evenly spread over the split, each with up to 5 of "
         "its captions. Niu 2017: 60. More than 100 leave no space for words.",
-        limits=Limits(at_least=1, at_most=1000),
     )
 
 

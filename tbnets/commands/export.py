@@ -16,7 +16,7 @@ import dataclasses
 
 from tbnets import runs
 from tbnets.commands.asking import DataRoot
-from tbnets.flags.flag import COUNT, REQUIRED, flag
+from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.tasks.readers import start_at_photo
 
 
@@ -34,11 +34,10 @@ class Options(DataRoot):
     half_precision: bool = flag(
         False, "Keep the weights as float16; they are computed with as float32."
     )
-    max_pixels: int | None = flag(
+    max_pixels: Count | None = flag(
         None,
         "Pixels beyond which the model refuses a photo, at most and by default "
         "80 million; decoding takes some 6 bytes for each.",
-        limits=COUNT,
     )
 
 

@@ -41,7 +41,7 @@ from tbnets.errors import InputError
 from tbnets.features import extraction, photo_features, region_extraction
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.regions import KINDS, make_region_extractor
-from tbnets.flags.flag import COUNT, NOT_NEGATIVE, REQUIRED, flag
+from tbnets.flags.flag import REQUIRED, Count, Whole, flag
 from tbnets.store.manifest import DTYPES, read_manifest
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
@@ -67,10 +67,8 @@ class Options(Photos):
         "Build the fully-connected layers and the classifier too; --notop for "
         "weights files without them.",
     )
-    image_size: int = flag(
-        0,
-        "Side of the network's input in pixels; 0: what it was made for.",
-        limits=NOT_NEGATIVE,
+    image_size: Whole = flag(
+        0, "Side of the network's input in pixels; 0: what it was made for."
     )
     layers: list[str] = flag(
         [LAST],
@@ -117,13 +115,10 @@ class Options(Photos):
         "the sides of a box are made before; 1.6 has what surrounds it, too. "
         "By default 1 each.",
     )
-    batch_size: int = flag(
-        extraction.BATCH_SIZE, "Photos a step.", limits=COUNT
-    )
-    shard_images: int = flag(
+    batch_size: Count = flag(extraction.BATCH_SIZE, "Photos a step.")
+    shard_images: Count = flag(
         extraction.SHARD_IMAGES,
         "Photos a shard: a kill costs no more than this.",
-        limits=COUNT,
     )
 
 

@@ -24,6 +24,7 @@ docs/text_features.md tells more.
 import dataclasses
 import hashlib
 import time
+from typing import Annotated
 
 from tbnets.commands.data_flags import Captions
 from tbnets.data import captions as caption_files
@@ -33,7 +34,8 @@ from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.flags.flag import COUNT, NOT_NEGATIVE, REQUIRED, Limits, flag
+from tbnets.flags.flag import REQUIRED, Count, Whole, flag
+from tbnets.flags.limits import Limits
 from tbnets.progress import progress_bar
 from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.tasks.texts import read_showing_progress
@@ -59,31 +61,28 @@ class Options(Captions):
         "--task=localization takes it: their features are made instead.",
     )
     train_split: str = flag("train", "Split that is fitted on.")
-    num_terms: int = flag(
+    num_terms: Count = flag(
         3000,
         "Of tfidf: lemmas kept, the most frequent. Wang 2016: 3000 for "
         "Flickr30K, 5600 for MSCOCO.",
-        limits=COUNT,
     )
     word_vectors: str = flag(
         "",
         "Of mean_vector and fisher: word2vec file (binary or text) or GloVe "
         "file.",
     )
-    num_components: int = flag(
-        30, "Of fisher: centres of the mixture. Papers: 30.", limits=COUNT
+    num_components: Count = flag(
+        30, "Of fisher: centres of the mixture. Papers: 30."
     )
-    pca_dim: int = flag(
+    pca_dim: Whole = flag(
         6000,
         "Of fisher: dimensions kept by PCA, where there are more; 0: all. "
         "Papers: 6000 of 18,000.",
-        limits=NOT_NEGATIVE,
     )
-    pca_captions: int = flag(
+    pca_captions: Annotated[int, Limits(at_least=2)] = flag(
         20_000,
         "Of fisher: training captions that PCA looks at, all of them in "
         "memory.",
-        limits=Limits(at_least=2),
     )
     seed: int = flag(0, "Of fisher: of all that is fitted.")
     dtype: str = flag("float32", "How features are stored.", choices=DTYPES)

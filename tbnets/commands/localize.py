@@ -35,7 +35,7 @@ import PIL.Image
 from tbnets import files
 from tbnets.commands.asking import MODEL, Asked, check_place, check_text
 from tbnets.errors import InputError
-from tbnets.flags.flag import COUNT, flag
+from tbnets.flags.flag import Count, flag
 from tbnets.images import read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search, zoo
@@ -51,11 +51,10 @@ class Options(Asked):
         [], "A photo, and phrases that name things in it.", kind="words"
     )
     model: str = flag("entities_localization", MODEL)
-    top: int = flag(
+    top: Count = flag(
         1,
         "Boxes per phrase; those that overlap a better one by more than half "
         "are left out.",
-        limits=COUNT,
     )
     output: str | None = flag(
         None,

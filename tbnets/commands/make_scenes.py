@@ -24,7 +24,7 @@ import textwrap
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
-from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.flags.flag import REQUIRED, Whole, flag
 from tbnets.images import read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
@@ -45,17 +45,12 @@ class Options:
     """Which scenes are drawn, and where to."""
 
     folder: str = flag(REQUIRED, "Folder to write; made when it is not there.")
-    num_train: int = flag(
-        SceneSettings.num_train, "Scenes of split train.", limits=NOT_NEGATIVE
-    )
-    num_dev: int = flag(
+    num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
+    num_dev: Whole = flag(
         SceneSettings.num_dev,
         "Scenes of the dev split, which dataset.json calls val.",
-        limits=NOT_NEGATIVE,
     )
-    num_test: int = flag(
-        SceneSettings.num_test, "Scenes of split test.", limits=NOT_NEGATIVE
-    )
+    num_test: Whole = flag(SceneSettings.num_test, "Scenes of split test.")
     image_size: int = flag(
         SceneSettings.image_size, "Width and height of the images, in pixels."
     )

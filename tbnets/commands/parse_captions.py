@@ -26,7 +26,7 @@ import time
 
 from tbnets.commands.data_flags import Captions
 from tbnets.data import captions as caption_files
-from tbnets.flags.flag import NOT_NEGATIVE, REQUIRED, flag
+from tbnets.flags.flag import REQUIRED, Whole, flag
 from tbnets.progress import progress_bar
 from tbnets.text import parsing
 from tbnets.text.parsers import DEFAULT_URL, PARSERS
@@ -50,9 +50,7 @@ class Options(Captions):
     cache: str = flag(
         "", "File of what is parsed already; by default OUTPUT.cache."
     )
-    processes: int = flag(
-        0, "Processes that parse; 0: one a core.", limits=NOT_NEGATIVE
-    )
+    processes: Whole = flag(0, "Processes that parse; 0: one a core.")
 
 
 def read_captions(options):

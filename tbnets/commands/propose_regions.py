@@ -33,7 +33,7 @@ from tbnets.commands.data_flags import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
 from tbnets.features import extraction, proposals
-from tbnets.flags.flag import COUNT, REQUIRED, flag
+from tbnets.flags.flag import REQUIRED, Count, Counts, flag
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
@@ -56,9 +56,7 @@ class Options(Photos):
         "al. 2013).",
         choices=list(proposals.IOU_THRESHOLDS),
     )
-    limit: int = flag(
-        200, "Most boxes of a photo. Wang 2018: 200.", limits=COUNT
-    )
+    limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
     iou_threshold: float | None = flag(
         None,
         "Boxes that overlap a better one by more are dropped, 0 to 1; by "
@@ -84,15 +82,13 @@ class Options(Photos):
     min_area: float = flag(
         0.005, "Least area of a box, as a fraction of the photo."
     )
-    workers: int = flag(
+    workers: Count = flag(
         usable_cores(),
         "Photos worked on at once; the result does not depend on it.",
-        limits=COUNT,
     )
-    shard_images: int = flag(
+    shard_images: Count = flag(
         extraction.SHARD_IMAGES,
         "Photos a shard: a kill costs no more than this.",
-        limits=COUNT,
     )
     recall: str = flag(
         "",
@@ -102,9 +98,7 @@ class Options(Photos):
     recall_iou: float = flag(
         0.5, "Least overlap that counts as found. Papers: 0.5."
     )
-    recall_at: list[int] = flag(
-        [50, 100, 200], "Numbers of boxes to tell it for.", limits=COUNT
-    )
+    recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
     picture: str = flag(
         "",
         "PNG file to draw: some photos with their first boxes, numbered, and "

@@ -45,7 +45,7 @@ from tbnets import files
 from tbnets.checked_numbers import check_finite
 from tbnets.commands.asking import Asked, check_place, check_text
 from tbnets.errors import InputError
-from tbnets.flags.flag import COUNT, flag
+from tbnets.flags.flag import Count, flag
 from tbnets.images import BrokenImageError
 from tbnets.pictures import montage, page
 from tbnets.serving import index, search, zoo
@@ -60,7 +60,7 @@ class Options(Asked):
     images: str = flag(
         "", "Folder of .jpg and .png files, subfolders included."
     )
-    top: int = flag(5, "Answers per query.", limits=COUNT)
+    top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
         "PNG to write: a row per query with its best images. Without it, "
@@ -88,10 +88,8 @@ class Options(Asked):
     captions: str = flag(
         "", "Text file, a caption a line, to rank for --image."
     )
-    batch_size: int = flag(
-        search.PHOTO_BATCH_SIZE,
-        "Images or captions embedded at once.",
-        limits=COUNT,
+    batch_size: Count = flag(
+        search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
     )
 
 

@@ -6,15 +6,18 @@ A group of flags is a frozen dataclass whose fields are made by `flag`::
     class Batches:
         '''Batches.'''
 
-        images_per_batch: int = flag(500, "Images a batch.", limits=COUNT)
+        images_per_batch: Count = flag(500, "Images a batch.")
 
-The first line of its docstring is its title in --help. What is read from the
-command line, checked and shown goes by `flags_of` the group.
+The annotation tells what it may be; the first line of the class's docstring is
+the title of the group in --help. What is read from the command line, checked
+and shown goes by `flags_of` the group.
 """
 
 import dataclasses
-import types
-from typing import NamedTuple
+import typing
+from typing import Annotated, NamedTuple
+
+from tbnets.flags.limits import Limits
 
 REQUIRED = dataclasses.MISSING
 KINDS = {
@@ -26,48 +29,26 @@ KINDS = {
     list[int]: "integers",
     list[float]: "floats",
 }
-"""Annotation of a field -> kind of its flag."""
+"""Type of a field -> kind of its flag."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Other:
-    """Any value but this one.
+class Other(tuple):
+    """Any value but these: `Other("")` is any but none."""
 
-    Args:
-        value: what another flag must not be for a flag to be read, or a
-            tuple of what it must not be.
-    """
-
-    value: str | int | tuple
+    def __new__(cls, *values):
+        """Takes what another flag must not be for a flag to be read."""
+        return super().__new__(cls, values)
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """The numbers that a flag may have; see `flags.limits.check_limits`.
-
-    Of a list, each number must keep to them.
-
-    Args:
-        at_least: the smallest; None for no such bound.
-        above: what it must be larger than.
-        at_most: the largest.
-        below: what it must be smaller than.
-        length: how many numbers a list must have; None for any number.
-        reason: a sentence on why, where that is not plain.
-    """
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    length: int | None = None
-    reason: str = ""
-
-
-COUNT = Limits(at_least=1)
-NOT_NEGATIVE = Limits(at_least=0)
-RATE = Limits(at_least=0, below=1)
-SHARE = Limits(at_least=0, at_most=1)
+# What a field is annotated with tells the limits of its numbers, too.
+Count = Annotated[int, Limits(at_least=1)]
+Counts = Annotated[list[int], Limits(at_least=1)]
+Whole = Annotated[int, Limits(at_least=0)]
+Amount = Annotated[float, Limits(at_least=0)]
+Rate = Annotated[float, Limits(at_least=0, below=1)]
+Share = Annotated[float, Limits(at_least=0, at_most=1)]
+PLACE = "a file or folder of this machine"
+Place = Annotated[str, PLACE]
 
 
 class Flag(NamedTuple):
@@ -109,8 +90,8 @@ def flag(default, help, **more):
     Args:
         default: see `Flag`.
         help: see `Flag`.
-        **more: any other field of `Flag` but its name; the kind is told by
-            the annotation where it is none of repeated and words.
+        **more: any other field of `Flag` but its name, and what the
+            annotation tells: kind (but repeated and words), limits, is_place.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
@@ -126,12 +107,15 @@ def flags_of(group):
 
 
 def _flag_of(field):
-    kind, default = field.type, field.default
-    if isinstance(kind, types.UnionType):  # What it is, or None.
-        kind = kind.__args__[0]
+    kind, default, more = field.type, field.default, {}
+    if type(None) in typing.get_args(kind):  # What it is, or None.
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) is Annotated:
+        kind, told = typing.get_args(kind)
+        more = {"is_place": True} if told is PLACE else {"limits": told}
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    given = {"kind": KINDS[kind], "default": default, **field.metadata}
+    given = {"kind": KINDS[kind], "default": default, **more, **field.metadata}
     return Flag(name=field.name, **given)
 
 
@@ -161,29 +145,21 @@ def reads(flag, settings):
 
 
 def _holds(settings, name, wanted):
-    value = getattr(settings, name, "")
-    if isinstance(wanted, Other):
-        others = wanted.value
-        others = others if isinstance(others, tuple) else (others,)
-        return value not in others
-    return value in wanted
+    is_one = getattr(settings, name, "") in wanted
+    return is_one != isinstance(wanted, Other)
 
 
 def what_reads(flag):
     """Returns in words under which values of the others a flag is read."""
-    cases = []
-    for case in flag.when:
-        words = []
-        for name, wanted in case.items():
-            if wanted in (Other(""), Other(0)):
-                words.append(f"--{name}")
-            elif wanted == ("",):
-                words.append(f"no --{name}")
-            elif isinstance(wanted, Other):
-                others = wanted.value
-                others = others if isinstance(others, tuple) else (others,)
-                words.append(f"--{name} other than {' or '.join(others)}")
-            else:
-                words.append(f"--{name}={' or '.join(wanted)}")
-        cases.append(" and ".join(words))
+    cases = (
+        " and ".join(_in_words(*item) for item in case.items())
+        for case in flag.when
+    )
     return ", or ".join(cases)
+
+
+def _in_words(name, wanted):
+    but, shown = isinstance(wanted, Other), " or ".join(map(str, wanted))
+    if wanted == ("",):
+        return f"--{name}" if but else f"no --{name}"
+    return f"--{name} other than {shown}" if but else f"--{name}={shown}"

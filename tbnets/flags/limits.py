@@ -2,8 +2,59 @@
 
 import dataclasses
 import math
+import operator
 
 from tbnets.errors import InputError
+
+_HOLDS = {
+    "at_least": operator.ge,
+    "above": operator.gt,
+    "at_most": operator.le,
+    "below": operator.lt,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The numbers that a flag may have; of a list, each.
+
+    Args:
+        at_least: the smallest; None for no such bound.
+        above: what it must be larger than.
+        at_most: the largest.
+        below: what it must be smaller than.
+        length: how many numbers a list must have; None for any number.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    length: int | None = None
+
+    @property
+    def _bounds(self):
+        bounds = {name: getattr(self, name) for name in _HOLDS}
+        return {name: b for name, b in bounds.items() if b is not None}
+
+    def allow(self, value):
+        """Tells whether a number, or a list of them, keeps to the limits."""
+        if isinstance(value, list | tuple):
+            right_length = self.length in (None, len(value))
+            return right_length and all(map(self.allow, value))
+        return math.isfinite(value) and all(
+            _HOLDS[name](value, bound) for name, bound in self._bounds.items()
+        )
+
+    def __str__(self):
+        """Returns limits in words: `at least 0 and below 1`."""
+        words = " and ".join(
+            f"{name.replace('_', ' ')} {bound}"
+            for name, bound in self._bounds.items()
+        )
+        if self.length is None:
+            return words
+        return f"{self.length} numbers with commas between, each {words}"
 
 
 def check_limits(settings, flags):
@@ -18,49 +69,13 @@ def check_limits(settings, flags):
             `Limits`.
     """
     for flag in flags:
-        name, limits, value = (
-            flag.name,
-            flag.limits,
-            getattr(settings, flag.name),
-        )
-        if limits is None or value is None or _within(limits, value):
+        value = getattr(settings, flag.name)
+        if flag.limits is None or value is None or flag.limits.allow(value):
             continue
-        shown = ",".join(map(str, value)) if _is_list(value) else value
-        reason = f"{limits.reason} " if limits.reason else ""
+        shown = value
+        if isinstance(value, list | tuple):
+            shown = ",".join(map(str, value))
         raise InputError(
-            f"`--{name}` must be {_expected(limits)}. Received: "
-            f"--{name}={shown}. {reason}Change --{name}."
+            f"`--{flag.name}` must be {flag.limits}. Received: "
+            f"--{flag.name}={shown}. Change --{flag.name}."
         )
-
-
-def _is_list(value):
-    return isinstance(value, list | tuple)
-
-
-def _within(limits, value):
-    if _is_list(value):
-        if limits.length is not None and len(value) != limits.length:
-            return False
-        return all(_within(limits, each) for each in value)
-    return math.isfinite(value) and all(
-        (
-            limits.at_least is None or value >= limits.at_least,
-            limits.above is None or value > limits.above,
-            limits.at_most is None or value <= limits.at_most,
-            limits.below is None or value < limits.below,
-        )
-    )
-
-
-def _expected(limits):
-    """Returns limits in words: `at least 0 and below 1`."""
-    bounds = [
-        f"{field.name.replace('_', ' ')} {getattr(limits, field.name)}"
-        for field in dataclasses.fields(limits)
-        if field.name not in ("length", "reason")
-        and getattr(limits, field.name) is not None
-    ]
-    words = " and ".join(bounds)
-    if limits.length is None:
-        return words
-    return f"{limits.length} numbers with commas between, each {words}"

@@ -6,6 +6,7 @@ are settings depends on the task and the model: see `tasks.settings_of`.
 
 import os
 import pathlib
+import re
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
@@ -103,53 +104,49 @@ def completed(record, path):
 
 def _check_kinds(record, path):
     """Refuses what can be no record, naming the first that is wrong."""
-    wrong = [("the flags of a run", record)]
+    expected, found = "the flags of a run", record
     if isinstance(record, dict):
-        wrong = [(_why_not(*item), item[1]) for item in record.items()]
-    for expected, value in wrong:
-        if expected:
-            raise InputError(
-                f"{path}: expected {expected}; found {shown(value)}. Use "
-                "another copy of this file, or start the run again."
-            )
+        wrong = [name for name in record if not _fits(name, record[name])]
+        if not wrong:
+            return
+        expected, found = _expected(wrong[0]), record[wrong[0]]
+    raise InputError(
+        f"{path}: expected {expected}; found {shown(found)}. Use another copy "
+        "of this file, or start the run again."
+    )
 
 
-_KINDS = {"bool": bool, "integer": int, "float": (int, float), "string": str}
-_LISTS = {"list": "string", "integers": "integer"}
+_KEPT = {**ALL, "started_in": ALL["run_dir"]}
+_TYPES = {"bool": bool, "integer": int, "float": float, "string": str}
+_TYPES_IN_LISTS = {"list": str, "integers": int}
+_IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
+"""What is in no name of a file; bytes of names that are no text are."""
 
 
-def _why_not(name, value):
-    """Returns what is expected of a kept value that can be none; or ""."""
-    flag = ALL.get(name)
-    kind = "string" if name == "started_in" else flag and flag.kind
-    if kind is None or value is None:  # Of another version, or not set then.
-        return ""
-    if kind in _LISTS:
-        rights = isinstance(value, list | tuple) and all(
-            _is_of_kind(each, _LISTS[kind]) for each in value
-        )
-        return "" if rights else f"a list of {_LISTS[kind]}s as `{name}`"
-    if not _is_of_kind(value, kind):
-        return f"a {kind} as `{name}`"
-    if flag and flag.choices and value not in flag.choices:
-        return f"one of {', '.join(flag.choices)} as `{name}`"
-    return ""
+def _fits(name, value):
+    """Tells whether a kept value can be that of a flag."""
+    flag = _KEPT.get(name)
+    if flag is None or value is None:  # Of another version, or not set then.
+        return True
+    if flag.kind in _TYPES:
+        known = not flag.choices or value in flag.choices
+        return known and _is_of_type(value, _TYPES[flag.kind])
+    return isinstance(value, list | tuple) and all(
+        _is_of_type(each, _TYPES_IN_LISTS[flag.kind]) for each in value
+    )
 
 
-def _is_of_kind(value, kind):
-    if not isinstance(value, _KINDS[kind]):
-        return False
-    if isinstance(value, str):
-        return _is_a_name(value)
-    return isinstance(value, bool) == (kind == "bool")
+def _is_of_type(value, kind):
+    if kind is str:
+        return isinstance(value, str) and not _IN_NO_NAME.search(value)
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
-def _is_a_name(text):
-    """Tells whether a text can be part of the name of a file."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
+def _expected(name):
+    """Returns in words what the value of a flag must be."""
+    flag = _KEPT[name]
+    kind = f"one of {', '.join(flag.choices)}" if flag.choices else flag.kind
+    return f"`{name}` to be {kind}"
 
 
 def check_resumable(record, settings):

@@ -93,8 +93,7 @@ def check_read(line, settings, readers):
                 raise InputError(
                     f"`--{name}` must be {fixed[name]} with "
                     f"--task={settings.task} and --model={settings.model}. "
-                    f"Received: --{name}={line.values[name]}. Give "
-                    f"--{name}={fixed[name]}, or change the task or the model."
+                    f"Received: --{name}={line.values[name]}. Change one."
                 )
             elif not settings.reads(name):
                 unread[name] = what_reads(flag)

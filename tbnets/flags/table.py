@@ -5,37 +5,29 @@ modules of groups. A task and a model name the groups they read; inside a
 group a flag may be read under some values of others alone.
 """
 
-from tbnets.flags.data_groups import Captions, Features, Images, Run
+from tbnets.flags import data_groups as data
+from tbnets.flags import learning_groups as learning
+from tbnets.flags import phrase_groups as phrases
 from tbnets.flags.flag import flags_of
-from tbnets.flags.learning_groups import (
-    Batches,
-    Branches,
-    Cca,
-    Optimizer,
-    Pairs,
-    Training,
-    TripletLoss,
-)
-from tbnets.flags.phrase_groups import Correspondences, Phrases, Regions
 from tbnets.flags.text_groups import Texts
 from tbnets.losses.presets import PRESETS
 
 GROUPS = {
-    "run": Run,
-    "captions": Captions,
-    "images": Images,
-    "features": Features,
-    "regions": Regions,
-    "phrases": Phrases,
-    "correspondences": Correspondences,
+    "run": data.Run,
+    "captions": data.Captions,
+    "images": data.Images,
+    "features": data.Features,
+    "regions": phrases.Regions,
+    "phrases": phrases.Phrases,
+    "correspondences": phrases.Correspondences,
     "texts": Texts,
-    "batches": Batches,
-    "branches": Branches,
-    "triplet_loss": TripletLoss,
-    "pairs": Pairs,
-    "cca": Cca,
-    "optimizer": Optimizer,
-    "training": Training,
+    "batches": learning.Batches,
+    "branches": learning.Branches,
+    "triplet_loss": learning.TripletLoss,
+    "pairs": learning.Pairs,
+    "cca": learning.Cca,
+    "optimizer": learning.Optimizer,
+    "training": learning.Training,
 }
 """In the order in which data pass through a run."""
 FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}

@@ -2,15 +2,12 @@
 
 import dataclasses
 
-from tbnets.flags.flag import COUNT, NOT_NEGATIVE, RATE, Other, flag
+from tbnets.flags.flag import Amount, Count, Other, Place, Rate, Whole, flag
 from tbnets.layers.word_table import TRAININGS
 from tbnets.text.word_tables import MISSING
 
-_WORDS = ({"text_encoder": Other("features")},)
-_NEW_WORDS = ({"text_encoder": Other("features"), "word_vectors": ("",)},)
-_WORD_VECTORS = (
-    {"text_encoder": Other("features"), "word_vectors": Other("")},
-)
+_WORDS = {"text_encoder": Other("features")}
+_WORD_VECTORS = {**_WORDS, "word_vectors": Other("")}
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
 _STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
 _TREES = ({"text_encoder": ("h_lstm",)},)
@@ -26,110 +23,80 @@ class Texts:
         "Niu 2017; mean: of word vectors; features: --text_features.",
         choices=("mean", "lstm", "gru", "h_lstm", "features"),
     )
-    trees: str = flag(
+    trees: Place = flag(
         "",
         "Trees of the captions, of tools/parse_captions.py; empty with "
         "--scenes: theirs.",
         when=_TREES,
-        is_place=True,
     )
     tied_children: bool = flag(
         False,
         "Noun phrases share the other children's matrices: Tai 2015.",
         when=_TREES,
     )
-    text_features: str = flag(
+    text_features: Place = flag(
         "",
-        "Features of the captions: a store of "
-        "tools/extract_text_features.py, or a .npy with a row a caption; "
-        "may hold {split}.",
+        "Features of the captions: a store of tools/extract_text_features.py, "
+        "or a .npy with a row a caption; may hold {split}.",
         when=({"text_encoder": ("features",)},),
-        is_place=True,
     )
-    min_count: int = flag(
+    min_count: Count = flag(
         1,
         "Times a word must stand in the training captions to be known.",
-        when=_WORDS,
-        limits=COUNT,
+        when=(_WORDS,),
     )
-    max_words: int = flag(
-        0,
-        "Most frequent words kept; 0: all.",
-        when=_WORDS,
-        limits=NOT_NEGATIVE,
+    max_words: Whole = flag(
+        0, "Most frequent words kept; 0: all.", when=(_WORDS,)
     )
-    max_tokens: int = flag(
-        0,
-        "Words kept of a caption; 0: all of them.",
-        when=_WORDS,
-        limits=NOT_NEGATIVE,
+    max_tokens: Whole = flag(
+        0, "Words kept of a caption; 0: all of them.", when=(_WORDS,)
     )
-    word_dim: int = flag(
-        256, "Word vector size. Wang 2018: 256.", when=_NEW_WORDS, limits=COUNT
+    word_dim: Count = flag(
+        256,
+        "Word vector size. Wang 2018: 256.",
+        when=({**_WORDS, "word_vectors": ("",)},),
     )
-    word_vectors: str = flag(
+    word_vectors: Place = flag(
         "",
         "First vectors of the words: word2vec file (binary or text) or "
         "GloVe file; empty: random ones of --word_dim.",
-        when=_WORDS,
-        is_place=True,
+        when=(_WORDS,),
     )
     word_vectors_training: str = flag(
         "trained",
         "What training does to them. trained: any change; regularized: "
-        "their squared distance from the first ones costs "
-        "--word_vectors_weight; frozen: none.",
+        "distance from the first costs --word_vectors_weight; frozen: none.",
         choices=TRAININGS,
-        when=_WORD_VECTORS,
+        when=(_WORD_VECTORS,),
     )
-    word_vectors_weight: float = flag(
+    word_vectors_weight: Amount = flag(
         0.001,
-        "Weight of the squared distance from the first vectors, summed "
-        "over all words.",
-        when=(
-            {
-                "text_encoder": Other("features"),
-                "word_vectors": Other(""),
-                "word_vectors_training": ("regularized",),
-            },
-        ),
-        limits=NOT_NEGATIVE,
+        "Weight of the squared distance from the first vectors, over all "
+        "words.",
+        when=({**_WORD_VECTORS, "word_vectors_training": ("regularized",)},),
     )
-    word_vectors_scale: float = flag(
+    word_vectors_scale: Amount = flag(
         0.05,
         "Take the mean away from the vectors, and scale them to this "
         "standard deviation; 0: as in the file, for frozen ones.",
-        when=_WORD_VECTORS,
-        limits=NOT_NEGATIVE,
+        when=(_WORD_VECTORS,),
     )
-    new_word_dims: int = flag(
+    new_word_dims: Whole = flag(
         0,
         "Numbers that are learned of each word beside its vector.",
-        when=(
-            {
-                "text_encoder": Other("features"),
-                "word_vectors": Other(""),
-                "word_vectors_training": Other("frozen"),
-            },
-        ),
-        limits=NOT_NEGATIVE,
+        when=({**_WORD_VECTORS, "word_vectors_training": Other("frozen")},),
     )
     missing_vectors: str = flag(
         "random",
-        "What words without a vector get. random: numbers of the mean and "
-        "spread of those that have one; mean: their mean; zero.",
+        "What words without a vector get: random numbers of the mean and "
+        "spread of the others, their mean, or zero.",
         choices=MISSING,
-        when=_WORD_VECTORS,
+        when=(_WORD_VECTORS,),
     )
-    word_dropout: float = flag(
-        0.0,
-        "Rate on word vectors. Papers: 0.",
-        when=_WORDS,
-        limits=RATE,
+    word_dropout: Rate = flag(
+        0.0, "Rate on word vectors. Papers: 0.", when=(_WORDS,)
     )
-    rnn_units: int = flag(
-        512, "State size. Wang 2018: 512.", when=_STATES, limits=COUNT
-    )
+    rnn_units: Count = flag(512, "State size. Wang 2018: 512.", when=_STATES)
     bidirectional: bool = flag(
         False, "Read captions both ways.", when=_RECURRENT
     )

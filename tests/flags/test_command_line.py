@@ -277,7 +277,7 @@ def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
     with pytest.raises(
         ValueError,
         match="`--text_encoder` must be h_lstm with .*--model=hm_lstm. "
-        "Received: --text_encoder=lstm. Give --text_encoder=h_lstm",
+        "Received: --text_encoder=lstm. Change one.",
     ):
         unread(f"--flagfile={path}", "--model=hm_lstm")
     # Of what a run does not read, flagfiles may hold anything.
@@ -378,7 +378,7 @@ def test_resume_asks_only_for_flags_that_are_read():
 @pytest.mark.parametrize(
     "flag, expected",
     [
-        ("images_per_batch=1", "at least 2. .*finds the negatives of an image"),
+        ("images_per_batch=1", "at least 2. Received: --images_per_batch=1"),
         ("images_per_batch=0", "at least 2"),
         ("captions_per_image=0", "at least 1"),
         ("image_size=-3", "at least 1"),
