@@ -30,7 +30,6 @@ VERBS = {
     "describe_data": "tells what data hold, and what is wrong with them",
     "extract_image_features": "photos, or boxes in them -> features",
     "extract_text_features": "captions -> tf-idf, means, Fisher vectors",
-    "compare_features": "tells how well two sets of features agree",
     "propose_regions": "photos -> boxes that may hold an object",
     "parse_captions": "captions -> trees",
     "make_scenes": "draws the embedded data set",
