@@ -120,11 +120,7 @@ def _block(inputs, name, kernel, stride, expansion, channels):
         )(outputs)
         outputs = _normalise(outputs, f"{name}expand")
     outputs = layers.DepthwiseConv2D(
-        kernel,
-        stride,
-        "same",
-        use_bias=False,
-        name=f"{name}depthwise_conv",
+        kernel, stride, "same", use_bias=False, name=f"{name}depthwise_conv"
     )(outputs)
     outputs = _normalise(outputs, f"{name}depthwise")
     outputs = layers.Conv2D(

@@ -244,10 +244,7 @@ class FisherFeatures(CaptionEncoder):
         terms = np.empty(shape, np.float32)
         for k in range(self.num_components):
             terms[k] = gradient_terms(
-                points,
-                self.locations_[k],
-                self.scales_[k],
-                self.laplacian_[k],
+                points, self.locations_[k], self.scales_[k], self.laplacian_[k]
             )
             terms[k] *= shares[:, k, None]
         return terms

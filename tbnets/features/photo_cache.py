@@ -37,92 +37,61 @@ _SETTLED_SECONDS = 2
 """Age from which a file's time tells of every later change."""
 
 
-class PhotoIndex:
+def photo_sums(folder, names, index):
     """Knows photos by their content, and remembers what it has read.
 
     Args:
         folder: folder of the photos.
-        cache: folder to remember in.
+        names: n paths from the folder.
+        index: file to remember in.
+
+    Returns:
+        list of n pairs (sha256, reason): the one or the other is None; a
+        reason is a few words after "which".
     """
+    folder, known = pathlib.Path(folder), _read_index(index)
 
-    def __init__(self, folder, cache):
-        self.folder = pathlib.Path(folder)
-        self.path = pathlib.Path(cache) / INDEX
-        self._known = _read_index(self.path)
-
-    def look_up(self, names):
-        """Finds the sums of photos.
-
-        Args:
-            names: n paths from the folder.
-
-        Returns:
-            list of n pairs (sha256, reason): the one or the other is None;
-            a reason is a few words after "which".
-        """
-        names = list(names)
-        with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
-            entries = list(pool.map(self._entry, names))
-        known = dict(self._known)
-        for name, entry in zip(names, entries):
-            if isinstance(entry, list) and self._has_settled(entry):
-                known[name] = entry
-        if known != self._known:
-            self._known = known
-            self._save()
-        return [
-            (None, entry) if isinstance(entry, str) else (entry[2], None)
-            for entry in entries
-        ]
-
-    def _entry(self, name):
+    def entry(name):
         """Returns [size, time, sha256] of a photo, or what is wrong."""
-        path = self.folder / name
+        path = folder / name
         try:
             if not path.is_file():
                 return "is no file" if path.exists() else "is not there"
             state = path.stat()
-            known = self._known.get(name)
-            if known and known[:2] == [state.st_size, state.st_mtime_ns]:
-                return known
-            return [state.st_size, state.st_mtime_ns, file_sha256(path)]
+            stamp = [state.st_size, state.st_mtime_ns]
+            before = known.get(name)
+            if before and before[:2] == stamp:
+                return before
+            return [*stamp, file_sha256(path)]
         except OSError as error:
             return f"can not be read: {error.strerror}"
 
-    @staticmethod
-    def _has_settled(entry):
-        """Tells whether a later change would show in the file's time."""
-        return time.time() - entry[1] / 1e9 > _SETTLED_SECONDS
-
-    def _save(self):
-        try:
-            write_json(self.path, self._known)
-        except OSError:
-            pass  # The photos are read once more next time.
+    with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
+        entries = list(pool.map(entry, names))
+    now = dict(known)
+    for name, found in zip(names, entries):
+        is_sum = isinstance(found, list)
+        # A later change of one that is older shows in its time.
+        if is_sum and time.time() - found[1] / 1e9 > _SETTLED_SECONDS:
+            now[name] = found
+    if now != known:
+        with contextlib.suppress(OSError):  # Then they are read once more.
+            write_json(index, now)
+    return [(None, x) if isinstance(x, str) else (x[2], None) for x in entries]
 
 
 def _read_index(path):
     """Returns name -> [size, time, sha256]; {} for a file that is none."""
     try:
-        found = parse_json(path.read_bytes())
-        return {name: e for name, e in found.items() if _is_entry(e)}
-    except (OSError, ValueError, AttributeError):
+        found = parse_json(pathlib.Path(path).read_bytes())
+        return {
+            name: [size, changed, digest]
+            for name, (size, changed, digest) in found.items()
+            if type(size) is type(changed) is int
+            and re.fullmatch("[0-9a-f]{64}", digest)
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
         return {}
-
-
-def _is_entry(entry):
-    return (
-        isinstance(entry, list)
-        and [type(item) for item in entry] == [int, int, str]
-        and re.fullmatch("[0-9a-f]{64}", entry[2]) is not None
-    )
-
-
-def store_name(description):
-    """Returns the name of the store of what made its features."""
-    text = json.dumps(description, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{description['cnn']}-{digest[:8]}"
 
 
 class PhotoCache:
@@ -140,7 +109,9 @@ class PhotoCache:
     def __init__(self, folder, cache, description, build):
         self.folder = pathlib.Path(folder)
         self.cache = pathlib.Path(cache)
-        self.store = self.cache / store_name(description)
+        text = json.dumps(description, sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        self.store = self.cache / f"{description['cnn']}-{digest[:8]}"
         self.description = description
         self._build = build
         self._keys = {}
@@ -162,7 +133,7 @@ class PhotoCache:
             ValueError: the store is damaged, or another process writes it.
         """
         self._make_folder()
-        found = PhotoIndex(self.folder, self.cache).look_up(names)
+        found = photo_sums(self.folder, names, self.cache / INDEX)
         reasons = {name: why for name, (_, why) in zip(names, found)}
         self._keys = {name: key for name, (key, _) in zip(names, found) if key}
         failed = self._extract({key: name for name, key in self._keys.items()})
@@ -192,7 +163,12 @@ class PhotoCache:
         Returns:
             dict, sha256 -> what is wrong with a file that is no photo.
         """
-        done, failed, complete = self._stored()
+        done, failed, complete = (), {}, False
+        if (self.store / MANIFEST).is_file():
+            with self._explained():
+                store = open_store(self.store, incomplete=True)
+            done, failed = set(store.ids), store.failed
+            complete = store.complete
         new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
         before = [photo for photo in new if photo[0] in failed]
         reasons = faults([path for _, path in before])
@@ -207,14 +183,6 @@ class PhotoCache:
             writer.finish()
             failed = writer.failed
         return failed
-
-    def _stored(self):
-        """Returns the ids that are done, those that failed, if it is whole."""
-        if not (self.store / MANIFEST).is_file():
-            return frozenset(), {}, False
-        with self._explained():
-            store = open_store(self.store, incomplete=True)
-        return frozenset(store.ids), store.failed, store.complete
 
     def _make_folder(self):
         try:

@@ -155,35 +155,39 @@ def test_a_failure_that_was_none_of_the_photos_is_tried_again(
 
 
 def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
-    index = photo_cache.PhotoIndex(folder, folder)
-    first = index.look_up(NAMES)
+    index = folder / photo_cache.INDEX
+    first = photo_cache.photo_sums(folder, NAMES, index)
     assert [reason for _, reason in first] == [None] * 3
     read = []
     monkeypatch.setattr(
         photo_cache, "file_sha256", lambda path: read.append(path) or "0" * 64
     )
-    again = photo_cache.PhotoIndex(folder, folder)
-    assert again.look_up(NAMES) == first and read == []
+    assert photo_cache.photo_sums(folder, NAMES, index) == first
+    assert read == []
     os.utime(folder / "a.jpg", (1e9, 1e9))
-    assert again.look_up(NAMES) == [("0" * 64, None), *first[1:]]
+    again = photo_cache.photo_sums(folder, NAMES, index)
+    assert again == [("0" * 64, None), *first[1:]]
     assert read == [folder / "a.jpg"]
 
 
 def test_a_file_of_this_moment_is_read_again(folder):
     write(folder / "a.jpg", photo(0), age=0)
-    index = photo_cache.PhotoIndex(folder, folder)
-    index.look_up(NAMES)
+    photo_cache.photo_sums(folder, NAMES, folder / photo_cache.INDEX)
     known = json.loads((folder / photo_cache.INDEX).read_text())
     assert sorted(known) == ["c.png", "more/b.jpg"]
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"\xff", b'{"a.jpg": 3}', b'{"a.jpg": [1, 2, "../x"]}'],
+    [
+        *(b"", b"[]", b"\xff", b'{"a.jpg": 3}', b'{"a.jpg": [1, 2, 3]}'),
+        *(b'{"a.jpg": [1, 2]}', b'{"a.jpg": [1, 2, "../x"]}'),
+    ],
 )
 def test_an_index_that_is_none_is_made_anew(folder, content):
-    (folder / photo_cache.INDEX).write_bytes(content)
-    found = photo_cache.PhotoIndex(folder, folder).look_up(["a.jpg"])
+    index = folder / photo_cache.INDEX
+    index.write_bytes(content)
+    found = photo_cache.photo_sums(folder, ["a.jpg"], index)
     assert found == [(photo_cache.file_sha256(folder / "a.jpg"), None)]
 
 
