@@ -40,7 +40,6 @@ class CaptionEncoder:
     Attributes:
         kind: its name in files and flags.
         parameters: names of the constructor's arguments, JSON values.
-        fitted: names of the arrays that `fit` makes.
         words_: the words it knows, without padding and unknown.
         notes_: JSON dict on the fit, which `transform` does not read; among
             it `fitted_on`, what a tool writes down of the captions.
@@ -48,7 +47,6 @@ class CaptionEncoder:
 
     kind = ""
     parameters = ()
-    fitted = ()
 
     def __init__(self):
         self.words_ = ()
@@ -84,10 +82,10 @@ class CaptionEncoder:
         """Returns in a few words what was fitted."""
         raise NotImplementedError
 
-    def chunks(self, captions, size=CHUNK):
-        """Yields `(slice, vectors)`, `size` captions at a time."""
-        for start in range(0, len(captions), size):
-            rows = slice(start, min(start + size, len(captions)))
+    def chunks(self, captions):
+        """Yields `(slice, vectors)`, `CHUNK` captions at a time."""
+        for start in range(0, len(captions), CHUNK):
+            rows = slice(start, min(start + CHUNK, len(captions)))
             yield rows, self.transform(captions[rows])
 
     @property
@@ -100,28 +98,26 @@ class CaptionEncoder:
 
     def digest(self):
         """Returns the SHA-256 of all that decides what `transform` gives."""
-        digest = hashlib.sha256(self._header(notes=False))
-        for name in self.fitted:
+        digest = hashlib.sha256(self._header())
+        for name in self.shapes():
             array = np.ascontiguousarray(getattr(self, name))
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(array)
         return digest.hexdigest()
 
-    def _header(self, notes=True):
+    def _header(self, **more):
         header = {
             "format": FORMAT,
             "kind": self.kind,
             "parameters": {n: getattr(self, n) for n in self.parameters},
             "words": list(self.words_),
         }
-        if notes:
-            header["notes"] = self.notes_
-        return json.dumps(header, sort_keys=True).encode()
+        return json.dumps(header | more, sort_keys=True).encode()
 
     def save(self, path):
         """Writes the encoder as one `.npz`, complete or not at all."""
-        arrays = {name: getattr(self, name) for name in self.fitted}
-        header = np.frombuffer(self._header(), np.uint8)
+        arrays = {name: getattr(self, name) for name in self.shapes()}
+        header = np.frombuffer(self._header(notes=self.notes_), np.uint8)
         write_atomically(
             path, lambda file: np.savez(file, header=header, **arrays)
         )
@@ -135,23 +131,21 @@ class CaptionEncoder:
         """
         self.words_ = tuple(header["words"])
         self.notes_ = dict(header["notes"])
-        self._vocabulary = None
-        if self.vocabulary.size != len(self.words_) + _SPECIAL:
-            raise InputError("its words are no vocabulary")
-        for name in self.fitted:
+        self._vocabulary = Vocabulary(
+            (PADDING_WORD, UNKNOWN_WORD, *self.words_)
+        )
+        for name in self.shapes():
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
             found = getattr(self, name)
             if found.shape != shape or found.dtype.kind not in "fib":
-                raise InputError(
-                    f"{name} has the shape {found.shape}, not {shape}"
-                )
+                raise InputError(f"{name} has shape {found.shape}, not {shape}")
             if not np.isfinite(found).all():
                 raise InputError(f"{name} has numbers that are not finite")
         self.check()
 
     def shapes(self):
-        """Returns the shapes that the fitted arrays must have, by name."""
+        """Returns the shapes of the arrays that `fit` makes, by name."""
         raise NotImplementedError
 
     def check(self):

@@ -73,7 +73,6 @@ class FisherFeatures(CaptionEncoder):
 
     kind = "fisher"
     parameters = ("num_components", "pca_dim", "pca_captions", "seed")
-    fitted = ("vectors_", *_OF_MIXTURE, "pca_mean_", "pca_axes_")
 
     def __init__(
         self, num_components=30, pca_dim=6000, pca_captions=20_000, seed=0
@@ -251,17 +250,16 @@ class FisherFeatures(CaptionEncoder):
 
     def shapes(self):
         """Returns the shapes of the fitted arrays."""
-        size = self.vectors_.shape[-1]
-        components = (self.num_components, size)
-        pca = (len(self.pca_axes_), self.full_dim)
+        components = (self.num_components, self.vectors_.shape[-1])
+        axes = len(self.pca_axes_)
         return {
-            "vectors_": (len(self.words_), size),
-            "weights_": (self.num_components,),
+            "vectors_": (len(self.words_), components[1]),
+            "weights_": components[:1],
             "locations_": components,
             "scales_": components,
             "laplacian_": components,
-            "pca_axes_": pca if pca[0] else (0, 0),
-            "pca_mean_": pca[1:] if pca[0] else (0,),
+            "pca_mean_": (self.full_dim,) if axes else (0,),
+            "pca_axes_": (axes, self.full_dim) if axes else (0, 0),
         }
 
     def check(self):

@@ -29,7 +29,6 @@ class MeanFeatures(CaptionEncoder):
     """
 
     kind = "mean_vector"
-    fitted = ("vectors_",)
 
     def __init__(self):
         super().__init__()

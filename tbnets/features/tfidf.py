@@ -100,7 +100,6 @@ class TfidfFeatures(CaptionEncoder):
 
     kind = "tfidf"
     parameters = ("num_terms",)
-    fitted = ("columns_", "idf_")
 
     def __init__(self, num_terms=3000):
         super().__init__()
@@ -126,9 +125,7 @@ class TfidfFeatures(CaptionEncoder):
             ValueError: no caption has a word that is no stop word.
             ImportError: a package is missing; it says how to install it.
         """
-        TfidfTransformer = import_extra(
-            "sklearn.feature_extraction.text"
-        ).TfidfTransformer
+        sklearn = import_extra("sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()
         counts, _ = count_words(captions)
         lemmas = {
@@ -140,8 +137,8 @@ class TfidfFeatures(CaptionEncoder):
         if not terms:
             raise InputError(
                 "`captions` must hold words that are no stop words. Received: "
-                f"{len(captions)} captions of {len(counts)} distinct words. "
-                "Check the captions' split."
+                f"{len(captions)} captions of {len(counts)} words. Check the "
+                "split."
             )
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]
@@ -150,7 +147,7 @@ class TfidfFeatures(CaptionEncoder):
             [columns[lemmas[word]] for word in known], np.int32
         )
         self.idf_ = np.ones(len(terms), np.float32)
-        weighting = TfidfTransformer().fit(self._term_counts(captions))
+        weighting = sklearn.TfidfTransformer().fit(self._term_counts(captions))
         self.idf_ = weighting.idf_.astype(np.float32)
         self.notes_ |= {"lemmatizer": name, "terms": terms}
         return self

@@ -70,9 +70,10 @@ def test_words_of_no_training_caption_are_not_known():
     assert encoder.transform([]).shape == (0, encoder.dim)
 
 
-def test_chunks_are_all_rows():
+def test_chunks_are_all_rows(monkeypatch):
+    monkeypatch.setattr("tbnets.features.caption_encoder.CHUNK", 4)
     encoder = TfidfFeatures().fit(CAPTIONS)
-    parts = list(encoder.chunks(CAPTIONS, size=4))
+    parts = list(encoder.chunks(CAPTIONS))
     assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 6)]
     np.testing.assert_array_equal(
         np.concatenate([part for _, part in parts]),
