@@ -76,13 +76,8 @@ class WarpFeatures:
         Returns:
             float32 `[k, dim]`.
         """
-        pixels, boxes = tf.cast(pixels, tf.float32), check_boxes(boxes)
-        return _in_blocks(
-            lambda some: self._forward(pixels, some),
-            boxes,
-            CROPS_AT_ONCE,
-            self.dim,
-        )
+        pixels = tf.cast(pixels, tf.float32)
+        return _in_blocks(self._forward, pixels, boxes, CROPS_AT_ONCE, self.dim)
 
 
 class RoiFeatures:
@@ -120,24 +115,22 @@ class RoiFeatures:
         self.shorter_side = shorter_side
         self.longest_side = longest_side
         [(_, output)] = cnn.outputs([layer])
-        if len(output.shape) == 4:
-            map_output, self.head = output, None
-            self.dim = int(output.shape[-1])
-        else:
-            map_output, self.head, fixed = _cut(cnn.network, layer, output)
-            output_size = fixed or output_size
-            self.dim = int(self.head.output_shape[-1])
-        self.output_size = output_size
+        self.head, self.output_size = None, output_size
+        if len(output.shape) == 2:
+            self.head, output, bins = _cut(cnn.network, layer, output)
+            self.output_size = bins or output_size
+        last = output if self.head is None else self.head.output
+        self.dim = int(last.shape[-1])
         self.convolutions = fold_batch_normalization(
-            _any_size(cnn.network, map_output)
+            _any_size(cnn.network, output)
         )
-        photo = tf.TensorSpec([None, None, 3])
-        channels = int(map_output.shape[-1])
-        self._map = tf.function(self.feature_map, input_signature=[photo])
+        self._map = tf.function(
+            self.feature_map, input_signature=[tf.TensorSpec([None, None, 3])]
+        )
         self._pooled = tf.function(
             self.pooled,
             input_signature=[
-                tf.TensorSpec([None, None, channels]),
+                tf.TensorSpec([None, None, int(output.shape[-1])]),
                 tf.TensorSpec([None, 4]),
             ],
         )
@@ -202,16 +195,10 @@ class RoiFeatures:
         if not len(boxes):
             return np.zeros((0, self.dim), np.float32)
         pixels = tf.cast(pixels, tf.float32)
-        feature_map = self._map(pixels)
-        height, width = pixels.shape[:2]
-        rows, columns = feature_map.shape[:2]
-        boxes = boxes * ([columns / width, rows / height] * 2)
-        return _in_blocks(
-            lambda some: self._pooled(feature_map, some),
-            boxes,
-            POOLED_AT_ONCE,
-            self.dim,
-        )
+        found = self._map(pixels)
+        scale = [m / n for m, n in zip(found.shape[1::-1], pixels.shape[1::-1])]
+        boxes = boxes * (scale * 2)
+        return _in_blocks(self._pooled, found, boxes, POOLED_AT_ONCE, self.dim)
 
 
 KINDS = {
@@ -242,10 +229,11 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
     return KINDS[kind](cnn, layer, **options)
 
 
-def _in_blocks(function, boxes, size, dim):
+def _in_blocks(function, picture, boxes, size, dim):
     """Calls a function for some boxes at a time, so that memory is bounded."""
+    boxes = tf.constant(check_boxes(boxes), tf.float32)
     parts = [
-        function(tf.constant(boxes[start : start + size], tf.float32)).numpy()
+        function(picture, boxes[start : start + size]).numpy()
         for start in range(0, len(boxes), size)
     ]
     return np.concatenate([np.zeros((0, dim), np.float32), *parts])
@@ -255,38 +243,28 @@ def _cut(network, layer, output):
     """Cuts a network before its fully-connected part.
 
     Returns:
-        (map, head, size): the Keras tensor to pool from, a model from bins
-        to the layer's output, and the bins a side it expects or None.
+        (head, map, size): a model from bins to the layer's output, the Keras
+        tensor to pool from, and the bins a side it expects or None.
     """
     joints = (keras.layers.Flatten, keras.layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
-    if joint is None:
+    try:
+        bins = joint.input
+        head = keras.Model(bins, output)
+    except (AttributeError, ValueError) as error:
         raise InputError(
             "`layer` must be a layer of maps, or one after they are flattened "
-            f"or averaged. Received: layer={layer}, and {network.name} does "
-            "neither. Choose another layer."
-        )
-    bins = joint.input
-    try:
-        head = keras.Model(bins, output)
-    except ValueError as error:
-        raise InputError(
-            f"`layer` must come after {joint.name}. Received: layer={layer}. "
-            "Choose a layer of maps, or a fully-connected one."
+            f"or averaged. Received: layer={layer} of {network.name}. Choose "
+            "another layer."
         ) from error
     if isinstance(joint, keras.layers.GlobalAveragePooling2D):
-        return bins, head, None
-    rows, columns = bins.shape[1:3]
-    if rows != columns:
-        raise InputError(
-            f"`layer` must follow a square map. Received: layer={layer} after "
-            f"{joint.name} of {rows} x {columns} cells. Build the network for "
-            "square photos."
-        )
-    before = [x for x in network.layers if x.output is bins]
-    if before and isinstance(before[0], keras.layers.MaxPooling2D):
-        return before[0].input, head, int(rows)
-    return bins, head, int(rows)
+        return head, bins, None
+    size = int(bins.shape[1])
+    for before in network.layers:
+        is_pool = isinstance(before, keras.layers.MaxPooling2D)
+        if is_pool and before.output is bins:
+            return head, before.input, size
+    return head, bins, size
 
 
 def _any_size(network, output):
