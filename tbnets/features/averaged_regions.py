@@ -79,18 +79,14 @@ class AveragedFeatures:
         self.scales = _one_each("scales", self.layers, scales, 0.1)
         self._distinct = list(dict.fromkeys(self.layers))
         outputs = cnn.outputs(self._distinct)
-        maps = [_map(cnn, name, output) for name, output in outputs]
+        maps = {name: _map(cnn, name, output) for name, output in outputs}
         self.network = fold_batch_normalization(
-            keras.Model(cnn.network.inputs[0], maps)
+            keras.Model(cnn.network.inputs[0], list(maps.values()))
         )
-        channels = {
-            name: int(x.shape[-1]) for name, x in zip(self._distinct, maps)
-        }
-        self.dim = sum(
-            channels[name] * grid**2
+        self.dim = GEOMETRY_DIM * geometry + sum(
+            int(maps[name].shape[-1]) * grid**2
             for name, grid in zip(self.layers, self.grids)
         )
-        self.dim += GEOMETRY_DIM * geometry
         self._forward = tf.function(
             self.forward,
             input_signature=[
@@ -194,8 +190,7 @@ def _one_each(argument, layers, values, least):
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
             f"`{argument}` must be a number from {least} for each layer. "
-            f"Received: {argument}={values} for layers={layers}. Give one for "
-            "each."
+            f"Received: {argument}={values} for layers={layers}."
         )
     return values
 
@@ -218,16 +213,14 @@ def _cells(feature_map, sides):
 
 def _map(cnn, name, output):
     """Returns the map that a layer gives, or that it averages."""
-    if len(output.shape) == 2:
-        for layer in cnn.network.layers:
-            averages = isinstance(layer, keras.layers.GlobalAveragePooling2D)
-            if averages and layer.output is output:
-                return layer.input
+    for layer in cnn.network.layers:
+        averages = isinstance(layer, keras.layers.GlobalAveragePooling2D)
+        if averages and layer.output is output:
+            return layer.input
     if len(output.shape) != 4:
         raise InputError(
             "`layers` must give maps [n, height, width, channels], or the "
             f"average of one. Received: {name} of {cnn.name}, of shape "
-            f"{tuple(output.shape)}. Choose a layer before the map is "
-            "flattened, or another of --region_features."
+            f"{tuple(output.shape)}. Change --layers or --region_features."
         )
     return output

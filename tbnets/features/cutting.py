@@ -95,27 +95,19 @@ def roi_pool(feature_map, boxes, output_size):
     channels = feature_map.shape[-1]
 
     def bins(start, end):
-        extent = end - start
-        return [
-            (
-                start + i * extent // output_size,
-                start - (-(i + 1) * extent // output_size),
-            )
-            for i in range(output_size)
-        ]
+        for i in range(output_size):
+            first = i * (end - start) // output_size
+            last = -(-(i + 1) * (end - start) // output_size)
+            yield start + first, start + last
 
     def pool(low_and_high):
         (x_min, y_min), (x_max, y_max) = map(tf.unstack, low_and_high)
-        rows = tf.stack(
-            [
-                tf.reduce_max(feature_map[a:b], axis=0)
-                for a, b in bins(y_min, y_max)
-            ]
-        )
-        return tf.stack(
-            [tf.reduce_max(rows[:, a:b], 1) for a, b in bins(x_min, x_max)],
-            axis=1,
-        )
+        rows = [
+            tf.reduce_max(feature_map[a:b], 0) for a, b in bins(y_min, y_max)
+        ]
+        rows = tf.stack(rows)
+        cells = [tf.reduce_max(rows[:, a:b], 1) for a, b in bins(x_min, x_max)]
+        return tf.stack(cells, axis=1)
 
     return tf.map_fn(
         pool,

@@ -57,13 +57,10 @@ def fold_batch_normalization(network):
 
     folded = keras.models.clone_model(network, clone_function=copy)
     for layer in network.layers:
-        if layer.name in pairs:
-            weights = _folded(layer, pairs[layer.name])
-        elif layer.name in gone or not layer.weights:
-            continue
-        else:
-            weights = layer.get_weights()
-        folded.get_layer(layer.name).set_weights(weights)
+        if layer.weights and layer.name not in gone:
+            pair = pairs.get(layer.name)
+            weights = _folded(layer, pair) if pair else layer.get_weights()
+            folded.get_layer(layer.name).set_weights(weights)
     return folded
 
 
@@ -84,21 +81,14 @@ def _pairs(network):
 
 def _folded(convolution, normalisation):
     """Returns kernel and bias of both, computed in float64."""
-    kernel, *bias = (
-        np.asarray(x, np.float64) for x in convolution.get_weights()
-    )
-    mean, variance = (
-        np.asarray(x, np.float64) for x in normalisation.get_weights()[-2:]
-    )
+    kernel, *bias = (x.astype(float) for x in convolution.get_weights())
+    *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)
     if normalisation.scale:
         scale = scale * np.asarray(normalisation.gamma)
-    shift = (bias[0] if bias else 0) - mean
-    shift = shift * scale
+    shift = ((bias[0] if bias else 0) - mean) * scale
     if normalisation.center:
         shift = shift + np.asarray(normalisation.beta)
     if type(convolution) is keras.layers.DepthwiseConv2D:
-        kernel = kernel * scale.reshape(kernel.shape[2:])
-    else:
-        kernel = kernel * scale
-    return [kernel.astype(np.float32), shift.astype(np.float32)]
+        scale = scale.reshape(kernel.shape[2:])
+    return [x.astype(np.float32) for x in (kernel * scale, shift)]

@@ -29,11 +29,8 @@ def consumers(network):
 
 def _activation(layer, readers_of):
     """Returns the output of a layer after its normalisation and activation."""
-    following = (
-        keras.layers.BatchNormalization,
-        keras.layers.Activation,
-        keras.layers.ReLU,
-    )
+    layers = keras.layers
+    following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
     output = layer.output
     readers = readers_of.get(id(output), [])
     while len(readers) == 1 and isinstance(readers[0], following):

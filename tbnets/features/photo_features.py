@@ -69,13 +69,9 @@ class PhotoFeatures:
         self.cnn = cnn
         self.layers = list(layers)
         self.crops = crops
-        if self.layers == [FULL_NETWORK]:
-            outputs = full_network_outputs(cnn)
-        else:
-            outputs = cnn.outputs(self.layers)
-        self.layer_names = [name for name, _ in outputs]
-        pooled = pooled_network(cnn, outputs)
-        self.network = fold_batch_normalization(pooled)
+        is_full = self.layers == [FULL_NETWORK]
+        outputs = full_network_outputs(cnn) if is_full else cnn.outputs(layers)
+        self.network = fold_batch_normalization(pooled_network(cnn, outputs))
         self.dim = int(self.network.output_shape[-1])
         self.photo_size = cnn.image_size
         if crops == "ten":
@@ -113,12 +109,9 @@ class PhotoFeatures:
 
     def _forward_some(self, photos):
         """Computes the features of one photo or more."""
-        size = self.cnn.image_size
         if self.crops == "ten":
-            crops = ten_crops(photos, size)
-        else:
-            crops = photos
-        features = self.network(self.cnn.preprocess(crops), training=False)
+            photos = ten_crops(photos, self.cnn.image_size)
+        features = self.network(self.cnn.preprocess(photos), training=False)
         features = tf.cast(features, tf.float32)
         if self.crops == "ten":
             features = tf.reshape(features, [-1, 10, self.dim])
@@ -167,18 +160,14 @@ def build_described_cnn(description, weights):
     Raises:
         ValueError: the weights are others than those of the description.
     """
-    cnn = build_named_cnn(
-        description["cnn"],
-        weights,
-        description["image_size"],
-        description["top"],
-    )
-    found = cnn.weights_hash()
-    if found != description["weights_sha256"]:
+    name, size = description["cnn"], description["image_size"]
+    cnn = build_named_cnn(name, weights, size, description["top"])
+    found, wanted = cnn.weights_hash(), description["weights_sha256"]
+    if found != wanted:
         raise InputError(
             "`weights` must be those the features were extracted with, of "
-            f"sha256 {description['weights_sha256']}. Received: "
-            f"weights={weights} of sha256 {found}. Change --cnn_weights."
+            f"sha256 {wanted}. Received: weights={weights} of sha256 {found}. "
+            "Change --cnn_weights."
         )
     return cnn
 
