@@ -126,7 +126,11 @@ def write_saved_model(
             know, or a weight is beyond what float16 holds.
     """
     path = pathlib.Path(path)
-    _refuse_existing(path)
+    if path.exists() or path.is_symlink():
+        raise ExistingFileError(
+            f"`path` must not exist yet. Received: path='{path}'. Remove it, "
+            f"or export to a new version, {next_version(path.parent)}."
+        )
     if max_pixels is not None:
         limit_pixels(endpoints, max_pixels)
     module = ServingModule(endpoints, half_precision)
@@ -156,10 +160,7 @@ def write_saved_model(
                 tokenizer.vocabulary.save(folder / VOCABULARY_FILE)
             description[SHA256] = hash_files(folder)
             write_json(folder / METADATA_FILE, description)
-            _refuse_existing(path)
     except (OSError, tf.errors.OpError) as error:
-        if isinstance(error, FileExistsError):
-            raise
         raise FileError(
             "`path` must be a place that can be written. Received: "
             f"path='{path}', which failed: {error}. Nothing was left there; "
@@ -185,18 +186,12 @@ def next_version(folder):
     return max(numbers, default=0) + 1
 
 
-def _refuse_existing(path):
-    """Raises if there is anything at `path`."""
-    if path.exists() or path.is_symlink():
-        raise ExistingFileError(
-            f"`path` must not exist yet. Received: path='{path}'. Remove it, "
-            f"or export to a new version, {next_version(path.parent)}."
-        )
-
-
 def _describe(signatures, endpoints, metadata):
     """Makes the content of `assets.extra/tbnets.json`."""
-    tokenizer = endpoints.tokenizer
+    tokenizer, photos = endpoints.tokenizer, endpoints.photos
+
+    def inputs(function):
+        return {x.name: x for x in function.structured_input_signature[0]}
 
     def shapes(specs):
         return {
@@ -204,20 +199,19 @@ def _describe(signatures, endpoints, metadata):
             for name, spec in specs.items()
         }
 
-    described = {}
-    for name, function in signatures.items():
-        specs = function.structured_input_signature[0]
-        described[name] = {
-            "inputs": shapes({spec.name: spec for spec in specs}),
-            "outputs": shapes(function.structured_outputs),
-        }
     return {
         "tbnets_version": tbnets.__version__,
         "tensorflow_version": tf.__version__,
         "keras_version": importlib.metadata.version("keras"),
-        "signatures": described,
+        "signatures": {
+            name: {
+                "inputs": shapes(inputs(function)),
+                "outputs": shapes(function.structured_outputs),
+            }
+            for name, function in signatures.items()
+        },
         "vocabulary_size": tokenizer and tokenizer.vocabulary.size,
         "max_tokens": tokenizer and tokenizer.max_tokens,
-        "max_pixels": endpoints.photos and endpoints.photos.max_pixels,
+        "max_pixels": photos and photos.max_pixels,
         "metadata": metadata or {},
     }

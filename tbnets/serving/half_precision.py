@@ -6,6 +6,7 @@ all that follows is as before. Vectors stay float32: they are few, and
 variances of batch normalisation may lie beyond what float16 holds.
 """
 
+import copy
 import zlib
 
 import tensorflow as tf
@@ -69,25 +70,14 @@ def with_halves(function, halves):
     Raises:
         ValueError: a weight is read in a way that is not known here.
     """
-    by_handle = {
-        id(variable.handle): halves[id(variable)].handle
-        for variable in function.variables
-        if id(variable) in halves
-    }
+    kept = [one for one in function.variables if id(one) in halves]
+    by_handle = {id(one.handle): halves[id(one)].handle for one in kept}
     outer, inner = function.captured_inputs, function.graph.inputs
     count = len(inner) - len(outer)
-    arguments, captured = inner[:count], inner[count:]
-    placed = {
-        old.name: by_handle.get(id(handle), handle)
-        for old, handle in zip(captured, outer)
-    }
-    halved = {
-        old.op.name
-        for old, handle in zip(captured, outer)
-        if id(handle) in by_handle
-    }
+    arguments, captured = inner[:count], list(zip(inner[count:], outer))
     graph_def = _Rewriter(function.graph.as_graph_def()).rewrite(
-        halved, {old.op.name for old in inner}
+        {old.op.name for old, handle in captured if id(handle) in by_handle},
+        {old.op.name for old in inner},
     )
 
     @tf.function(
@@ -96,8 +86,8 @@ def with_halves(function, halves):
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}
-        for name, handle in placed.items():
-            here[name] = tf.identity(handle)  # Becomes part of the graph.
+        for old, handle in captured:  # They become part of the graph.
+            here[old.name] = tf.identity(by_handle.get(id(handle), handle))
         outputs = tf.graph_util.import_graph_def(
             graph_def,
             here,
@@ -168,7 +158,7 @@ class _Rewriter:
         """Returns the name of a function that takes float16 in some places."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
-        function = _copy(self.before[name])
+        function = copy.deepcopy(self.before[name])
         self.after[name, places] = function
         if places:
             # The same in every graph that shares the function.
@@ -177,7 +167,7 @@ class _Rewriter:
         arguments = [argument.name for argument in function.signature.input_arg]
         halved = {arguments[place] for place in places}
         nodes = self._rewrite_nodes(function.node_def, halved, in_body=True)
-        nodes = [_copy(node) for node in nodes]
+        nodes = copy.deepcopy(nodes)
         renamed = {
             f"{node.name}:{output}:0": f"{node.name}:y:0"
             for node in nodes
@@ -193,19 +183,12 @@ class _Rewriter:
         return function.signature.name
 
 
-def _copy(message):
-    """Returns a copy of a protocol buffer."""
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied
-
-
 def _read_and_cast(node, in_body):
     """Returns a node that reads float16, and one by the old name that casts.
 
     In the body of a function an output goes by the name that its op gives it.
     """
-    read, cast = _copy(node), type(node)(name=node.name, op="Cast")
+    read, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
     read.name = f"{node.name}/half"
     read.attr["dtype"].type = _HALF
     output = f":{_READS[node.op]}" if in_body else ""

@@ -102,17 +102,13 @@ def check_ops(name, graph_def):
     Raises:
         ValueError: an op is not allowed; names it.
     """
-    functions = graph_def.library.function
-    ops = {node.op for node in graph_def.node}
-    ops.update(node.op for function in functions for node in function.node_def)
-    ops -= {function.signature.name for function in functions}
+    ops = _ops_of(graph_def.node, graph_def.library.function)
     unknown = sorted(op for op in ops if not is_allowed(op))
     if unknown:
         raise InputError(
-            f"`{name}` must be a graph of ops that compute and no more: "
-            "TensorFlow's own and those of TF Text 2.12.1, which TensorFlow "
-            f"Serving knows. Received: {unknown}. Replace what makes these ops "
-            "in the model."
+            f"`{name}` must be a graph of ops that compute and no more, "
+            f"TensorFlow's own and those of TF Text 2.12.1. Received: {unknown}"
+            ". Replace what makes these ops in the model."
         )
 
 
@@ -132,49 +128,41 @@ def foreign_ops(content):
     """
     foreign = set()
     for graph in saved_model_pb2.SavedModel.FromString(content).meta_graphs:
-        foreign |= _foreign_ops(graph)
+        foreign |= {op for op in _ops_called(graph) if not is_allowed(op)}
     return sorted(foreign)
 
 
-def _foreign_ops(graph):
-    """Returns the ops of a `MetaGraphDef` that are not allowed."""
-    library = {
-        function.signature.name: function.node_def
-        for function in graph.graph_def.library.function
-    }
-    savers = {
-        name.partition(":")[0].lstrip("^")
-        for name in (
-            graph.saver_def.save_tensor_name,
-            graph.saver_def.restore_op_name,
-        )
-    }
-    own = [n for n in graph.graph_def.node if n.name not in savers]
-    saver = [n for n in graph.graph_def.node if n.name in savers]
-    called = {*graph.object_graph_def.concrete_functions, *_calls(own)}
-    ops = {node.op for node in own} | _ops_of(called, library)
-    saved = {node.op for node in saver} | _ops_of(_calls(saver), library)
-    ops = (ops | (saved - SAVER_OPS)) - library.keys()
-    return {op for op in ops if not is_allowed(op)}
+def _ops_called(graph):
+    """Returns the ops of a `MetaGraphDef`, but for what its saver may do."""
+    functions = graph.graph_def.library.function
+    saver = graph.saver_def
+    names = (saver.save_tensor_name, saver.restore_op_name)
+    names = {name.partition(":")[0].lstrip("^") for name in names}
+    called = graph.object_graph_def.concrete_functions
+    own = [n for n in graph.graph_def.node if n.name not in names]
+    own += [
+        n for f in functions if f.signature.name in called for n in f.node_def
+    ]
+    saving = [n for n in graph.graph_def.node if n.name in names]
+    return _ops_of(own, functions) | (_ops_of(saving, functions) - SAVER_OPS)
 
 
-def _ops_of(names, library):
-    """Returns the ops of functions, and of all that these call."""
-    ops, left, seen = set(), set(names) & library.keys(), set()
+def _ops_of(nodes, functions):
+    """Returns the ops of nodes, and of all functions that these call."""
+    library = {one.signature.name: one.node_def for one in functions}
+    ops, seen, left = set(), set(), [nodes]
     while left:
-        name = left.pop()
-        seen.add(name)
-        nodes = library[name]
+        nodes = left.pop()
         ops.update(node.op for node in nodes)
-        left |= (_calls(nodes) & library.keys()) - seen
-    return ops
+        called = {name for node in nodes for name in _names(node)}
+        left += [library[one] for one in (called & library.keys()) - seen]
+        seen |= called
+    return ops - library.keys()
 
 
-def _calls(nodes):
-    """Returns the names of functions that nodes call."""
-    names = {node.op for node in nodes}
-    for node in nodes:
-        for value in node.attr.values():
-            called = [value.func] if value.HasField("func") else value.list.func
-            names.update(function.name for function in called)
-    return names
+def _names(node):
+    """Yields the op of a node, and the functions that it calls."""
+    yield node.op
+    for value in node.attr.values():
+        called = [value.func] if value.HasField("func") else value.list.func
+        yield from (function.name for function in called)

@@ -9,7 +9,8 @@ import pathlib
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import CheckedFile, shown
+from tbnets.data.photos import list_files
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.store.manifest import file_sha256
@@ -66,13 +67,13 @@ def load(path, trust=False):
     """
     path = newest_version(path)
     metadata = read_metadata(path)
-    check_files(path, metadata)
+    _check_files(path, metadata)
     if not trust:
-        check_graph(path)
+        _check_graph(path)
     try:
         signatures = tf.saved_model.load(str(path)).signatures
     except Exception as error:  # Whatever bytes of others lead TensorFlow to.
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     if not signatures:
         raise InputError(
             "`path` must be a SavedModel exported by tbnets. Received: "
@@ -88,15 +89,11 @@ def hash_files(path):
         path: its folder, in which `METADATA_FILE` and `fingerprint.pb`, which
             nobody reads, do not count.
     """
-    path = pathlib.Path(path)
     left_out = (METADATA_FILE, "fingerprint.pb")
-    names = sorted(
-        file.relative_to(path).as_posix()
-        for file in path.rglob("*")
-        if file.is_file()
-    )
     return {
-        name: file_sha256(path / name) for name in names if name not in left_out
+        name: file_sha256(pathlib.Path(path, name))
+        for name in list_files(path)
+        if name not in left_out
     }
 
 
@@ -116,71 +113,62 @@ def read_metadata(path):
     if not pathlib.Path(file.path).is_file():
         return {}
     metadata = file.json()
-    for keys, kinds in _KINDS.items():
-        value, known = metadata, True
-        for key in keys:
-            value, known = (value or {}).get(key), key in (value or {})
-        if known and not isinstance(value, kinds):
+    for name, kinds in _KINDS.items():
+        value = metadata
+        for key in filter(None, name.split(".")):
+            value = value.get(key, kinds[0]())
+        if type(value) not in kinds:
             file.report(
-                f"expected {'.'.join(keys) or 'the file'} to be "
-                f"{kinds[0].__name__}; found "
-                f"{type(value).__name__}. {_CURE}"
+                f"expected {name or 'the file'} to be {kinds[0].__name__}; "
+                f"found {shown(value)}. {_CURE}"
             )
     return metadata
 
 
 _KINDS = {
-    (): (dict,),
-    (SHA256,): (dict,),
-    ("max_tokens",): (int, type(None)),
-    ("metadata",): (dict,),
-    ("metadata", "settings"): (dict,),
-    ("metadata", "image_features_made_by"): (dict,),
-    ("metadata", "image_features_made_by", "proposals"): (dict, type(None)),
+    "": (dict,),
+    SHA256: (dict,),
+    "max_tokens": (int, type(None)),
+    "metadata": (dict,),
+    "metadata.settings": (dict,),
+    "metadata.image_features_made_by": (dict,),
+    "metadata.image_features_made_by.proposals": (dict, type(None)),
 }
 """Places in the metadata that are read -> what may stand there."""
 
 
-def check_files(path, metadata):
-    """Refuses a SavedModel whose files are not those that were exported.
+def differences(folder, wanted):
+    """Yields what of a folder is not as it was, each in some words.
 
     Args:
-        path: its folder.
-        metadata: what `read_metadata` returned.
-
-    Raises:
-        ValueError: a file is missing or was changed; names the first one.
+        folder: `pathlib.Path`.
+        wanted: name of a file -> sha256.
     """
-    path = pathlib.Path(path)
-    for name, digits in sorted(metadata.get(SHA256, {}).items()):
-        file = path / name
+    for name, digits in sorted(wanted.items()):
+        file = folder / name
         if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
-            problem = "is not below the folder"
+            yield f"{name} is not below the folder"
         elif not file.is_file():
-            problem = "is missing"
+            yield f"{name} is missing"
         elif file_sha256(file) != digits:
-            problem = "was changed since it was exported"
-        else:
-            continue
+            yield f"{name} was changed: its sha256 is another"
+
+
+def _check_files(path, metadata):
+    """Refuses a SavedModel whose files are not those that were exported."""
+    for problem in differences(path, metadata.get(SHA256, {})):
         raise InputError(
             "`path` must be a whole SavedModel. Received: "
-            f"path='{path}', where {name} {problem}. {_CURE}"
+            f"path='{path}', where {problem}. {_CURE}"
         )
 
 
-def check_graph(path):
+def _check_graph(path):
     """Refuses a SavedModel whose graph could do more than compute.
 
     Nothing of it is executed for this.
-
-    Args:
-        path: its folder.
-
-    Raises:
-        ValueError: it has ops that an exported model has not; or its graph
-            is damaged.
     """
-    file = pathlib.Path(path, GRAPH_FILE)
+    file = path / GRAPH_FILE
     size = file.stat().st_size
     if size > MOST_GRAPH_BYTES:
         raise InputError(
@@ -190,18 +178,17 @@ def check_graph(path):
     try:
         foreign = foreign_ops(file.read_bytes())
     except DecodeError as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     if foreign:
         raise InputError(
-            "`path` must be a SavedModel whose ops compute and no more, as "
-            f"tbnets exports them. Received: path='{path}' with {foreign}, "
-            "which may write files or do other things when it is called. If "
-            "you trust who made it: `load_saved_model(path, trust=True)`, "
-            "--trust of a tool."
+            "`path` must be a SavedModel whose ops compute and no more. "
+            f"Received: path='{path}' with {foreign}, which may write files "
+            "when it is called. If you trust who made it: --trust, or "
+            "`load_saved_model(path, trust=True)`."
         )
 
 
-def damaged(path, error):
+def _damaged(path, error):
     """Returns the error for a SavedModel that does not load."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return InputError(

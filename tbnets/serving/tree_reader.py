@@ -3,7 +3,6 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.errors import MissingPackageError
 from tbnets.photo_head import require
 from tbnets.serving.doors import require_rows
 from tbnets.text.packed_trees import FIELDS, TreeRows, tree_arrays
@@ -75,24 +74,10 @@ class TreeReader:
         """
         captions = list(captions)
         texts = [one for one in captions if not isinstance(one, Tree)]
-        parsed = _parse(texts) if texts else {}
+        parsed = parse_captions(texts, processes=1).trees if texts else {}
         trees = [
             one if isinstance(one, Tree) else read_tree(parsed[one], one)
             for one in captions
         ]
         arrays = tree_arrays(trees, self.vocabulary, self.max_tokens)
         return TreeRows(arrays).batch(np.arange(len(arrays)))
-
-
-def _parse(captions):
-    """Returns caption -> brackets; its error speaks of sentences alone."""
-    try:
-        return parse_captions(captions, processes=1).trees
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            "Sentences must be parsed for a network that reads trees. "
-            f"Received: {captions[0]!r}, without {error.name} to parse it by. "
-            'Run: pip install "tbnets[parse]". From Python, `tbnets.Tree`s '
-            "are taken as they are.",
-            name=error.name,
-        ) from error

@@ -12,12 +12,13 @@ A model is loaded from there when each of its files is the one that
 `sha256.txt` names. Nothing is downloaded.
 """
 
-import os
 import pathlib
 import re
 
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
+from tbnets.files import write_text
+from tbnets.serving.saved_files import differences
 from tbnets.serving.served import load_saved_model
 from tbnets.shipped import shipped_folder
 from tbnets.store.manifest import file_sha256
@@ -65,7 +66,7 @@ def load(name):
             f"`name` must be one of the zoo's. Received: name={name!r}. "
             f"{_known()}"
         )
-    return _load(folder() / name)
+    return open_model(name)
 
 
 def open_model(name_or_path, trust=False):
@@ -75,7 +76,7 @@ def open_model(name_or_path, trust=False):
         name_or_path: one of `names()`; or the folder of a run, of a SavedModel
             or of its versions. A name of the zoo is taken as such: write
             `./NAME` for a folder that is called the same.
-        trust: as of `served.load_saved_model`; the zoo's own need none.
+        trust: as of `served.load_saved_model`.
 
     Returns:
         A `served.Served`.
@@ -84,20 +85,14 @@ def open_model(name_or_path, trust=False):
         ValueError: see `load` and `served.load_saved_model`.
         FileNotFoundError: it is neither.
     """
-    if str(name_or_path) in names():
-        return load(str(name_or_path))
-    path = pathlib.Path(name_or_path)
+    is_name = str(name_or_path) in names()
+    path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not path.is_dir():
         raise MissingFileError(
             "`model` must be a name of the zoo, or a folder with a SavedModel. "
             f"Received: model={name_or_path}, where there is none. {_known()} "
             "Your own are the folders of your runs."
         )
-    return _load(path, trust)
-
-
-def _load(path, trust=False):
-    """Loads a folder; checks it first where it has checksums."""
     if (path / CHECKSUMS).is_file():
         check_files(path)
     return load_saved_model(path, trust)
@@ -116,22 +111,21 @@ def list_files(path):
     The list of checksums is left out. A link is listed, not followed.
     """
     path = pathlib.Path(path)
-    found = {}
-    for place, folders, files in os.walk(path):
-        linked = [one for one in folders if os.path.islink(f"{place}/{one}")]
-        for name in [*files, *linked]:
-            full = pathlib.Path(place, name)
-            found[full.relative_to(path).as_posix()] = full
+    found = {
+        one.relative_to(path).as_posix(): one
+        for one in path.rglob("*")
+        if one.is_symlink() or not one.is_dir()
+    }
     found.pop(CHECKSUMS, None)
     return dict(sorted(found.items()))
 
 
 def write_checksums(path):
     """Writes the sha256 of each file, as `sha256sum -c` reads them."""
-    text = "".join(
-        f"{_sha256(file)}  {name}\n" for name, file in list_files(path).items()
-    )
-    pathlib.Path(path, CHECKSUMS).write_text(text, "utf-8", newline="\n")
+    lines = [
+        f"{file_sha256(f)}  {name}\n" for name, f in list_files(path).items()
+    ]
+    write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
 
 
 def read_checksums(path):
@@ -164,14 +158,12 @@ def check_files(path):
         ValueError: a file is missing, too many, or changed by a byte; names
             the first one.
     """
+    path = pathlib.Path(path)
     wanted, found = read_checksums(path), list_files(path)
     problems = [
-        *(f"{name} is missing" for name in wanted if name not in found),
+        *differences(path, wanted),
+        *(f"{name} is a link" for name in found if found[name].is_symlink()),
         *(f"{name} is not one of it" for name in found if name not in wanted),
-    ] or [
-        f"{name} was changed: its sha256 is not that of {CHECKSUMS}"
-        for name, file in found.items()
-        if _sha256(file) != wanted[name]
     ]
     if problems:
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
@@ -179,8 +171,3 @@ def check_files(path):
             "A model of the zoo must be as it was published. Received: "
             f"{path}, where {problems[0]}{more}. {_CURE}"
         )
-
-
-def _sha256(file):
-    """Returns the sha256 of a file; that of a link is none."""
-    return "a link" if file.is_symlink() else file_sha256(file)

@@ -104,7 +104,7 @@ def link_a_file(model):
     path = model / "README.md"
     path.rename(model.parent / "elsewhere.md")
     path.symlink_to(model.parent / "elsewhere.md")
-    return "README.md was changed"
+    return "README.md is a link"
 
 
 def cut_the_list(model):
