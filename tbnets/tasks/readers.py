@@ -74,7 +74,8 @@ def photo_reader(made_by, settings, sources):
             "`--cnn_weights` must come with features that "
             "tools/extract_image_features.py made at once. Received: "
             f"{settings.image_features}, which do not tell what made them, "
-            "are several, or ternary. Extract them anew, or leave it out."
+            "are several, or ternary. Extract them anew, or leave "
+            "--cnn_weights out."
         )
     weights = named_weights(settings.cnn_weights, sources)
     return open_photo_features(made_by, weights)

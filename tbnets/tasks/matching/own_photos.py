@@ -87,6 +87,9 @@ class OwnPhotos:
         """Returns the error of a split without any photo."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
+        held = "no files"
+        if files:
+            held = f"{len(files)} files such as {shown(files[0])}"
         advice = "Add whole JPEG or PNG files."
         if reason == ABSENT:
             advice = "Name the folder that the names start from."
@@ -98,7 +101,7 @@ class OwnPhotos:
                 )
         return (
             "`--images` must hold photos of every split. Received: --images="
-            f"{self.folder} with {len(files)} files, and none for the "
+            f"{self.folder}, which holds {held}, and none for the "
             f"{records.num_images} names of split {records.split} in "
             f"{records.path}, first {shown(name)}, which {reason}. {advice}"
         )
