@@ -33,14 +33,12 @@ def checked_number(name, value, least, whole=False, above=False, most=math.inf):
     good = exact > least if above else least <= exact <= most
     if good and math.isfinite(number) and (not whole or number % 1 == 0):
         return int(value) if whole else number
-    kind = "a whole" if whole else "a finite"
-    bound = "above" if above else "of at least"
-    expected = f"be {kind} number {bound} {least}"
+    kind, bound = "whole" if whole else "finite", "above" if above else "from"
+    expected = f"be a {kind} number {bound} {least}"
     if most < math.inf:
         expected = f"lie from {least} to {most}{', a whole number' * whole}"
     raise InputError(
-        f"`{name}` must {expected}. Received: {name}={value!r}. Choose "
-        "another number."
+        f"`{name}` must {expected}. Received: {name}={value!r}. Choose another."
     )
 
 
@@ -65,15 +63,14 @@ def checked_rows(name, values, num_rows, count=None):
         each = "" if count is None else f", one for each of {count}"
         raise InputError(
             f"`{name}` must be integers{each}. Received: {name}.shape="
-            f"{values.shape}, dtype {values.dtype}. Large ids merge when they "
-            "pass through a float: keep row numbers as int64."
+            f"{values.shape}, dtype {values.dtype}. Keep rows as int64."
         )
     bad = np.flatnonzero((values < 0) | (values >= num_rows))
     if bad.size:
         raise InputError(
             f"`{name}` must hold rows from 0 to {num_rows - 1}. Received: "
-            f"{name}[{bad[0]}]={values[bad[0]]}, and {bad.size} out of range. "
-            "Count rows from 0; ids are none."
+            f"{name}[{bad[0]}]={values[bad[0]]}, one of {bad.size} that are no "
+            "rows. Count from 0."
         )
     return values.astype(np.int64)
 
@@ -98,9 +95,8 @@ def check_finite(name, array):
     if place is None:
         return
     raise InputError(
-        f"`{name}` must hold finite numbers. Received: "
-        f"{array[tuple(place)]} in row {place[0]}. Leave the row out, or make "
-        "its numbers again."
+        f"`{name}` must hold finite numbers. Received: {array[tuple(place)]} "
+        f"in row {place[0]}. Leave the row out, or make its numbers again."
     )
 
 
@@ -128,6 +124,5 @@ def checked_dict(name, values, keys):
             found += f" of {len(values)}"
     raise InputError(
         f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
-        " Put all of it into the dict that `fit` is given: image_ids and "
-        "caption_image_ids say what belongs together, and (x, y) does not."
+        " Give `fit` one dict of all: ids say what belongs together."
     )

@@ -7,14 +7,12 @@ removes that alone.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
 import re
 import shutil
 import stat
-import sys
 import unicodedata
 import uuid
 
@@ -129,18 +127,16 @@ def write_text(path, text):
 
 
 @contextlib.contextmanager
-def new_folder(path, replace=False):
+def new_folder(path):
     """Gives a folder to write, which becomes `path` once all is written.
 
     Where the block raises or is killed, `path` is as it was.
 
     Args:
         path: folder that appears at the end; the one around it must exist.
-        replace: whether a folder that stands there is replaced. It is there
-            until the new one is.
 
     Raises:
-        OSError: something else stands there, or it can not be written.
+        OSError: something stands there, or it can not be written.
 
     Example:
         with new_folder("models/dogs") as folder:
@@ -148,42 +144,9 @@ def new_folder(path, replace=False):
     """
     path = pathlib.Path(path)
     remove_abandoned(path.parent)
-    before = path.with_name(f".{path.name}.before")
-    _put_back(before, path)
     with _partial(path, pathlib.Path.mkdir) as partial:
         yield partial
-        if not (replace and path.exists()):
-            os.rename(partial, path)
-        elif not _exchange(partial, path):
-            os.rename(path, before)
-            os.rename(partial, path)
-            _remove(before)
-
-
-def _put_back(before, path):
-    """Ends what a kill has cut between the two renames of `new_folder`."""
-    if before.is_dir():
-        if path.exists():
-            _remove(before)
-        else:
-            os.rename(before, path)
-
-
-def _exchange(one, other):
-    """Exchanges the names of two folders in one step.
-
-    Returns:
-        Whether the system could.
-    """
-    name = "renamex_np" if sys.platform == "darwin" else "renameat2"
-    call = getattr(ctypes.CDLL(None), name, None)
-    if call is None:
-        return False
-    here, exchange = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
-    places = [os.fsencode(one), os.fsencode(other)]
-    if sys.platform != "darwin":
-        places = [here, places[0], here, places[1]]
-    return call(*places, exchange) == 0
+        os.rename(partial, path)
 
 
 def folder_beside(folder, given=None):

@@ -120,66 +120,16 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert called == ["fsync", "replace"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks for its system call")
-def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+def test_a_folder_is_there_when_it_is_whole(tmp_path):
     model = tmp_path / "model"
-    model.mkdir()
-    monkeypatch.setattr(os, "rename", None)  # Between two there is no model.
-    with files.new_folder(model, replace=True) as folder:
+    with pytest.raises(KeyError), files.new_folder(model):
+        raise KeyError
+    with files.new_folder(model) as folder:
         write(folder / "card", "new")
-    assert os.listdir(model) == ["card"] and os.listdir(tmp_path) == ["model"]
-
-
-@pytest.mark.parametrize("exchanges", [True, False])
-def test_a_folder_is_replaced_when_the_new_one_is_whole(
-    tmp_path, monkeypatch, exchanges
-):
-    if not exchanges:
-        monkeypatch.setattr(files, "_exchange", lambda *_: False)
-    model = tmp_path / "model"
-    for text in ("old", "new"):
-        with files.new_folder(model, replace=True) as folder:
-            write(folder / "card", text)
-            assert text == "old" or (model / "card").read_text() == "old"
+        assert not model.exists()
     assert (model / "card").read_text() == "new"
-    assert os.listdir(tmp_path) == ["model"]
     with pytest.raises(OSError), files.new_folder(model):
         pass
-    with pytest.raises(KeyError), files.new_folder(model, replace=True):
-        raise KeyError
-    assert (model / "card").read_text() == "new"
-    assert os.listdir(tmp_path) == ["model"]
-
-
-@pytest.mark.parametrize("renames", [1, 2])
-def test_a_folder_is_never_lost_between_two_renames(
-    tmp_path, monkeypatch, renames
-):
-    monkeypatch.setattr(files, "_exchange", lambda *_: False)
-    monkeypatch.setattr(files, "_remove", lambda path: None)
-    model, rename, calls = tmp_path / "model", os.rename, []
-    with files.new_folder(model) as folder:
-        write(folder / "card", "old")
-
-    def killed(*places):
-        if len(calls) == renames:
-            raise KeyboardInterrupt
-        calls.append(places)
-        rename(*places)
-
-    monkeypatch.setattr(os, "rename", killed)
-    if renames == 1:
-        with pytest.raises(KeyboardInterrupt):
-            with files.new_folder(model, replace=True) as folder:
-                write(folder / "card", "new")
-        assert not model.exists()
-    else:
-        with files.new_folder(model, replace=True) as folder:
-            write(folder / "card", "new")
-    monkeypatch.undo()
-    with pytest.raises(KeyError), files.new_folder(model, replace=True):
-        raise KeyError
-    assert (model / "card").read_text() == ["old", "new"][renames - 1]
     assert os.listdir(tmp_path) == ["model"]
 
 

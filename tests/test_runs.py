@@ -380,7 +380,7 @@ def test_a_table_without_dev_split_says_which_flag(tmp_path):
         runs.prepare(settings, runs.start(settings, False))
     assert (
         f"`--dev_split` must be a split that {tmp_path / 'own.csv'} has: "
-        "'train'. Received: --dev_split=dev. Set --dev_split to one of these"
+        "'train'. Received: --dev_split=dev. Ask for one of these"
     ) in str(caught.value)
     assert not (tmp_path / "run").exists()
 

@@ -5,13 +5,13 @@ import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.commands import train
-from tbnets.data.examples import TokenRows
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.flags import run_line
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
 from tbnets.flags.table import ALL
+from tbnets.text.padded_rows import PaddedRows
 
 WORDS = ("dog", "cat", "red", "blue", "runs", "sits")
 SPLITS = {"train": 12, "dev": 6, "test": 6}
@@ -86,9 +86,9 @@ def split_of(settings, name, **options):
 
 
 def token_rows(padded):
-    """Returns the `TokenRows` of a matrix of ids, padded with 0."""
+    """Returns the `PaddedRows` of a matrix of ids, padded with 0."""
     padded = np.asarray(padded, np.int32)
-    return TokenRows(padded[padded != 0], (padded != 0).sum(axis=1))
+    return PaddedRows(padded[padded != 0], (padded != 0).sum(axis=1))
 
 
 def summaries(folder):

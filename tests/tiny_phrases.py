@@ -7,11 +7,11 @@ import PIL.Image
 
 from tbnets import boxes
 from tbnets.data.captions import read_captions
-from tbnets.data.examples import TokenRows
 from tbnets.data.phrases import read_phrases
 from tbnets.localization.examples import PhraseExamples
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
+from tbnets.text.padded_rows import PaddedRows
 from tests import tiny
 
 SPLITS = {"train": 10, "dev": 4, "test": 4}
@@ -114,7 +114,7 @@ def examples(folder):
     phrases = read_phrases(folder / "phrases.jsonl", images)
     phrases = phrases.in_photos(store.sizes[rows])
     count = phrases.num_phrases
-    texts = TokenRows(phrases.phrase_to_text + 1, np.ones(count))
+    texts = PaddedRows(phrases.phrase_to_text + 1, np.ones(count))
     return PhraseExamples(phrases, texts, store, rows)
 
 

@@ -38,10 +38,11 @@ import shutil
 import sys
 
 from zoo_making import again, cards, measures
+from zoo_making.replacing import replaced_folder
 
 from tbnets import commands, runs
 from tbnets.errors import InputError
-from tbnets.files import new_folder, write_json, write_text
+from tbnets.files import write_json, write_text
 from tbnets.flags import flagfiles
 from tbnets.flags.flag import Amount, flag
 from tbnets.flags.records import flagfile_lines
@@ -172,7 +173,7 @@ def make_model(options, target):
     """Makes a model; one that is there stays until the new one is whole."""
     text = cards.own_text(options.card or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with new_folder(target, replace=True) as folder:
+    with replaced_folder(target) as folder:
         make(options, folder, text)
 
 
@@ -180,7 +181,7 @@ def export_again(options, target):
     """Exports a model of the zoo by the exporter of today."""
     zoo.check_files(target)
     text = cards.own_text(options.card or target / "README.md")
-    with new_folder(target, replace=True) as folder:
+    with replaced_folder(target) as folder:
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
         _, differs = again.export_again(target, folder / "1")
@@ -197,7 +198,7 @@ def renew_card(options, target):
     written = {"README.md", zoo.CHECKSUMS}
     wanted = zoo.read_checksums(target)
     text = cards.own_text(options.card or target / "README.md")
-    with new_folder(target, replace=True) as folder:
+    with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
         write_card(options, folder, text)
         found = zoo.read_checksums(folder)

@@ -69,24 +69,6 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
         yield order[start:stop], np.concatenate(drawn[start:stop])
 
 
-def num_batches(records, images_per_batch):
-    """Returns how many batches `sample_epoch` yields."""
-    with_captions = int((records.captions_per_image > 0).sum())
-    return len(batch_bounds(with_captions, images_per_batch))
-
-
-def _check_sizes(examples, images_per_batch, captions_per_image):
-    checked_number("images_per_batch", images_per_batch, 1, whole=True)
-    checked_number("captions_per_image", captions_per_image, 1, whole=True)
-    if not num_batches(examples.records, images_per_batch):
-        raise InputError(
-            "`examples` must hold at least one image with a caption. "
-            f"Received: {examples.records.num_images} images, "
-            f"{examples.records.num_captions} captions from "
-            f"{examples.records.path}. Choose another split."
-        )
-
-
 class EpochBatches:
     """The batches of one epoch after the other.
 
@@ -113,9 +95,18 @@ class EpochBatches:
         seed,
         image_size=None,
     ):
-        _check_sizes(examples, images_per_batch, captions_per_image)
+        checked_number("images_per_batch", images_per_batch, 1, whole=True)
+        checked_number("captions_per_image", captions_per_image, 1, whole=True)
+        records = examples.records
+        drawable = np.count_nonzero(records.captions_per_image)
+        if not drawable:
+            raise InputError(
+                "`examples` must hold at least one image with a caption. "
+                f"Received: {records.num_images} images, {records.num_captions}"
+                f" captions of {records.path}. Choose another split."
+            )
         self.epoch = 0
-        self.num_batches = num_batches(examples.records, images_per_batch)
+        self.num_batches = len(batch_bounds(drawable, images_per_batch))
         self._examples = examples
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
@@ -133,11 +124,9 @@ class EpochBatches:
 
     def _generate(self):
         """Yields the batches of `epoch`, photos not decoded."""
-        for number, rows in enumerate(
-            sample_epoch(
-                self._examples.records, *self._sizes, self._seed, self.epoch
-            )
-        ):
+        records, seed = self._examples.records, self._seed
+        drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
+        for number, rows in enumerate(drawn):
             yield self.batch(*rows, number)
 
     def batch(self, image_rows, caption_rows, number):
@@ -149,13 +138,12 @@ class EpochBatches:
             number: of the batch in its epoch, from 0.
         """
         examples = self._examples
+        owners = examples.records.caption_to_image[caption_rows]
         batch = {
             "images": examples.images.batch(image_rows),
             "captions": examples.texts.batch(caption_rows),
             "image_ids": image_rows,
-            "caption_image_ids": examples.records.caption_to_image[
-                caption_rows
-            ],
+            "caption_image_ids": owners,
         }
         if examples.text_ids is not None:
             batch["text_ids"] = examples.text_ids[caption_rows]
@@ -164,17 +152,12 @@ class EpochBatches:
     def signature(self):
         """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
         examples = self._examples
-        signature = {
-            "image_ids": tf.TensorSpec((None,), tf.int64),
-            "caption_image_ids": tf.TensorSpec((None,), tf.int64),
-        }
-        for name, rows in (
-            ("images", examples.images),
-            ("captions", examples.texts),
-        ):
+        names = ["image_ids", "caption_image_ids"]
+        names += ["text_ids"] * (examples.text_ids is not None)
+        signature = {name: tf.TensorSpec((None,), tf.int64) for name in names}
+        sides = {"images": examples.images, "captions": examples.texts}
+        for name, rows in sides.items():
             signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
-        if examples.text_ids is not None:
-            signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
         return signature
 
 

@@ -11,7 +11,7 @@ import hashlib
 
 import numpy as np
 
-from tbnets.data import splits
+from tbnets.data.splits import SAME_SPLIT
 from tbnets.errors import InputError
 
 SHARE = 0.1
@@ -20,6 +20,7 @@ ENOUGH = 10
 """Images that dev and test have at least where a fifth of all are as many."""
 FEWEST = 5
 """Images from which splits can be drawn: 3, 1 and 1."""
+_NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
 
 def place_of(image_id):
@@ -76,14 +77,7 @@ def split_of(image_id, cuts):
 
 def can_be_drawn(split):
     """Tells whether a name, or names joined by `+`, are of drawn splits."""
-    return all(_own_name(name) for name in split.split("+"))
-
-
-def _own_name(name):
-    """Returns the name among train, dev and test; None for another."""
-    if name in splits.SAME_SPLIT:
-        return "dev"
-    return name if name in ("train", "test") else None
+    return all(name in _NAMES for name in split.split("+"))
 
 
 def drawn_split(records, split, cuts):
@@ -94,7 +88,7 @@ def drawn_split(records, split, cuts):
         split: name for which `can_be_drawn` holds.
         cuts: what `draw_cuts` returned.
     """
-    wanted = {_own_name(name) for name in split.split("+")}
+    wanted = {_NAMES[name] for name in split.split("+")}
     rows = [
         row
         for row, image_id in enumerate(records.image_ids)

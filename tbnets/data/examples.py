@@ -152,11 +152,8 @@ def refuse_broken_images(images):
         ValueError: some files are no photos; the first of them are named.
     """
     paths = getattr(images, "paths", ())
-    found = [
-        f"'{path}', which {reason}"
-        for path, reason in zip(paths, faults(paths))
-        if reason
-    ]
+    judged = zip(paths, faults(paths))
+    found = [f"'{path}', which {reason}" for path, reason in judged if reason]
     if found:
         more = ["..."] * (len(found) > MOST_NAMED)
         raise InputError(
@@ -165,42 +162,3 @@ def refuse_broken_images(images):
             f"{'; '.join(found[:MOST_NAMED] + more)}. Replace them, or take "
             "them out of the captions."
         )
-
-
-class TokenRows:
-    """Word ids of captions of any length.
-
-    A batch is as wide as its longest caption, rounded up to one of a few
-    widths (see `padded_width`), so that compiled code meets few shapes; one
-    long caption widens its own batch and no other.
-
-    Args:
-        token_ids: int32 `[num_words]`, of all captions in a row; none is 0,
-            which is padding.
-        lengths: int `[num_captions]`, words of each caption.
-    """
-
-    dtype = tf.int32
-    shape = (None,)
-
-    def __init__(self, token_ids, lengths):
-        self.token_ids = np.asarray(token_ids, np.int32)
-        self.lengths = np.asarray(lengths, np.int64)
-        self._starts = np.cumsum(self.lengths) - self.lengths
-
-    def batch(self, rows):
-        """Returns int32 `[len(rows), width]`, padded with 0 on the right."""
-        lengths = self.lengths[rows]
-        width = padded_width(int(lengths.max(initial=1)))
-        places = np.arange(width)
-        is_word = places < lengths[:, None]
-        batch = np.zeros(is_word.shape, np.int32)
-        words = self._starts[rows][:, None] + places
-        batch[is_word] = self.token_ids[words[is_word]]
-        return batch
-
-
-def padded_width(length):
-    """Rounds a number of words up: by 4 to 32, by 8 to 64, 16 to 128, ..."""
-    step = max(4, 1 << max(0, (length - 1).bit_length() - 3))
-    return -(-length // step) * step

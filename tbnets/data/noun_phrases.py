@@ -65,7 +65,7 @@ def noun_phrases(trees) -> NounPhrases:
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
         say what a noun phrase at the root is.
     """
-    nodes, lengths = trees.nodes, trees.lengths
+    nodes, lengths = trees.values, trees.lengths
     first = np.cumsum(lengths) - lengths
     captions = np.repeat(np.arange(len(lengths)), lengths)
     spans = nodes[:, [START, END]].astype(np.int64)

@@ -97,17 +97,8 @@ class Data:
         try:
             records = self.split(split).records
         except NoSuchSplit as error:
-            advice = f"Set --{flag} to one of these, or give images that split."
-            if error.names == (WHOLE_FILE,):
-                advice = (
-                    "The file does not tell splits apart: give its rows a "
-                    "split, or keep one file a split, with {split} in its name."
-                )
-            raise InputError(
-                f"`--{flag}` must be a split that {error.path} has: "
-                f"{', '.join(map(repr, error.names)) or 'none'}. Received: "
-                f"--{flag}={split}. {advice}"
-            ) from error
+            names, path = error.names, error.path
+            raise NoSuchSplit(split, names, path, f"--{flag}") from error
         if not records.num_captions:
             raise InputError(
                 f"`--{flag}` must name a split with captions. Received: "

@@ -1,6 +1,5 @@
 """Which photos a tool works on: (id, path) of each, in a fixed order."""
 
-import itertools
 import os
 import pathlib
 import unicodedata
@@ -70,36 +69,23 @@ def list_files(folder):
     )
 
 
-_DIFFERENCES = {
-    "slashes": lambda name: name.replace("\\", "/"),
-    "their suffix": lambda name: os.path.splitext(name)[0],
-    "upper and lower case": str.casefold,
-    "the folder before the name": lambda name: name.rpartition("/")[2],
-    "the code of their accents": lambda n: unicodedata.normalize("NFC", n),
-}
-"""How names of one file may differ -> what they have in common."""
-
-
 def likely_name(name, files):
     """Finds the file that a name is probably meant to be.
+
+    Folders and suffix, slashes, upper and lower case and the code of accents
+    may differ.
 
     Args:
         name: as somebody wrote it.
         files: paths of the files that there are, with slashes.
 
     Returns:
-        (path, words on how they differ); None where there is no such file.
+        The path; None where there is no such file.
     """
-    for count in range(1, len(_DIFFERENCES) + 1):
-        for kinds in itertools.combinations(_DIFFERENCES, count):
-            wanted = _in_common(name, kinds)
-            for path in files:
-                if _in_common(path, kinds) == wanted:
-                    return path, " and ".join(kinds)
-    return None
+    wanted = _bare(name)
+    return next((path for path in files if _bare(path) == wanted), None)
 
 
-def _in_common(name, kinds):
-    for kind in kinds:
-        name = _DIFFERENCES[kind](name)
-    return name
+def _bare(name):
+    stem = stem_of(name.replace("\\", "/"))
+    return unicodedata.normalize("NFC", stem).casefold()

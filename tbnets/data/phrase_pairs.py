@@ -17,7 +17,6 @@ from tbnets import boxes
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples, sampled
 from tbnets.data.noun_phrases import NounPhrases, ranges
-from tbnets.errors import check_choice
 from tbnets.identity import SAME_THING
 from tbnets.seeds import generator_of
 
@@ -52,16 +51,13 @@ class PhotoRegions:
         if self._most_overlap == 1:
             counts = np.minimum(self.store.counts[self.rows], self._limit)
             return [np.arange(count) for count in counts]
-        taken = []
-        for row in self.rows:
-            found = self.store.boxes(row)[0]
-            ranks = -np.arange(len(found))
-            taken.append(
-                boxes.non_maximum_suppression(
-                    found, ranks, self._most_overlap, self._limit
-                )
+        found = (self.store.boxes(row)[0] for row in self.rows)
+        return [
+            boxes.non_maximum_suppression(
+                one, -np.arange(len(one)), self._most_overlap, self._limit
             )
-        return taken
+            for one in found
+        ]
 
     @functools.cached_property
     def counts(self):
@@ -187,7 +183,6 @@ class PairBatches(EpochBatches):
     """
 
     def __init__(self, examples, held, options, **sampling):
-        check_choice("contrast", options.contrast, CONTRASTS)
         self._held = held
         self._options = options
         self._phrase_images = examples.phrase_images

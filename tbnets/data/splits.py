@@ -25,19 +25,20 @@ class NoSuchSplit(InputError):
         split: the name asked for.
         names: the names of those it has.
         path: the source.
+        argument: what named the split: this argument or flag.
     """
 
-    def __init__(self, split, names, path):
+    def __init__(self, split, names, path, argument="split"):
         known = ", ".join(map(repr, names)) or "no split"
-        advice = "Ask for one of these."
+        advice = "Ask for one of these, or give images that split."
         if tuple(names) == (WHOLE_FILE,):
             advice = (
-                "The file does not tell splits apart: ask for 'all', or keep "
-                "one file a split and write {split} in the path."
+                "The file does not tell splits apart: ask for 'all', give its "
+                "rows a split, or keep one file a split, {split} in its path."
             )
         super().__init__(
-            f"`split` must be one that {path} has: {known}. "
-            f"Received: split={split!r}. {advice}"
+            f"`{argument}` must be a split that {path} has: {known}. "
+            f"Received: {argument}={split}. {advice}"
         )
         self.names = tuple(names)
         self.path = path
@@ -69,10 +70,9 @@ def choose_split(split, names, path):
 
 def ordered_splits(names):
     """Returns names without repeats: train, restval, val, test, others."""
-    rank = {name: place for place, name in enumerate(SPLIT_ORDER)}
-    return tuple(
-        sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name))
-    )
+    names = set(names)
+    first = [name for name in SPLIT_ORDER if name in names]
+    return (*first, *sorted(names.difference(first)))
 
 
 def splits_in_path(pattern):
@@ -80,8 +80,8 @@ def splits_in_path(pattern):
     pattern = os.fspath(pattern)
     pieces = pattern.split(SPLIT_FIELD)
     expression = re.escape(pieces[0]) + "(?P<split>[^/]+)"
-    expression += "(?P=split)".join(re.escape(piece) for piece in pieces[1:])
-    paths = glob.glob("*".join(glob.escape(piece) for piece in pieces))
+    expression += "(?P=split)".join(map(re.escape, pieces[1:]))
+    paths = glob.glob("*".join(map(glob.escape, pieces)))
     matches = [re.fullmatch(expression, path) for path in paths]
     return ordered_splits(match["split"] for match in matches if match)
 

@@ -4,13 +4,13 @@ import os
 
 import tensorflow as tf
 
-from tbnets.data.examples import TokenRows
 from tbnets.errors import InputError
 from tbnets.layers.fisher_vectors import open_caption_reader
 from tbnets.progress import progress_bar
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import TreeRows, tree_arrays
+from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
 from tbnets.text.word_tables import (
     centred,
@@ -199,15 +199,15 @@ def notes(fitted):
 
 
 def tokenize(tokenizer, captions):
-    """Returns the `TokenRows` of captions, a few thousand at a time."""
+    """Returns the `PaddedRows` of captions, a few thousand at a time."""
     parts = [
         tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
         for start in range(0, len(captions), TOKENIZER_BATCH)
     ]
     if not parts:
-        return TokenRows([], [])
+        return PaddedRows([], [])
     ids = tf.concat(parts, axis=0)
-    return TokenRows(ids.values.numpy(), ids.row_lengths().numpy())
+    return PaddedRows(ids.values.numpy(), ids.row_lengths().numpy())
 
 
 def read_showing_progress(path, words):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.trees import kind_of
 from tbnets.text.vocabulary import UNKNOWN_ID, split_in_batches
 
@@ -139,42 +140,20 @@ def _joined_nots(words):
     return joined
 
 
-class TreeRows:
+class TreeRows(PaddedRows):
     """Trees of captions, as the texts of `Examples`.
-
-    A batch is as wide as its largest tree, rounded up to one of a few widths,
-    so that a graph meets few shapes.
 
     Args:
         arrays: for each caption int32 `[num_nodes, 6]`, see `tree_array`.
     """
 
-    dtype = tf.int32
     shape = (None, len(FIELDS))
+    least_step = 8
 
     def __init__(self, arrays):
-        self.lengths = np.array([len(array) for array in arrays], np.int64)
         empty = np.zeros((0, len(FIELDS)), np.int32)
-        self.nodes = np.concatenate([empty, *arrays])
-        self._starts = np.cumsum(self.lengths) - self.lengths
-
-    def batch(self, rows):
-        """Returns int32 `[len(rows), width, 6]`, padded with 0."""
-        lengths = self.lengths[rows]
-        width = padded_nodes(int(lengths.max(initial=1)))
-        places = np.arange(width)
-        is_node = places < lengths[:, None]
-        batch = np.zeros((*is_node.shape, len(FIELDS)), np.int32)
-        batch[is_node] = self.nodes[
-            (self._starts[rows][:, None] + places)[is_node]
-        ]
-        return batch
-
-
-def padded_nodes(count):
-    """Rounds a number of nodes up: by 8 to 64, by 16 to 128, ..."""
-    step = max(8, 1 << max(0, (count - 1).bit_length() - 3))
-    return -(-count // step) * step
+        nodes = np.concatenate([empty, *arrays])
+        super().__init__(nodes, [len(array) for array in arrays])
 
 
 def pack_trees(rows, noun_phrases=True) -> PackedTrees:

@@ -13,8 +13,9 @@ from tbnets.text.packed_trees import (
     PARENT,
     START,
     WORD,
-    padded_nodes,
+    TreeRows,
 )
+from tbnets.text.padded_rows import padded_width
 
 NODES_A_WORD = 4
 """Room for phrases: a binary tree has two nodes a word, chains have more."""
@@ -22,7 +23,7 @@ NODES_A_WORD = 4
 
 def most_nodes(most_words):
     """Returns how many nodes, padding included, trees of such length have."""
-    return padded_nodes(NODES_A_WORD * most_words)
+    return padded_width(NODES_A_WORD * most_words, TreeRows.least_step)
 
 
 def whole_trees(rows, vocabulary_size):

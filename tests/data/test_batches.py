@@ -4,12 +4,7 @@ import pytest
 from tbnets.data import batches
 from tbnets.data.batches import EpochBatches
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import (
-    ArrayRows,
-    Examples,
-    TokenRows,
-    padded_width,
-)
+from tbnets.data.examples import ArrayRows, Examples
 from tests import tiny
 
 # Image 0 has three captions, 1 has none, 2 has one, 3 has two.
@@ -45,7 +40,8 @@ def test_an_epoch_draws_every_captioned_image_once():
         found = rows(images=images)
         drawn = [image for image_rows, _ in found for image in image_rows]
         assert sorted(drawn) == [0, 2, 3]
-        assert batches.num_batches(RECORDS, images) == len(found) == count
+        made = EpochBatches(examples(), images, 9, seed=0)
+        assert made.num_batches == len(found) == count
 
 
 @pytest.mark.parametrize(
@@ -144,31 +140,6 @@ def test_an_epoch_ends_and_can_be_gone_through_again():
     for one, other in zip(first, again, strict=True):
         for key in one:
             np.testing.assert_array_equal(one[key], other[key])
-
-
-def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
-    tokens = tiny.token_rows(
-        [[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [1, 6, 7, 8, 9]]
-    )
-    np.testing.assert_array_equal(
-        tokens.batch([1, 0]), [[5, 0, 0, 0], [2, 3, 4, 0]]
-    )
-    assert tokens.batch([2]).tolist() == [[1, 6, 7, 8, 9, 0, 0, 0]]
-    assert tokens.batch([]).shape == (0, 4)
-
-
-def test_one_long_caption_widens_no_other_batch():
-    tokens = TokenRows(np.ones(20_003, np.int32), [1, 20_000, 2])
-    assert tokens.batch([0, 2]).shape == (2, 4)
-    assert tokens.batch([1]).shape == (1, 20_480)
-    assert tokens.token_ids.size == 20_003
-
-
-def test_widths_are_few():
-    widths = [padded_width(length) for length in range(1, 65)]
-    assert all(width >= length for length, width in enumerate(widths, 1))
-    assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
-    assert padded_width(65) == 80 and padded_width(20_000) == 20_480
 
 
 def test_text_ids_travel_with_their_captions():

@@ -51,21 +51,19 @@ FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png"]
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "difference"),
+    ("name", "file"),
     [
-        ("IMG_1", "IMG_1.JPG", "their suffix"),
-        ("img_1.jpg", "IMG_1.JPG", "upper and lower case"),
-        ("dog.jpg", "beach/dog.jpg", "the folder before the name"),
-        ("photos/beach/dog.jpg", "beach/dog.jpg", "the folder before the name"),
-        ("beach\\dog.jpg", "beach/dog.jpg", "slashes"),
-        ("beach/Zoe\u0308.png", "beach/Zoë.png", "the code of their accents"),
-        ("Dog.png", "beach/dog.jpg", "suffix and upper and lower case and the"),
+        ("IMG_1", "IMG_1.JPG"),
+        ("img_1.jpg", "IMG_1.JPG"),
+        ("dog.jpg", "beach/dog.jpg"),
+        ("photos/beach/dog.jpg", "beach/dog.jpg"),
+        ("beach\\dog.jpg", "beach/dog.jpg"),
+        ("beach/Zoe\u0308.png", "beach/Zoë.png"),
+        ("Dog.png", "beach/dog.jpg"),
     ],
 )
-def test_a_name_that_is_meant_to_be_a_file(name, file, difference):
-    found, words = likely_name(name, FILES)
-    assert found == file
-    assert difference in words
+def test_a_name_that_is_meant_to_be_a_file(name, file):
+    assert likely_name(name, FILES) == file
 
 
 def test_a_name_of_no_file():

@@ -182,8 +182,3 @@ def test_epochs_have_the_shapes_that_are_promised():
         len(found["regions"]) + 3,
         len(found["region_of"]),
     )
-
-
-def test_unknown_contrasts_are_refused():
-    with pytest.raises(ValueError, match="`contrast` must be one of others"):
-        batches({}, contrast="none")

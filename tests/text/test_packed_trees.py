@@ -4,7 +4,6 @@ import tensorflow as tf
 from tbnets.text.packed_trees import (
     TreeRows,
     pack_trees,
-    padded_nodes,
     tree_array,
     tree_arrays,
 )
@@ -52,12 +51,6 @@ def test_long_captions_are_cut():
     assert array[-1, -1] == 3
     (array,) = arrays_of(text, max_words=2)  # The verb phrase is gone.
     assert array[:, 0].tolist() == [2, 3, 0, 0]
-
-
-def test_widths_are_few():
-    widths = {padded_nodes(count) for count in range(1, 500)}
-    assert len(widths) == 20  # 8 + 4 + 4 + 4 of steps 8, 16, 32, 64
-    assert all(padded_nodes(count) >= count for count in range(1, 2000))
 
 
 def batch(*texts):

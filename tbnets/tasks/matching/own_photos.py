@@ -94,11 +94,8 @@ class OwnPhotos:
         if reason == ABSENT:
             advice = "Name the folder that the names start from."
             if likely := likely_name(name, files):
-                other, difference = likely
-                advice = (
-                    f"They differ in {difference}: {shown(other)} is there. "
-                    "Write the names as they are there."
-                )
+                there = shown(likely)
+                advice = f"{there} is there: write the names as they are there."
         return (
             "`--images` must hold photos of every split. Received: --images="
             f"{self.folder}, which holds {held}, and none for the "
@@ -185,8 +182,7 @@ class OwnPhotos:
         absent = list(filter(self._is_absent, self.left_out))
         likely = absent and likely_name(absent[0], list_files(self.folder))
         if likely:
-            file, difference = likely
-            _say(f"{file} is there: {absent[0]} differs in {difference}")
+            _say(f"{likely} is there: is that {absent[0]}?")
 
     def _is_absent(self, image_id):
         return self.left_out[image_id] == ABSENT

@@ -200,7 +200,7 @@ def test_captions_whose_names_are_not_those_of_the_photos(folder):
         settings_for()
     text = str(caught.value)
     assert "12 names of split all in own.csv, first '0', which is n" in text
-    assert "They differ in their suffix: '0.jpg' is there." in text
+    assert "'0.jpg' is there: write the names as they are there." in text
 
 
 def test_photos_that_are_all_broken(folder):
