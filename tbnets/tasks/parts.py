@@ -56,17 +56,14 @@ class Builder(NamedTuple):
 
 def _build_image_encoder(settings):
     if settings.image_encoder == "features":
-        return FeatureTransform(tuple(settings.image_transform))
+        return FeatureTransform(settings.image_transform)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
-    weights = settings.image_weights or None
+    name, weights = settings.image_encoder, settings.image_weights or None
     if weights not in (None, "imagenet"):
         weights = pathlib.Path(settings.started_in) / weights
     return image_encoders.ApplicationEncoder(
-        settings.image_encoder,
-        settings.image_size,
-        weights,
-        settings.fine_tune,
+        name, settings.image_size, weights, settings.fine_tune
     )
 
 
@@ -132,20 +129,10 @@ def _built(network, settings, fitted):
     return network
 
 
-def _build_branches(settings):
-    """Returns the dict of both branches, as constructors take them."""
-    sides = {
-        "image_branch": settings.image_units,
-        "text_branch": settings.text_units,
-    }
-    return {
-        name: _build_branch(settings, units, name)
-        for name, units in sides.items()
-    }
-
-
-def _build_branch(settings, units, name):
+def _build_branch(settings, name):
     """Returns a branch; its name is that of its random numbers."""
+    is_text = name == "text_branch"
+    units = settings.text_units if is_text else settings.image_units
     return Branch(
         units,
         settings.batch_normalization,
@@ -155,24 +142,16 @@ def _build_branch(settings, units, name):
     )
 
 
-def _build_trained(make, settings, fitted, **layers):
-    """Returns a built network that is trained by gradients.
-
-    Args:
-        make: its class.
-        settings: the run's settings.
-        fitted: as of `build_embedding_network`.
-        **layers: name -> function that returns a layer of its own.
-    """
+def _two_branches(settings, fitted):
+    """Returns what all networks with gradients have; begins with the seed."""
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy(settings.precision)
-    network = make(
-        **_build_branches(settings),
-        image_encoder=_build_image_encoder(settings),
-        text_encoder=_build_text_encoder(settings, fitted),
-        **{name: layer() for name, layer in layers.items()},
-    )
-    return _built(network, settings, fitted)
+    return {
+        "image_branch": _build_branch(settings, "image_branch"),
+        "text_branch": _build_branch(settings, "text_branch"),
+        "image_encoder": _build_image_encoder(settings),
+        "text_encoder": _build_text_encoder(settings, fitted),
+    }
 
 
 def build_embedding_network(settings, fitted):
@@ -183,46 +162,39 @@ def build_embedding_network(settings, fitted):
         fitted: dict with `words`, `image_dim` and `text_dim`, and with
             `word_vectors` where words begin with those of others.
     """
-    return _build_trained(EmbeddingNetwork, settings, fitted)
+    network = EmbeddingNetwork(**_two_branches(settings, fitted))
+    return _built(network, settings, fitted)
 
 
 def build_similarity_network(settings, fitted):
     """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
-    return _build_trained(
-        SimilarityNetwork,
-        settings,
-        fitted,
-        head=lambda: PairHead(
-            settings.head_units,
-            settings.head_dropout,
-            settings.product_scale or None,
-            seed=seed_of(settings.seed, "head", len(settings.head_units)),
-        ),
+    branches = _two_branches(settings, fitted)
+    head = PairHead(
+        settings.head_units,
+        settings.head_dropout,
+        settings.product_scale or None,
+        seed=seed_of(settings.seed, "head", len(settings.head_units)),
     )
+    return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
 def build_hm_lstm(settings, fitted):
     """Returns a built `HMLSTM`; see `build_embedding_network`."""
-    layers = {}
+    layers = _two_branches(settings, fitted)
     if settings.region_branch == "own":
-        layers = {
-            "region_branch": lambda: _build_branch(
-                settings, settings.image_units, "region_branch"
-            ),
-            "region_encoder": lambda: FeatureTransform(
-                tuple(settings.image_transform)
-            ),
+        layers |= {
+            "region_branch": _build_branch(settings, "region_branch"),
+            "region_encoder": FeatureTransform(settings.image_transform),
         }
-    return _build_trained(HMLSTM, settings, fitted, **layers)
+    return _built(HMLSTM(**layers), settings, fitted)
 
 
 def build_cca(settings, fitted):
     """Returns a built `CCA`, not solved for."""
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
-    background = 0.0
-    if settings.reads("cca_background"):
-        background = settings.cca_background
+    is_read = settings.reads("cca_background")
+    background = settings.cca_background if is_read else 0.0
     network = CCA(
         image_branch=CanonicalProjection(settings.cca_dim),
         text_branch=CanonicalProjection(settings.cca_dim, background > 0),
@@ -243,10 +215,9 @@ def build_triplet_loss(settings):
     """
     weights = {term: getattr(settings, f"{term}_weight") for term in TERMS}
     if not any(weights.values()):
-        names = ", ".join(f"--{term}_weight" for term in TERMS)
         raise InputError(
-            f"`--{TERMS[0]}_weight` or another weight must be above 0, or "
-            f"there is no loss. Received: 0 for each of {names}. Raise one."
+            f"`--{TERMS[0]}_weight` or another must be above 0, or there is no "
+            f"loss. Received: {weights}. Raise one."
         )
     return TripletLoss(
         margin=settings.margin,

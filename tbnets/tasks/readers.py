@@ -102,7 +102,8 @@ def region_reader(made_by, settings, sources):
         raise InputError(
             "`--cnn_weights` must come with regions of --region_features="
             f"roi_average. Received: --regions={settings.regions}, made with "
-            f"{made_by.get('regions')!r}. Extract them anew, or leave it out."
+            f"{made_by.get('regions')!r}. Extract them anew, or leave "
+            "--cnn_weights out."
         )
     weights = named_weights(settings.cnn_weights, sources)
     return open_averaged_features(made_by, weights)

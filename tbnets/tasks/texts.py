@@ -76,9 +76,9 @@ class Texts:
         """Refuses texts without trees, and what trees can not be used for."""
         if getattr(self.settings, "jit_compile", False):
             raise InputError(
-                "`--jit_compile` must be false with --text_encoder=h_lstm, as "
-                "each batch of trees has other sizes. Received: "
-                "--jit_compile=True. Leave it out."
+                "`--jit_compile` must be false with --text_encoder=h_lstm, "
+                "which XLA does not compile. Received: --jit_compile=True. "
+                "Leave it out."
             )
         for split in splits:
             self._data.split(split).trees()

@@ -156,15 +156,14 @@ class Retrieval(Evaluator):
     """Embeds the images and captions of a split; traces its graphs once.
 
     Args:
-        settings: the run's settings.
         data: the run's `MatchingData`.
     """
 
     best_metric = "recall_sum"
 
-    def __init__(self, settings, data):
-        self._settings = settings
+    def __init__(self, data):
         self._data = data
+        self._settings = data.settings
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
 
     def _trace(self, network):

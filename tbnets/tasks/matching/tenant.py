@@ -26,14 +26,12 @@ class MatchingExporter(Exporter):
     """Exports what embeds photos and sentences; ranks photos for sentences.
 
     Args:
-        settings: the run's settings.
         data: the run's `MatchingData`.
     """
 
     answers_queries = True
 
-    def __init__(self, settings, data):
-        self._settings = settings
+    def __init__(self, data):
         self._data = data
 
     def endpoints(self, network, fitted):
@@ -41,22 +39,20 @@ class MatchingExporter(Exporter):
 
         Of a network that reads regions too, those and noun phrases as well.
         """
-        reader = self._data.texts.reader(fitted)
-        shapes = parts.input_shapes(self._settings, fitted)
+        data, made_by = self._data, fitted["image_features_made_by"]
+        reader = data.texts.reader(fitted)
+        shapes = parts.input_shapes(data.settings, fitted)
         endpoints = two_branch_endpoints(
             network,
             reader,
             image_shape=shapes["images"][1:],
-            read_photos=self._data.photo_reader(
-                fitted["image_features_made_by"]
-            ),
+            read_photos=data.photo_reader(made_by),
             text_dim=None if reader else fitted["text_dim"],
         )
         if "region_dim" not in fitted:
             return endpoints
-        more = node_endpoints(
-            network, endpoints.tokenizer, fitted["region_dim"]
-        )
+        tokenizer, dim = endpoints.tokenizer, fitted["region_dim"]
+        more = node_endpoints(network, tokenizer, dim)
         functions = endpoints.functions | more
         return dataclasses.replace(endpoints, functions=functions)
 
@@ -64,11 +60,11 @@ class MatchingExporter(Exporter):
     def queries(self):
         """Two captions of the last split, of a run on own photos."""
         data = self._data
-        if not data.own_photos or self._settings.text_encoder == "features":
+        if not data.own_photos or data.settings.text_encoder == "features":
             return []
         return views.example_captions(data.last.records)
 
-    def answer(self, saved_model, queries, folder, top=5):
+    def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
 
         An image is a hit if one of its captions has the query's words in
@@ -88,14 +84,10 @@ class MatchingExporter(Exporter):
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
+        records = records.subset(rows)
+        path = folder / "answers.png"
         return views.show_answers(
-            model,
-            queries,
-            records.subset(rows),
-            embeddings,
-            top,
-            photos,
-            folder / "answers.png",
+            model, queries, records, embeddings, photos, path
         )
 
 
@@ -108,18 +100,14 @@ def compose(settings, model):
     """
     if "regions" not in model.needs:
         data = MatchingData(settings)
-        evaluators = [Retrieval(settings, data)]
+        evaluators = (Retrieval(data),)
     else:
         matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, settings.image_size)
         )
         data = HierarchicalData(settings, matcher)
-        evaluators = [
-            Retrieval(settings, data),
-            Correspondences(data, matcher),
-        ]
-    exporter = MatchingExporter(settings, data)
-    return Task(settings, model, data, tuple(evaluators), exporter)
+        evaluators = Retrieval(data), Correspondences(data, matcher)
+    return Task(settings, model, data, evaluators, MatchingExporter(data))
 
 
 TENANT = Tenant(

@@ -140,7 +140,7 @@ def points_of(kind, vectors, texts, images, records, folder):
     return Points(vectors, columns, thumbnails)
 
 
-def show_answers(model, queries, records, embeddings, top, photos, path):
+def show_answers(model, queries, records, embeddings, photos, path):
     """Ranks images for sentences, and draws them where there are photos.
 
     Args:
@@ -148,7 +148,6 @@ def show_answers(model, queries, records, embeddings, top, photos, path):
         queries: list of sentences.
         records: `CaptionedImages` of the images.
         embeddings: float32 `[num_images, embedding_dim]`.
-        top: number of answers for each.
         photos: folder of the photos; None without.
         path: PNG to write.
 
@@ -163,7 +162,7 @@ def show_answers(model, queries, records, embeddings, top, photos, path):
         for found in hits
     ]
     text, order, similarities = search.answer_queries(
-        model, queries, told, embeddings, top, right
+        model, queries, told, embeddings, NUM_ANSWERS, right
     )
     if any(one is not None for one in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
