@@ -20,6 +20,7 @@ on. A caption that a parser gives no tree for gets a right-branching one, and
 is counted. docs/trees.md shows the files and how good the trees are.
 """
 
+import collections
 import dataclasses
 import pathlib
 import time
@@ -91,8 +92,8 @@ def report(options, captions, parses, seconds):
         f"trees     {options.output}: {len(captions)} captions, {failed} of "
         "them right-branching, as they did not parse"
     )
-    reasons = parsing.count_reasons(parses.failures)
-    for reason, count in reasons[:MOST_PRINTED]:
+    reasons = collections.Counter(parses.failures.values())
+    for reason, count in reasons.most_common(MOST_PRINTED):
         print(f"          {count} x {reason}")
     print(
         "Next, train with --text_encoder=h_lstm --trees=" + str(options.output)

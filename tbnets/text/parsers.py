@@ -101,7 +101,7 @@ class EmbeddedParser:
         plain[0] = plain[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
         if len(tags) != len(tokens):
-            raise InputError(f"{len(tags)} tags for {len(tokens)} words")
+            raise InputError("the tagger cut it into other words")
         return [
             (token, "OF" if token.lower() == "of" else tag)
             for token, tag in zip(tokens, tags)

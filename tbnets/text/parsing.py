@@ -5,7 +5,6 @@ brackets, and why it is right-branching where the parser gave none. The file of
 trees that comes out is described in `tree_files`.
 """
 
-import collections
 import json
 import multiprocessing
 import os
@@ -162,15 +161,3 @@ def write_parses(path, captions, parses):
         tree = parses.trees[caption]
         lines.append(_line(id=name, caption=caption, tree=tree, **failed))
     write_text(path, "".join(lines))
-
-
-def count_reasons(failures) -> list[tuple[str, int]]:
-    """Returns why captions failed and how often, the most frequent first.
-
-    Numbers in a reason do not count: they are those of one caption.
-    """
-    counts = collections.Counter(
-        "".join("N" if one.isdigit() else one for one in reason)
-        for reason in failures.values()
-    )
-    return counts.most_common()

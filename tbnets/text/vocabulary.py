@@ -28,14 +28,18 @@ UNKNOWN_ID = 1
 
 _SPLIT_BATCH = 8192
 
-# RE2 patterns, applied in this order. A word boundary is spelt out because
-# RE2's \b knows ASCII letters only.
 _APOSTROPHES = "[\u2018\u2019\u201b\u2032\u02bc\u00b4`]"
-_SPACED_NOT = r"(\pL) n't([^\pL\pM\pN]|$)"
-_CLITIC = r"'(s|ll|re|ve|d|m)([^\pL\pM\pN]|$)"
-_INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])"
-_NOT_A_WORD = r"[^\pL\pM\pN]+"
-_HAN = r"(\p{Han})"
+_CLITIC = r"'(s|ll|re|ve|d|m)([^\pL\pM\pN]|$)", r" \1\2"
+_INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])", r"\1\2"
+# RE2 patterns and what they become, in this order. A word boundary is spelt out
+# because RE2's \b knows ASCII letters only. Of a chain of clitics or of inner
+# apostrophes, each time every other one is replaced.
+_REWRITES = (
+    (r"(\pL) n't([^\pL\pM\pN]|$)", r"\1nt\2"),
+    *(_CLITIC, _CLITIC, _INNER_APOSTROPHE, _INNER_APOSTROPHE),
+    (r"[^\pL\pM\pN]+", " "),
+    (r"(\p{Han})", r" \1 "),
+)
 
 
 def split_words(captions):
@@ -65,14 +69,8 @@ def split_words(captions):
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
-    text = tf.strings.regex_replace(text, _SPACED_NOT, r"\1nt\2")
-    # Twice: of a chain of these, each time every other one is replaced.
-    for _ in range(2):
-        text = tf.strings.regex_replace(text, _CLITIC, r" \1\2")
-    for _ in range(2):
-        text = tf.strings.regex_replace(text, _INNER_APOSTROPHE, r"\1\2")
-    text = tf.strings.regex_replace(text, _NOT_A_WORD, " ")
-    text = tf.strings.regex_replace(text, _HAN, r" \1 ")
+    for pattern, rewrite in _REWRITES:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
     return tf_text.WhitespaceTokenizer().tokenize(text)
 
 

@@ -37,20 +37,19 @@ def coverage(vectors, counts):
     return {
         "words": len(counts),
         "known_words": len(counts) - len(missing),
-        "token_share": covered / tokens if tokens else 0.0,
+        "token_share": covered / max(tokens, 1),
         "most_frequent_missing": missing[:5],
     }
 
 
 def coverage_line(report):
     """Returns a `coverage` in words."""
-    words, known = report["words"], report["known_words"]
-    line = (
-        f"{known} of {words} words have vectors, "
+    missing = ", ".join(report["most_frequent_missing"])
+    return (
+        f"{report['known_words']} of {report['words']} words have vectors, "
         f"{per_cent(report['token_share'])} % of all their occurrences"
+        f"{missing and f'; without: {missing}'}"
     )
-    missing = report["most_frequent_missing"]
-    return line + (f"; without: {', '.join(missing)}" if missing else "")
 
 
 def centred(vectors, scale):
@@ -118,9 +117,9 @@ def embedding_table(vectors, vocabulary, missing="random", seed=0):
     known = rows >= 0
     if not known.any():
         raise InputError(
-            "`vectors` must have at least one word of the vocabulary. "
-            f"Received: vectors of {vectors.path or 'no file'} with none of "
-            f"{vocabulary.size} words. Name vectors of the captions' language."
+            "`vectors` must have at least one word of the vocabulary. Received:"
+            f" {vectors.path or 'vectors'} with none of {vocabulary.size}. "
+            "Name vectors of the captions' language."
         )
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
     table[known] = vectors.vectors[rows[known]]

@@ -83,12 +83,6 @@ def test_a_bad_line_of_the_cache_is_named(tmp_path):
         parsing.parse_captions(["a"], processes=1, cache=cache)
 
 
-def test_reasons_are_counted_without_their_numbers():
-    failures = {"a": "3 tags for 4 words", "b": "5 tags for 6 words", "c": "x"}
-    found = parsing.count_reasons(failures)
-    assert found == [("N tags for N words", 2), ("x", 1)]
-
-
 def test_a_file_of_trees_reads_back(tmp_path):
     captions = [(f"1.jpg#{i}", caption) for i, caption in enumerate(CAPTIONS)]
     parses = parsing.parse_captions(CAPTIONS, processes=1)
