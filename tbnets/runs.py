@@ -66,16 +66,21 @@ def start(settings, resume):
     """
     check_limits(settings, settings.flags())
     folder = check_run_folder(settings.run_dir, resume)
-    last = checkpoint_path(folder, "last")
-    if last.exists() and not resume:
+    if not resume:
+        _check_untrained(folder)
+    elif checkpoint_path(folder, "last").exists():
+        records.check_resumable(record_before(folder), settings)
+    return folder
+
+
+def _check_untrained(folder):
+    """Refuses a folder whose run finished an epoch."""
+    if checkpoint_path(folder, "last").exists():
         raise InputError(
             "`--run_dir` must be a new folder. Received: "
             f"--run_dir={folder}, which holds a run. Add --resume to continue "
             "it, or choose another folder."
         )
-    if last.exists():
-        records.check_resumable(record_before(folder), settings)
-    return folder
 
 
 def record_before(run_dir):
@@ -126,7 +131,7 @@ def prepare(settings, folder, queries=()):
     task.model.compile(network, settings, batches.num_batches)
     if lock is None:
         lock = lock_run(folder)
-        start(settings, resume=False)  # Another may have trained there since.
+        _check_untrained(folder)  # Another may have trained there since.
     state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
     session = Session(folder, task, network, state, dev, batches, lock)
     if kept:

@@ -219,7 +219,7 @@ def test_kept_settings_of_another_kind_are_named(run_dir):
     path = run_dir / "checkpoints" / "best.npz"
     settings = checkpoints.read_checkpoint(path).state.settings
     rewritten(path, settings={**settings, "dropout": "a half"})
-    with pytest.raises(ValueError, match="best.npz: expected a float as `drop"):
+    with pytest.raises(ValueError, match="best.npz: expected float as `drop"):
         runs.open_run(run_dir)
 
 

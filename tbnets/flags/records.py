@@ -146,7 +146,7 @@ def _expected(name):
     """Returns in words what the value of a flag must be."""
     flag = _KEPT[name]
     kind = f"one of {', '.join(flag.choices)}" if flag.choices else flag.kind
-    return f"`{name}` to be {kind}"
+    return f"{kind} as `{name}`"
 
 
 def check_resumable(record, settings):

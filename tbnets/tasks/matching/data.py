@@ -9,7 +9,7 @@ from tbnets.images import decode_images
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.matching import recipes
-from tbnets.tasks.matching.own_photos import OwnPhotos, has_own_photos
+from tbnets.tasks.matching.own_photos import OwnPhotos
 
 
 class MatchingData(CaptionedData):
@@ -25,7 +25,7 @@ class MatchingData(CaptionedData):
     """
 
     def __init__(self, settings):
-        own = OwnPhotos(settings) if has_own_photos(settings) else None
+        own = OwnPhotos(settings) if settings.reads("cnn") else None
         super().__init__(settings, own)
         self.own_photos = own
         # Of own photos the cache has a store for each way of making.

@@ -29,11 +29,6 @@ MOST_NAMED = 10
 ABSENT = "is not there"
 
 
-def has_own_photos(settings):
-    """Tells whether a run extracts the features of its photos itself."""
-    return settings.reads("cnn")
-
-
 class OwnPhotos:
     """The photos of a run and their features.
 

@@ -170,8 +170,8 @@ class Retrieval(Evaluator):
         """Returns the `Embedder` and the `PairScorer` of a network."""
         judge = None
         if network.learned_similarity:
-            judge = PairScorer(network, self._settings.evaluate_memory)
-        return Embedder(network, self._settings.image_size), judge
+            judge = PairScorer(network, self._data.settings.evaluate_memory)
+        return Embedder(network, self._data.settings.image_size), judge
 
     def scores(self, network, examples):
         """Returns the `RetrievalScores` of some `Examples`."""
@@ -187,7 +187,7 @@ class Retrieval(Evaluator):
             texts,
             records,
             pairs,
-            self._settings.evaluate_memory,
+            self._data.settings.evaluate_memory,
             self._data.split(records.split).photo_folder,
         )
 
