@@ -158,17 +158,16 @@ def list_photos(folder):
     not followed, and what `files.folder_beside` keeps there is no photo.
     """
     folder = pathlib.Path(folder)
-    paths = folder.rglob("*")
-    found = sorted(p for p in paths if p.suffix.lower() in PHOTO_SUFFIXES)
-    found = [
+    found = sorted(
         path
-        for path in found
-        if (path.is_file() or not path.exists())
+        for path in folder.rglob("*")
+        if path.suffix.lower() in PHOTO_SUFFIXES
+        and (path.is_file() or not path.exists())
         and not any(
             part.endswith(BESIDE_SUFFIX)
             for part in path.relative_to(folder).parts[:-1]
         )
-    ]
+    )
     if not found:
         raise MissingFileError(
             f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."

@@ -133,9 +133,9 @@ def text_spec(tokenizer, text_dim, name="captions"):
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(
-            "`text_dim` must be given when there is no vocabulary, and only "
-            f"then. Received: text_dim={text_dim}, vocabulary="
-            f"{'None' if tokenizer is None else 'a vocabulary'}. Pass the one "
+            "`text_dim` must be given where there is no vocabulary, and only "
+            f"there. Received: text_dim={text_dim} and "
+            f"{'no' if tokenizer is None else 'a'} vocabulary. Pass the one "
             "that the network was trained with."
         )
     if tokenizer is None:

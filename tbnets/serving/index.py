@@ -220,13 +220,12 @@ class Index:
     def _read(self):
         """Reads the files, the oldest first, so that the newest counts."""
         try:
-            found = filter(pathlib.Path.is_file, self.place.iterdir())
-            found = [path for path in found if path.suffix == SUFFIX]
+            found = list(self.place.glob(f"*{SUFFIX}"))
             found.sort(key=lambda path: path.stat().st_mtime_ns)
         except OSError:
             return
+        self._files += found
         for path in found:
-            self._files.append(path)
             try:
                 self.entries.update(parse(path.read_bytes(), self._about))
             except (OSError, ValueError) as error:
@@ -310,32 +309,28 @@ def parse(content, about):
         ValueError: it is damaged, or something else.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
-    if hashlib.sha256(body).digest() != content[-_DIGEST_BYTES:]:
-        raise InputError("damaged, or of another kind")
     start = content.find(b"\n") + 1
-    header = parse_json(content[:start])
     try:
+        header = parse_json(content[:start])
         is_own = about.items() <= header.items()
-        photos = [(str(n), (size, time)) for n, size, time in header["photos"]]
-        broken = {
-            str(name): Entry((size, time), None, str(reason) or "is broken")
-            for name, size, time, reason in header["broken"]
+        digest = hashlib.sha256(body).digest()
+        photos, dim = header["photos"], about["embedding_dim"]
+        rows = np.frombuffer(body[start:], "<f4").reshape(len(photos), dim)
+        is_whole = (
+            digest == content[-_DIGEST_BYTES:] and np.isfinite(rows).all()
+        )
+        found = {
+            str(name): Entry((size, time), np.asarray(row, np.float32))
+            for (name, size, time), row in zip(photos, rows)
         }
+        for name, size, time, reason in header["broken"]:
+            reason = str(reason) or "is broken"
+            found[str(name)] = Entry((size, time), None, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError("without what belongs there") from error
-    if not is_own:
-        raise InputError("of another model")
-    dim = about["embedding_dim"]
-    if len(body) - start != len(photos) * dim * 4:
-        raise InputError("of another size")
-    rows = np.frombuffer(body[start:], "<f4").reshape(-1, dim)
-    if not np.isfinite(rows).all():
-        raise InputError("with embeddings that are no numbers")
-    whole = {
-        name: Entry(stamp, np.asarray(row, np.float32))
-        for (name, stamp), row in zip(photos, rows)
-    }
-    return {**whole, **broken}
+        raise InputError("damaged, or of another kind") from error
+    if not (is_own and is_whole):
+        raise InputError("damaged, or of another model")
+    return found
 
 
 def _stamp(path):

@@ -34,19 +34,15 @@ def newest_version(path):
     """
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
-        versions = {
-            int(file.parent.name): file.parent
-            for file in folder.glob(f"[0-9]*/{GRAPH_FILE}")
-            if file.parent.name.isdecimal()
-        }
-        if versions:
-            return versions[max(versions)]
+        files = folder.glob(f"[0-9]*/{GRAPH_FILE}")
+        found = [one.parent for one in files if one.parent.name.isdecimal()]
+        if found:
+            return max(found, key=lambda one: int(one.name))
     if (path / GRAPH_FILE).is_file():
         return path
     raise MissingFileError(
         f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
-        f"Received: path='{path}'. Give the folder of a run that has finished, "
-        "for example runs/quickstart."
+        f"Received: path='{path}'. Give the folder of a finished run."
     )
 
 
@@ -73,7 +69,7 @@ def load(path, trust=False):
     try:
         signatures = tf.saved_model.load(str(path)).signatures
     except Exception as error:  # Whatever bytes of others lead TensorFlow to.
-        raise _damaged(path, error) from error
+        raise _failed(path, error) from error
     if not signatures:
         raise InputError(
             "`path` must be a SavedModel exported by tbnets. Received: "
@@ -157,10 +153,7 @@ def differences(folder, wanted):
 def _check_files(path, metadata):
     """Refuses a SavedModel whose files are not those that were exported."""
     for problem in differences(path, metadata.get(SHA256, {})):
-        raise InputError(
-            "`path` must be a whole SavedModel. Received: "
-            f"path='{path}', where {problem}. {_CURE}"
-        )
+        raise _damaged(path, f"where {problem}")
 
 
 def _check_graph(path):
@@ -178,20 +171,23 @@ def _check_graph(path):
     try:
         foreign = foreign_ops(file.read_bytes())
     except DecodeError as error:
-        raise _damaged(path, error) from error
+        raise _failed(path, error) from error
     if foreign:
         raise InputError(
             "`path` must be a SavedModel whose ops compute and no more. "
-            f"Received: path='{path}' with {foreign}, which may write files "
-            "when it is called. If you trust who made it: --trust, or "
-            "`load_saved_model(path, trust=True)`."
+            f"Received: path='{path}' with {foreign}, which may write files. "
+            "If you trust who made it: --trust, load_saved_model(trust=True)."
         )
 
 
-def _damaged(path, error):
+def _failed(path, error):
     """Returns the error for a SavedModel that does not load."""
     reason = " ".join(str(error).split()) or type(error).__name__
+    return _damaged(path, f"which does not load ({reason[:300]})")
+
+
+def _damaged(path, problem):
     return InputError(
         "`path` must be a whole SavedModel. Received: "
-        f"path='{path}', which does not load ({reason[:300]}). {_CURE}"
+        f"path='{path}', {problem}. {_CURE}"
     )

@@ -71,8 +71,7 @@ def unknown_words(model, query):
     """Returns the words of a query that the network does not know."""
     if model.vocabulary is None:
         return []
-    words = split_words([query]).flat_values.numpy()
-    words = [word.decode("utf-8") for word in words]
+    words = [word.decode() for word in split_into_words([query])[0]]
     return [word for word in words if word not in model.vocabulary.words]
 
 

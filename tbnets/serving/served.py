@@ -72,11 +72,9 @@ class Served:
         """
         if not self.has(name):
             raise InputError(
-                "`signature` must be one of the model's. Received: signature="
-                f"{name!r} of {self.path}, which has "
-                f"{sorted(self.signatures)}. Ask for one of these; one that "
-                "begins with a photo comes by tools/export.py "
-                "--cnn_weights=imagenet."
+                f"`signature` must be one of {sorted(self.signatures)}. "
+                f"Received: signature={name!r} of {self.path}. What begins "
+                "with a photo comes by tools/export.py --cnn_weights=imagenet."
             )
         specs = self.signatures[name].structured_input_signature[1]
         return {spec.name: spec for spec in specs.values()}
@@ -215,13 +213,12 @@ class Served:
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
+        told = [one.decode() for one in answers.get("status", ())]
+        contents = inputs[IMAGE_BYTES].numpy() if told else []
+        # The same function on the host tells more of what is wrong.
         reasons = [
-            # The same function on the host tells more of what is wrong.
-            told and (fault_of(content) or told)
-            for content, told in zip(
-                inputs.get(IMAGE_BYTES, tf.constant([])).numpy(),
-                (one.decode() for one in answers.get("status", ())),
-            )
+            reason and (fault_of(content) or reason)
+            for content, reason in zip(contents, told)
         ]
         return answers["embeddings"], reasons
 

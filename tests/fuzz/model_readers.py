@@ -139,10 +139,10 @@ def _render_zoo(folder):
 def _write_index(folder):
     made = _index(folder)
     for number in range(3):
-        stamp = index.Stamp(100 + number, 10**18)
         row = np.full(3, number, np.float32)
-        made.add(f"{number}.jpg", index.Entry(stamp, row))
-    made.add("x.jpg", index.Entry(index.Stamp(5, 6), None, "is empty"))
+        entry = index.Entry((100 + number, 10**18), row)
+        made.add({f"{number}.jpg": entry})
+    made.add({"x.jpg": index.Entry((5, 6), None, "is empty")})
     made.save()
     (path,) = made.place.iterdir()
     path.rename(path.with_name("1" + path.suffix))
