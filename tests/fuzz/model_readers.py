@@ -180,7 +180,7 @@ def _write_scenes(folder):
 def _read_scenes(folder):
     path = folder / "scenes"
     made = scenes.ensure_scenes(path, SCENES)
-    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
+    return made, ambiguity.read_records(path / scenes.files.RECORDS, "train")
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"
@@ -219,6 +219,6 @@ READERS = {
         _write_scenes, f"scenes/{scenes.MANIFEST}", _read_scenes
     ),
     "scenes_records": Reader(
-        _write_scenes, f"scenes/{scenes.RECORDS}", _read_scenes
+        _write_scenes, f"scenes/{scenes.files.RECORDS}", _read_scenes
     ),
 }
