@@ -229,7 +229,7 @@ TRAIN = [
     ),
     (
         NAMED + "train.csv --images={root}/empty",
-        ["with 0 files", "Name the folder"],
+        ["holds no files", "Name the folder"],
     ),
     (
         NAMED + "train.csv --images={root}/photos",

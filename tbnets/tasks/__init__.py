@@ -4,7 +4,7 @@
 what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.flags.settings import make_settings
 from tbnets.tasks.localization.tenant import TENANT as LOCALIZATION
 from tbnets.tasks.matching.tenant import TENANT as MATCHING
@@ -25,22 +25,15 @@ def settings_of(record):
             Or the task has not what the model needs.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
-        if record[name] not in known:
-            raise InputError(
-                f"`--{name}` must be one of {', '.join(known)}. Received: "
-                f"--{name}={record[name]}. Choose one of these."
-            )
+        check_choice(f"--{name}", record[name], known)
     tenant, model = TASKS[record["task"]], BUILDERS[record["model"]]
-    if not set(model.needs) <= set(tenant.gives):
-        fitting = [
-            name
-            for name, other in TASKS.items()
-            if set(model.needs) <= set(other.gives)
-        ]
+    needs = set(model.needs)
+    fitting = [k for k, other in TASKS.items() if needs <= set(other.gives)]
+    if record["task"] not in fitting:
         raise InputError(
-            f"`--task` must be {' or '.join(fitting)} with "
-            f"--model={record['model']}. Received: --task={record['task']}. "
-            "Change one of them."
+            f"`--task` must be {' or '.join(fitting)} with --model="
+            f"{record['model']}. Received: --task={record['task']}. Change "
+            "one of them."
         )
     groups = (*ALWAYS_READ, *tenant.flag_groups, *model.flag_groups)
     return make_settings(record, groups, dict((*tenant.fixed, *model.fixed)))

@@ -52,16 +52,13 @@ class PairScorer:
             return np.concatenate(parts, axis=1)
 
         def pairs(image_rows, text_rows):
-            cut = [
-                _cut(rows, self.pairs_at_once)
-                for rows in (image_rows, text_rows)
+            sides = image_rows, text_rows
+            cut = [_cut(rows, self.pairs_at_once) for rows in sides]
+            found = [
+                self._pairs(image_embeddings[i], text_embeddings[j])
+                for i, j in zip(*cut)
             ]
-            return np.concatenate(
-                [
-                    self._pairs(image_embeddings[i], text_embeddings[j])
-                    for i, j in zip(*cut)
-                ]
-            )
+            return np.concatenate(found)
 
         return PairScores(
             len(image_embeddings), len(text_embeddings), tile, pairs

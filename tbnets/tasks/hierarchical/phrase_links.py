@@ -29,18 +29,10 @@ def find_links(known, records, phrases):
     places = np.where(same.is_exact, same.rows, -1)
     spoken = known.images.captions
     starts = _word_starts(spoken)
-    spans = np.array(
-        [
-            (starts[caption][start], starts[caption][end])
-            for caption, (start, end) in zip(
-                known.phrase_to_caption, known.spans
-            )
-        ],
-        np.int64,
-    ).reshape(-1, 2)
-    found, is_exact = phrases_of_spans(
-        places[known.phrase_to_caption], spans, phrases
-    )
+    captions = known.phrase_to_caption
+    spans = [starts[row][span] for row, span in zip(captions, known.spans)]
+    spans = np.array(spans, np.int64).reshape(-1, 2)
+    found, is_exact = phrases_of_spans(places[captions], spans, phrases)
     kept = np.flatnonzero(found >= 0)
     return Links(
         found[kept],

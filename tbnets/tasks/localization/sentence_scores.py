@@ -42,11 +42,11 @@ def sentence_scores(scores, records):
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
     similarities = scores.nearest(scores.sides["phrases"][first])
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
-    if not np.isfinite(distances).all():
-        row = int(np.flatnonzero(~np.isfinite(distances).all(axis=1))[0])
+    lonely = np.flatnonzero(~np.isfinite(distances).all(axis=1))
+    if lonely.size:
         raise InputError(
             "`--regions` must hold regions of every photo. Received: none of "
-            f"{records.image_ids[row]!r}. Propose some."
+            f"{records.image_ids[lonely[0]]!r}. Propose some."
         )
     columns = np.searchsorted(texts, phrases.phrase_to_text)
     table = -_mean_of_phrases(
