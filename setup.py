@@ -45,6 +45,18 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    author="The tbnets developers",
+    keywords="image-text matching, retrieval, phrase localization, Keras",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{n}" for n in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
     packages=setuptools.find_packages(include=["tbnets", "tbnets.*"]),
     package_data={"tbnets": SHIPPED_FILES},
     # With it an editable install is a path. Without, it is an import hook that

@@ -15,6 +15,7 @@ import importlib
 import os
 import sys
 
+import tbnets
 from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.flags.command_line import CommandLine
@@ -52,6 +53,9 @@ def _choose(words):
     """Runs the verb that comes first; without one, tells which there are."""
     if not words or words[0] in _HELP:
         _show(overview())
+        return 0
+    if words[0] == "--version":
+        print(tbnets.__version__)
         return 0
     return call(verb_of(words[0]), words[1:])
 

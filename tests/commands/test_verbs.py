@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tbnets import __version__ as version
 from tbnets import commands, startup
 from tests.verbs import ask
 
@@ -46,6 +47,10 @@ def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
         for verb, text in commands.VERBS.items():
             assert f"  {verb} " in out and text in out
         assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_version_is_that_of_the_package():
+    assert tbnets("--version") == (0, f"{version}\n", "")
 
 
 @pytest.mark.parametrize(
