@@ -225,7 +225,7 @@ TRAIN = [
     ),
     (
         NAMED + "train.csv --images={root}/whole",
-        ["first 'a.png'", "Name the folder"],
+        ["such as 'dev0.jpg'", "first 'a.png'"],
     ),
     (
         NAMED + "train.csv --images={root}/empty",

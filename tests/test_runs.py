@@ -397,7 +397,7 @@ def test_features_of_each_split_are_as_wide(tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     np.save(folder / "test_ims.npy", np.ones((6, 9), "float32"))
     settings = tiny.settings(folder, tmp_path / "run")
-    with pytest.raises(ValueError, match="8 in train, 8 in dev, 9 in test"):
+    with pytest.raises(ValueError, match="8 in train, 9 in test"):
         runs.prepare(settings, runs.start(settings, False))
 
 

@@ -117,13 +117,10 @@ def describe_one(options, images, phrases, vocabulary, problems):
     if phrases is not None:
         counts.update(description.describe_phrases(phrases))
     if options.image_features:
-        more, found = description.describe_features(
-            images, *options.image_features
-        )
-        counts.update(more)
-        problems += found
+        patterns = options.image_features
+        counts |= description.describe_features(images, patterns, problems)
     if options.images:
-        problems += description.check_images(images, options.images)
+        description.check_images(images, options.images, problems)
     return counts
 
 
@@ -147,7 +144,7 @@ def main(options):
             for name, images in splits.items()
         }
     }
-    problems += description.find_common_images(splits)
+    description.check_splits(splits, problems)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(report, problems)
     if options.json:

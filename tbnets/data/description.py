@@ -3,16 +3,15 @@
 Words are those of `text.vocabulary.split_words`, which a model reads.
 """
 
-import collections
 import os
 
 import numpy as np
 
-from tbnets.checked_files import Problem, shown
+from tbnets.checked_files import CheckedFile, Problem, shown
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.phrase_regions import PhraseRegions
 from tbnets.data.splits import fill_split
-from tbnets.identity import text_key
+from tbnets.identity import text_ids
 from tbnets.images import faults
 from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
@@ -111,37 +110,28 @@ def _repeated_captions(images):
 
     Captions that read the same are one; empty ones are counted elsewhere.
     """
-    owners = collections.defaultdict(collections.Counter)
-    for caption, row in zip(images.captions, images.caption_to_image):
-        if caption:
-            owners[text_key(caption)][int(row)] += 1
-    copies = sum(
-        count - 1 for rows in owners.values() for count in rows.values()
-    )
-    shared = sum(
-        sum(rows.values()) for rows in owners.values() if len(rows) > 1
-    )
-    return copies, shared
+    said = [row for row, caption in enumerate(images.captions) if caption]
+    texts = text_ids([images.captions[row] for row in said])
+    owners = images.caption_to_image[np.array(said, np.int64)]
+    pairs = np.unique(texts * images.num_images + owners)
+    num_owners = np.bincount(pairs // max(1, images.num_images))
+    shared = np.count_nonzero(num_owners[texts] > 1)
+    return len(said) - len(pairs), int(shared)
 
 
-def find_common_images(splits: dict[str, CaptionedImages]) -> list[Problem]:
-    """Returns a problem for each pair of splits that have images in common.
-
-    Splits whose images have no ids can not be compared.
+def check_splits(splits: dict[str, CaptionedImages], problems: list):
+    """Adds a problem for each pair of splits that have images in common.
 
     Args:
         splits: name -> images.
+        problems: list of `Problem`.
     """
-    return [
-        Problem(
-            splits[first].path,
-            None,
+    for first, second, both in common_images(splits):
+        CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
             f"{first!r} and in {second!r}: {_listed(both)}. Take them out of "
-            "one of the two.",
+            "one of the two."
         )
-        for first, second, both in common_images(splits)
-    ]
 
 
 def _listed(keys):
@@ -150,46 +140,41 @@ def _listed(keys):
     return names + (f" and {more} more" if more > 0 else "")
 
 
-def check_images(images: CaptionedImages, folder) -> list[Problem]:
+def check_images(images: CaptionedImages, folder, problems: list):
     """Opens every image of a split and decodes it.
 
     Args:
         images: the split.
         folder: where its file names start from.
-
-    Returns:
-        A problem for each image that is no photo, or not there.
+        problems: list to which a `Problem` is added for each image that is
+            no photo, or not there.
     """
-    paths = [
-        os.path.join(folder, images.file_name(row))
-        for row in range(images.num_images)
-    ]
-    return [
-        Problem(
-            path,
-            None,
-            f"expected a whole JPEG or PNG file, the image of id {shown(key)} "
-            f"in {images.split!r}; found that it {reason}. Copy or convert it.",
-        )
-        for key, path, reason in zip(images.image_ids, paths, faults(paths))
-        if reason
-    ]
+    rows = range(images.num_images)
+    paths = [os.path.join(folder, images.file_name(row)) for row in rows]
+    for key, path, reason in zip(images.image_ids, paths, faults(paths)):
+        if reason:
+            CheckedFile(path, problems).report(
+                f"expected the image of id {shown(key)} in {images.split!r}, a "
+                f"whole JPEG or PNG file; found that it {reason}. Copy or "
+                "convert it."
+            )
 
 
 def describe_features(
-    images: CaptionedImages, *patterns: str
-) -> tuple[dict, list[Problem]]:
+    images: CaptionedImages, patterns: list[str], problems: list
+) -> dict:
     """Joins a split with its features, by id, and checks their numbers.
 
     Args:
         images: the split.
-        *patterns: a feature store or a `.npy` file; `{split}` stands for
-            the split. Several are put side by side.
+        patterns: a feature store or a `.npy` file; `{split}` stands for the
+            split. Several are put side by side.
+        problems: list to which what is wrong is added.
 
     Returns:
-        (counts, problems): rows and numbers a row, images without features,
-        those of them whose features a store failed to extract, and rows that
-        are not finite.
+        Counts: rows and numbers a row, images without features, those of
+        them whose features a store failed to extract, and rows that are not
+        finite.
     """
     path = ", ".join(patterns)
     try:
@@ -199,32 +184,29 @@ def describe_features(
         features.verify()
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")
-        return {}, [Problem(path, None, message)]
+        problems.append(Problem(path, None, message))
+        return {}
+    file = CheckedFile(path, problems)
     missing = features.missing(images.image_ids)
     failed = [key for key in missing if key in features.failed]
-    problems = [
-        Problem(
-            path,
-            None,
+    for key in failed:
+        file.report(
             f"expected features of {shown(key)} in {images.split!r}; found "
-            f"that their extraction failed: {features.failed[key]}",
+            f"that their extraction failed: {features.failed[key]}"
         )
-        for key in failed
-    ]
     if missing:
-        message = (
+        file.report(
             f"expected features of the {images.num_images} images of "
             f"{images.split!r}; found none for {len(missing)}: "
             f"{_listed(missing)}; {features.looks()}."
         )
-        problems.append(Problem(path, None, message))
     return {
         "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
         "images_failed": len(failed),
         "rows_not_finite": check_finite(features, problems),
-    }, problems
+    }
 
 
 def format_table(splits: dict[str, dict]) -> str:

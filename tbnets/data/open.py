@@ -53,6 +53,7 @@ class Data:
         self.cuts = None
         self._splits = {}
         self._features = {}
+        self._widths = {}
         self._told = set()
 
     @functools.cached_property
@@ -110,20 +111,6 @@ class Data:
         """Returns a part of some splits, opened: split -> part."""
         return {split: getattr(self.split(split), name) for split in splits}
 
-    def check_widths(self, flag, widths):
-        """Refuses splits whose features are not of one width.
-
-        Args:
-            flag: which names the features.
-            widths: split -> numbers a row.
-        """
-        if len(set(widths.values())) > 1:
-            found = ", ".join(f"{dim} in {k}" for k, dim in widths.items())
-            raise InputError(
-                f"`--{flag}` must be as wide in every split. Received: {found}."
-                " Extract them alike."
-            )
-
     def check_made_by(self, flag, splits, made_by, where):
         """Refuses features that were made otherwise than others.
 
@@ -171,14 +158,21 @@ class Data:
 
         Raises:
             ValueError, FileNotFoundError: features are missing, not finite,
-                damaged or made otherwise than those of the training split;
-                the message names them.
+                damaged, made otherwise than those of the training split, or
+                not as wide as those opened before; the message names them.
         """
         paths = tuple(self.given.features(flag, split))
         if paths not in self._features:
             features, _ = load_features(paths)
             train = [self.given.train_split]
             self.check_made_by(flag, train, features.made_by, features.path)
+            dim, first = self._widths.setdefault(flag, (features.dim, split))
+            if features.dim != dim:
+                raise InputError(
+                    f"`--{flag}` must be as wide in every split. Received: "
+                    f"{dim} in {first}, {features.dim} in {split}. Extract "
+                    "them alike."
+                )
             self._features[paths] = features
         return self._features[paths]
 

@@ -59,12 +59,6 @@ class CaptionedData(TaskData):
         cuts = self.opened.cuts
         return self.texts.fit() | ({"split_cuts": cuts} if cuts else {})
 
-    def check_regions(self, splits):
-        """Refuses regions that are not there, or not as wide everywhere."""
-        found = self.opened.parts("regions", splits)
-        widths = {split: store.dim for split, (store, _) in found.items()}
-        self.opened.check_widths("regions", widths)
-
     def resume(self, state, splits, where):
         """Takes over how splits were drawn; refuses features made otherwise."""
         super().resume(state, splits, where)

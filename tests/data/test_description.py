@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from tbnets.data import description
-from tbnets.data.captions import CaptionedImages, read_captions
+from tbnets.data.captions import (
+    CaptionedImages,
+    common_images,
+    read_captions,
+)
 from tbnets.data.phrases import read_phrases
 from tests import photo_files, tiny
 from tests.data.test_phrases import write_entities
@@ -70,7 +74,9 @@ def test_images_in_two_splits_are_a_problem():
         "val": make([], [], ids="abc"),
         "test": make([], [], ids="azy"),
     }
-    found = [str(p) for p in description.find_common_images(splits)]
+    problems = []
+    description.check_splits(splits, problems)
+    found = list(map(str, problems))
     assert len(found) == 2
     assert "found 2 in 'train' and in 'test': 'y', 'z'." in found[0]
     assert "found 1 in 'val' and in 'test': 'a'." in found[1]
@@ -79,10 +85,12 @@ def test_images_in_two_splits_are_a_problem():
 def test_every_image_is_decoded(tmp_path):
     photo_files.write_all(tmp_path)
     photos = make([], [], len(photo_files.PHOTOS), ids=photo_files.PHOTOS)
-    assert description.check_images(photos, tmp_path) == []
+    found = []
+    description.check_images(photos, tmp_path, found)
+    assert found == []
     names = list(photo_files.REASONS)
     broken = make([], [], len(names), ids=names)
-    found = description.check_images(broken, tmp_path)
+    description.check_images(broken, tmp_path, found)
     assert [problem.path for problem in found] == [
         str(tmp_path / name) for name in names
     ]
@@ -96,7 +104,8 @@ def test_features_are_joined_by_id(tmp_path):
     (tmp_path / "dev_ids.txt").write_text("z\nx\n")
     pattern = str(tmp_path / "{split}_ims.npy")
     images = make([], [], split="val")
-    counts, problems = description.describe_features(images, pattern)
+    problems = []
+    counts = description.describe_features(images, [pattern], problems)
     assert counts == {
         "feature_rows": 2,
         "features_per_row": 2,
@@ -106,14 +115,13 @@ def test_features_are_joined_by_id(tmp_path):
     }
     assert "none for 1: 'y'; the ids of the file" in problems[0].message
     assert "(id 'x'): expected finite" in problems[1].message
-    counts, problems = description.describe_features(
-        make([], [], split="test"), pattern
-    )
-    assert counts == {}
+    problems, test = [], make([], [], split="test")
+    assert description.describe_features(test, [pattern], problems) == {}
     assert "has: 'dev'" in str(problems[0])
     path = tmp_path / "dev_ims.npy"
     path.write_bytes(path.read_bytes()[:-1])
-    problem = description.describe_features(images, pattern)[1][0]
+    description.describe_features(images, [pattern], problems)
+    problem = problems[1]
     assert problem.path == str(path) and str(problem).count(str(path)) == 1
 
 
@@ -156,7 +164,7 @@ def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
         assert not splits["dev"].has_ids
         assert not splits["dev"].subset([2, 1]).has_ids
         assert splits["dev"].image_ids == splits["train"].image_ids
-        assert description.find_common_images(splits) == []
+        assert [*common_images(splits)] == []
         (folder / "dev_ids.txt").write_text("".join(f"{i}\n" for i in range(6)))
         assert read_captions("precomputed", folder, "dev").has_ids
         (folder / "dev_ids.txt").unlink()

@@ -48,7 +48,7 @@ class HierarchicalData(MatchingData):
                 "--region_mean_weight=0. Raise it."
             )
         splits = self.opened.check_splits()
-        self.check_regions(splits)
+        self.opened.parts("regions", splits)
         if self.knows_links:  # Of the splits that are measured.
             self.opened.parts("phrases", splits[1:])
 

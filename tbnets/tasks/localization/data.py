@@ -51,7 +51,7 @@ class LocalizationData(CaptionedData):
                     f"--phrases={settings.phrases}, of split {name} none with "
                     "a box. Name other phrases, or other splits."
                 )
-        self.check_regions(splits)
+        self.opened.parts("regions", splits)
         self.texts.check(splits)
         if settings.export:
             made_by = self.train.regions[0].made_by

@@ -62,11 +62,9 @@ class MatchingData(CaptionedData):
     def _check_images(self, splits, queries):
         """Refuses images that are not there, or can not be read when served."""
         settings = self.settings
-        found = self.opened.parts(self.images, splits)
+        self.opened.parts(self.images, splits)
         if not self._of_features:
             return
-        widths = {split: rows.shape[0] for split, rows in found.items()}
-        self.opened.check_widths("image_features", widths)
         if settings.cnn_weights and settings.export:
             if queries:  # They are answered by photos, and drawn.
                 self.opened.parts("photos", splits[-1:])
