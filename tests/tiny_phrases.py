@@ -106,9 +106,10 @@ def _regions(generator, kinds, things):
     return features, proposals
 
 
-def examples(folder):
-    """Returns the `PhraseExamples` of the training split."""
+def examples(folder, count=None):
+    """Returns the `PhraseExamples` of the training split's first photos."""
     images = read_captions("karpathy", folder / "captions.json", "train")
+    images = images.subset(range(images.num_images)[:count])
     store = open_store(folder / "regions")
     rows = store.rows(images.image_ids)
     phrases = read_phrases(folder / "phrases.jsonl", images)

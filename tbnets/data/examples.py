@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -133,7 +132,7 @@ class FileNames:
     shape = ()
 
     def __init__(self, paths):
-        self.paths = [pathlib.Path(path) for path in paths]
+        self.paths = paths
 
     def batch(self, rows):
         """Returns the paths `[len(rows)]`, as the bytes that they are."""

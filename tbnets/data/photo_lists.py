@@ -1,7 +1,7 @@
 """Lists of photos, one a line: which photos of a set they name.
 
 rows = listed_rows(images.image_ids, "flickr30k/test.txt")
-images.subset(rows), phrases.subset(rows)
+images.subset(rows)
 """
 
 import dataclasses

@@ -71,11 +71,6 @@ class PhotoRegions:
         own = [first + one for first, one in zip(firsts, self._taken)]
         return np.concatenate([*own, np.zeros(0, np.int64)]).astype(np.int64)
 
-    @property
-    def dim(self):
-        """Features of a region."""
-        return self.store.dim
-
     def candidates(self, image):
         """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
         row = self.rows[image]
@@ -218,7 +213,7 @@ class PairBatches(EpochBatches):
 
     def signature(self):
         """Returns the `tf.TensorSpec`s of a batch."""
-        dim = self._examples.regions.dim
+        dim = self._examples.regions.store.dim
         return super().signature() | {
             "regions": tf.TensorSpec((None, dim), tf.float32),
             "region_images": tf.TensorSpec((None,), tf.int32),

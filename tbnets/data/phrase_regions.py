@@ -170,39 +170,15 @@ class PhraseRegions:
             problems += [Problem(path, None, one) for one in misfits.values()]
             kept = np.setdiff1d(kept, list(misfits))
         return dataclasses.replace(
-            self, image_sizes=sizes, **self._phrases_at(kept, boxes)
+            self,
+            image_sizes=sizes,
+            phrase_to_caption=self.phrase_to_caption[kept],
+            spans=self.spans[kept],
+            boxes=boxes[kept],
+            **{
+                key: [getattr(self, key)[row] for row in kept] for key in _WORDS
+            },
         )
-
-    def subset(self, image_rows) -> "PhraseRegions":
-        """Returns some images, in the order asked for, with their phrases.
-
-        Args:
-            image_rows: `[n]` rows of images, each at most once.
-        """
-        rows = np.asarray(image_rows, np.int64)
-        images = self.images.subset(rows)
-        old = self.images.caption_rows()
-        captions = np.concatenate([rows[:0], *(old[row] for row in rows)])
-        place = np.full(self.images.num_captions, -1, np.int64)
-        place[captions] = np.arange(len(captions))
-        new = place[self.phrase_to_caption]
-        kept = np.flatnonzero(new >= 0)
-        kept = kept[np.argsort(new[kept], kind="stable")]
-        phrases = self._phrases_at(kept, self.boxes)
-        return PhraseRegions(
-            images=images,
-            image_sizes=self.image_sizes[rows],
-            left_out={key: n[rows] for key, n in self.left_out.items()},
-            **phrases | {"phrase_to_caption": new[kept]},
-        )
-
-    def _phrases_at(self, rows, boxes):
-        """Returns the arguments that tell of some phrases, with boxes."""
-        return {
-            "phrase_to_caption": self.phrase_to_caption[rows],
-            "spans": self.spans[rows],
-            "boxes": boxes[rows],
-        } | {key: [getattr(self, key)[row] for row in rows] for key in _WORDS}
 
     def as_captions(self) -> CaptionedImages:
         """Returns the phrases as if they were the captions of their images.

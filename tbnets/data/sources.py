@@ -19,22 +19,16 @@ from tbnets.scenes.settings import SceneSettings
 from tbnets.store.manifest import MANIFEST
 
 _SCENES = "Set it, or --scenes for the embedded data set."
+_PHOTOS = "Set it, or --images=FOLDER to extract features of its photos."
+_WORDS = "Set it, or another --text_encoder to learn from the words."
+_REGIONS = "Make them by tools/extract_image_features.py --regions."
 _UNSET = {
     "captions": ("the captions to read", _SCENES),
     "images": ("the folder of the photos", _SCENES),
-    "image_features": (
-        "a feature array",
-        "Set it, or --images=FOLDER to extract features of its photos.",
-    ),
-    "text_features": (
-        "a feature array",
-        "Set it, or another --text_encoder to learn from the words.",
-    ),
+    "image_features": ("a feature array", _PHOTOS),
+    "text_features": ("a feature array", _WORDS),
     "phrases": ("phrases and their boxes", _SCENES),
-    "regions": (
-        "features of regions",
-        "Make them by tools/extract_image_features.py --regions.",
-    ),
+    "regions": ("features of regions", _REGIONS),
     "trees": ("a file of trees", "Make one by tools/parse_captions.py."),
 }
 """Flag -> what it must name, what to do."""

@@ -11,7 +11,7 @@ from tbnets.data.captions import (
 )
 from tbnets.data.phrases import read_phrases
 from tests import photo_files, tiny
-from tests.data.test_phrases import write_entities
+from tests.data.test_phrases import images_named, write_entities
 
 
 def make(captions, owners, num_images=3, split="train", ids="xyz"):
@@ -197,8 +197,7 @@ def test_counts_of_phrases_are_those_of_the_files(tmp_path):
 
 
 def test_no_phrases_are_counted_as_none(tmp_path):
-    counts = description.describe_phrases(
-        read_phrases(write_entities(tmp_path)).subset([])
-    )
+    none = read_phrases(write_entities(tmp_path), images_named())
+    counts = description.describe_phrases(none)
     assert counts["phrases"] == 0 and "median_box_area" not in counts
     assert counts["words_per_phrase"] == {"min": 0, "median": 0.0, "max": 0}
