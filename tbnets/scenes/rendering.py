@@ -44,8 +44,11 @@ def render_scene(scene, rng, clutter=0.3):
         boxes.append(_tight_box(left, top, coverage))
     if clutter > 0:
         pixels = pixels + _noise(rng, pixels.shape, clutter)
-    image = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
-    return image, np.array(boxes, dtype=np.int64)
+    return _rounded(pixels), np.array(boxes, dtype=np.int64)
+
+
+def _rounded(pixels):
+    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
 
 def draw_background(scene):
@@ -145,7 +148,7 @@ def _pattern(one, x, y):
 def _add_clutter(pixels, rng, clutter):
     """Draws thin lines and soft blobs behind the objects."""
     size = len(pixels)
-    image = Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8))
+    image = Image.fromarray(_rounded(pixels))
     draw = ImageDraw.Draw(image)
     for _ in range(round(6 * clutter * rng.random())):
         x, y = size * rng.random(), size * rng.random()
@@ -189,8 +192,7 @@ def _star():
     """Returns the ten corners of a five-pointed star of radius 1."""
     corners = []
     for number in range(10):
-        radius = 1.08 if number % 2 == 0 else 0.46
-        angle = math.pi * number / 5
+        radius, angle = (1.08, 0.46)[number % 2], math.pi * number / 5
         corners.append((radius * math.sin(angle), -radius * math.cos(angle)))
     return corners
 

@@ -23,7 +23,6 @@ EMPTY = "-NONE-"
 WRAPPERS = ("", "ROOT", "TOP", "S1")
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-_ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,16 +200,12 @@ def _nodes(text):
 
 def escaped(token) -> str:
     """Returns a word with what stands for brackets in their place."""
-    for bracket, escape in _ESCAPES.items():
-        token = token.replace(bracket, escape)
-    return token
+    return token.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescaped(token) -> str:
     """Returns a word with brackets for what stands for them."""
-    for bracket, escape in _ESCAPES.items():
-        token = token.replace(escape, bracket)
-    return token
+    return token.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 def right_branching(words) -> Tree:
