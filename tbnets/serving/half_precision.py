@@ -12,6 +12,7 @@ import zlib
 import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.serving.ops import calls
 
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
 _READS = {
@@ -143,16 +144,11 @@ class _Rewriter:
                     f"{node.op}. Export without."
                 )
             before = _CALLS.get(node.op, 0)
-            self._rewrite_calls(node, tuple(i - before for i in places))
+            places = tuple(i - before for i in places)
+            for call in calls(node):
+                call.name = self._rewrite_function(call.name, places)
             written.append(node)
         return written
-
-    def _rewrite_calls(self, node, places):
-        """Lets a node call functions that take float16 in some places."""
-        for value in node.attr.values():
-            called = [value.func] if value.HasField("func") else value.list.func
-            for function in called:
-                function.name = self._rewrite_function(function.name, places)
 
     def _rewrite_function(self, name, places):
         """Returns the name of a function that takes float16 in some places."""

@@ -50,18 +50,14 @@ KEEPING_OPS = frozenset(
     TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3
     TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3
     TensorArrayWriteV3 TruncatedNormal VarHandleOp VarIsInitializedOp While
-    """.split()
-)
-"""Those of TensorFlow's own ops that keep something, and keep it to
-themselves: weights, tables, random states."""
-PIPELINE_OPS = frozenset(
-    """
     BatchDatasetV2 ConcatenateDataset DatasetToSingleElement
     IgnoreErrorsDataset OptionsDataset ParallelMapDatasetV2 TakeDataset
     TensorDataset TensorSliceDataset
     """.split()
 )
-"""Those of `tf.data` that photos are decoded by (`photo_reader`)."""
+"""Those of TensorFlow's own ops that keep something, and keep it to
+themselves: weights, tables, random states; and at the end those of `tf.data`
+that photos are decoded by (`photo_reader`)."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
@@ -82,7 +78,7 @@ def is_allowed(op):
     Args:
         op: its name in a graph.
     """
-    if op in TF_TEXT_SERVING_OPS | KEEPING_OPS | PIPELINE_OPS:
+    if op in TF_TEXT_SERVING_OPS | KEEPING_OPS:
         return True
     definition = op_def_registry.get(op) if hasattr(tf.raw_ops, op) else None
     return (
@@ -153,16 +149,15 @@ def _ops_of(nodes, functions):
     ops, seen, left = set(), set(), [nodes]
     while left:
         nodes = left.pop()
-        ops.update(node.op for node in nodes)
-        called = {name for node in nodes for name in _names(node)}
+        direct = {node.op for node in nodes}
+        called = {call.name for node in nodes for call in calls(node)} | direct
         left += [library[one] for one in (called & library.keys()) - seen]
+        ops |= direct
         seen |= called
     return ops - library.keys()
 
 
-def _names(node):
-    """Yields the op of a node, and the functions that it calls."""
-    yield node.op
+def calls(node):
+    """Yields the `NameAttrList` of each function that a node calls."""
     for value in node.attr.values():
-        called = [value.func] if value.HasField("func") else value.list.func
-        yield from (function.name for function in called)
+        yield from [value.func] if value.HasField("func") else value.list.func

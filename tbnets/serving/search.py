@@ -128,15 +128,13 @@ def format_answers(title, similarities, answers, hits=None):
         answers: as many strings.
         hits: as many bools, which get a column; None without.
     """
-    head = "" if hits is None else "   hit"
+    head, marks = "", [""] * len(answers)
+    if hits is not None:
+        head, marks = "   hit", ["   yes" if hit else "    no" for hit in hits]
     lines = [title, f" rank  similarity{head}  answer"]
-    for place, (similarity, answer) in enumerate(zip(similarities, answers)):
-        mark = ""
-        if hits is not None:
-            mark = "   yes" if hits[place] else "    no"
-        lines.append(
-            f"{place + 1:5d}  {similarity:10.3f}{mark}  {readable(answer)}"
-        )
+    rows = zip(similarities, marks, answers)
+    for rank, (similarity, mark, answer) in enumerate(rows, start=1):
+        lines.append(f"{rank:5d}  {similarity:10.3f}{mark}  {readable(answer)}")
     return "\n".join(lines)
 
 

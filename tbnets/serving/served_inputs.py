@@ -38,8 +38,7 @@ def as_input(argument, spec, values):
     if not spec.shape.is_compatible_with(values.shape):
         raise InputError(
             f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
-            f"shape={values.shape}. Use the features the network was trained "
-            "on."
+            f"shape={values.shape}. Use such features as it was trained on."
         )
     check_finite(argument, values)
     return tf.constant(values)
