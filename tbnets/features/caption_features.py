@@ -10,14 +10,14 @@ import pathlib
 
 import numpy as np
 
-from tbnets.checked_files import parse_json
+from tbnets.checked_files import CheckedFile, parse_json
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.store.manifest import MANIFEST, check_same
+from tbnets.store.manifest import check_same
 from tbnets.store.npz import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
@@ -110,9 +110,9 @@ def load_encoder(path) -> CaptionEncoder:
         path = path / ENCODER_FILE
     if not path.is_file():
         raise MissingFileError(
-            "`path` must be a fitted caption encoder, or a store of "
-            "tools/extract_text_features.py with one in it. Received: "
-            f"path={path}, which is not there. Extract the features again."
+            "`path` must be a fitted caption encoder, or a store with one. "
+            f"Received: path={path}, which is not there. Extract the features "
+            "again, by tools/extract_text_features.py."
         )
     try:
         arrays = read_npz(path)
@@ -124,8 +124,8 @@ def load_encoder(path) -> CaptionEncoder:
     except ERRORS as error:
         raise InputError(
             f"{path}: expected a whole caption encoder ({FORMAT}); found a "
-            f"file of {path.stat().st_size} bytes that can not be read as one "
-            f"({error}). Extract the features again into a new folder."
+            f"file of {path.stat().st_size} bytes that is none ({error}). "
+            "Extract the features again into a new folder."
         ) from error
     return encoder
 
@@ -141,13 +141,11 @@ def load_encoder_of(made_by, path):
         FileNotFoundError, ValueError: as `load_encoder`, or it is another
             encoder than the one that made the features.
     """
-    encoder = load_encoder(path)
-    if encoder.digest() != made_by["encoder_sha256"]:
-        raise InputError(
-            f"{os.path.join(path, ENCODER_FILE)}: expected the encoder that "
-            f"made the features of {MANIFEST}, of sha256 "
-            f"{made_by['encoder_sha256']}; found another, of sha256 "
-            f"{encoder.digest()}. Put the right one back, or extract the "
-            "features again into a new folder."
+    encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
+    if encoder.digest() != wanted:
+        CheckedFile(os.path.join(path, ENCODER_FILE)).report(
+            f"expected the encoder that made the features, of sha256 {wanted}; "
+            f"found another, of sha256 {encoder.digest()}. Put the right one "
+            "back, or extract the features again into a new folder."
         )
     return encoder

@@ -5,6 +5,7 @@ EfficientNet-B0 become. There is no squeeze-and-excitation, and ReLU6 takes
 the place of swish.
 """
 
+import contextlib
 import importlib.metadata
 import math
 
@@ -67,18 +68,11 @@ def build(number, include_top=True, input_shape=None):
     and no unit before the classifier.
     """
     inputs = keras.Input(input_shape)
-    outputs = keras.layers.Conv2D(
-        STEM_CHANNELS, 3, 2, "same", use_bias=False, name="stem_conv"
-    )(inputs)
-    outputs = _normalise(outputs, "stem")
+    outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)
     for i, (kernel, stride, expansion, channels) in enumerate(_blocks(number)):
-        outputs = _block(
-            outputs, f"block{i}_", kernel, stride, expansion, channels
-        )
-    outputs = keras.layers.Conv2D(
-        HEAD_CHANNELS, 1, use_bias=False, name="head_conv"
-    )(outputs)
-    outputs = _normalise(outputs, "head")
+        name = f"block{i}_"
+        outputs = _block(outputs, name, kernel, stride, expansion, channels)
+    outputs = _convolve(outputs, "head", HEAD_CHANNELS)
     if include_top:
         outputs = keras.layers.GlobalAveragePooling2D(name="average")(outputs)
         outputs = keras.layers.Dense(
@@ -94,12 +88,8 @@ def _blocks(number):
         if 0 < i < len(STAGES) - 1:
             repeats = math.ceil(depth * repeats)
         for repeat in range(repeats):
-            yield (
-                kernel,
-                1 if repeat else stride,
-                expansion,
-                round_channels(width * channels),
-            )
+            stride = 1 if repeat else stride
+            yield kernel, stride, expansion, round_channels(width * channels)
 
 
 def round_channels(channels):
@@ -110,26 +100,27 @@ def round_channels(channels):
 
 def _block(inputs, name, kernel, stride, expansion, channels):
     """Expands, convolves each channel, projects; adds what came in."""
-    layers, outputs = keras.layers, inputs
+    outputs = inputs
     if expansion > 1:
-        outputs = layers.Conv2D(
-            expansion * inputs.shape[-1],
-            1,
-            use_bias=False,
-            name=f"{name}expand_conv",
-        )(outputs)
-        outputs = _normalise(outputs, f"{name}expand")
-    outputs = layers.DepthwiseConv2D(
+        wide = expansion * inputs.shape[-1]
+        outputs = _convolve(inputs, f"{name}expand", wide)
+    outputs = keras.layers.DepthwiseConv2D(
         kernel, stride, "same", use_bias=False, name=f"{name}depthwise_conv"
     )(outputs)
     outputs = _normalise(outputs, f"{name}depthwise")
-    outputs = layers.Conv2D(
-        channels, 1, use_bias=False, name=f"{name}project_conv"
-    )(outputs)
-    outputs = _normalise(outputs, f"{name}project", activate=False)
+    outputs = _convolve(outputs, f"{name}project", channels, activate=False)
     if stride > 1 or channels != inputs.shape[-1]:
         return outputs
-    return layers.Add(name=f"{name}add")([outputs, inputs])
+    return keras.layers.Add(name=f"{name}add")([outputs, inputs])
+
+
+def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
+    """A convolution without bias, then `_normalise`."""
+    padding = "same" if side > 1 else "valid"
+    outputs = keras.layers.Conv2D(
+        channels, side, stride, padding, use_bias=False, name=f"{name}_conv"
+    )(inputs)
+    return _normalise(outputs, name, activate)
 
 
 def _normalise(inputs, name, activate=True):
@@ -167,12 +158,11 @@ def installed_weights(number):
         ValueError: the package is not installed, or without its file; the
             message says what to install.
     """
-    name = package(number)
-    try:
+    name, found = package(number), "no such package in this environment"
+    files = ()
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files(name) or ()
         found = "a package without a .pth file that is there"
-    except importlib.metadata.PackageNotFoundError:
-        files, found = (), "no such package in this environment"
     for file in files:
         path = file.locate()
         if path.suffix == ".pth" and path.is_file():
