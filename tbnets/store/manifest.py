@@ -148,15 +148,14 @@ def read_manifest(folder) -> Manifest:
     if not os.path.isfile(path):
         raise MissingFileError(
             "`path` must be a feature store or a .npy file. Received: path="
-            f"{folder}, a folder without {MANIFEST}. Name what the extraction "
-            "wrote."
+            f"{folder}, a folder without {MANIFEST}."
         )
     file = CheckedFile(path)
     value = file.json()
     found = value.pop("format", None) if isinstance(value, dict) else value
     if found != FORMAT:
         file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
-    _check_fields(file, "", value, _MANIFEST)
+    _check_fields(file, "manifest", value, _MANIFEST)
     if value["dtype"] not in DTYPES or (
         (value["kind"], value["dim"] > 0) not in _PARTS
     ):
@@ -181,38 +180,34 @@ _FAILED = {"id": str, "reason": str}
 
 
 def _check_fields(file, where, value, kinds):
-    """Reports keys of an object that are missing, too many or of other type."""
-    if not isinstance(value, dict) or set(value) != set(kinds):
-        found = sorted(value) if isinstance(value, dict) else value
+    """Reports what of an object is missing, too much or of another type."""
+    found = value if isinstance(value, dict) else {"value": value}
+    bad = {
+        name: found.get(name)
+        for name in dict.fromkeys([*kinds, *found])
+        if type(found.get(name)) is not kinds.get(name)
+        or (kinds[name] is int and found[name] < 0)
+    }
+    if bad:
+        wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
         file.report(
-            f"{where or 'the manifest'!r}: expected an object with the keys "
-            f"{', '.join(kinds)}; found {shown(found)}."
+            f"'{where}': expected an object of {', '.join(wanted)}, numbers "
+            f"from 0; found {shown(bad)}."
         )
-    for name, kind in kinds.items():
-        found = value[name]
-        if type(found) is not kind or (kind is int and found < 0):
-            file.report(
-                f"'{where}{'.' * bool(where)}{name}': expected a value of type "
-                f"{kind.__name__}{' from 0' * (kind is int)}; found "
-                f"{shown(found)}."
-            )
 
 
 def _check_shards(file, manifest):
     """Reports shards that are not what the manifest says of all of them."""
     required, more = manifest.parts
     for place, shard in enumerate(manifest.shards):
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", shard.name):
-            file.report(
-                f"'shards[{place}].name': expected a plain name inside the "
-                f"folder; found {shown(shard.name)}."
-            )
         wanted = {file_of(shard.name, part) for part in ("ids", *required)}
         allowed = wanted | {file_of(shard.name, part) for part in more}
-        if not wanted <= set(shard.sha256) <= allowed:
+        is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
+        if not is_plain or not wanted <= set(shard.sha256) <= allowed:
             file.report(
                 f"'shards[{place}].sha256': expected checksums of "
-                f"{', '.join(sorted(wanted))}; found {shown(shard.sha256)}."
+                f"{', '.join(sorted(wanted))}, plain names inside the folder; "
+                f"found {shown(shard.sha256)}."
             )
         if manifest.kind == "images" and shard.rows != shard.images:
             file.report(
@@ -280,9 +275,8 @@ def _differences(a, b, where):
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(set(a) | set(b)):
             place = f"{where}.{key}" if where else str(key)
-            yield from _differences(
-                a.get(key, _ABSENT), b.get(key, _ABSENT), place
-            )
+            both = a.get(key, _ABSENT), b.get(key, _ABSENT)
+            yield from _differences(*both, place)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for place, (one, other) in enumerate(zip(a, b)):
             yield from _differences(one, other, f"{where}[{place}]")
