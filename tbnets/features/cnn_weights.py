@@ -65,9 +65,8 @@ def require_weights_file(path):
     """Raises FileNotFoundError unless there is a file."""
     if not pathlib.Path(path).is_file():
         raise MissingFileError(
-            "`weights` must be a weights file. Received: weights="
-            f"{path}, which is not a file. Check --image_weights or "
-            "--cnn_weights."
+            f"`weights` must be a weights file. Received: weights={path}, "
+            "which is not a file. Check --image_weights or --cnn_weights."
         )
 
 

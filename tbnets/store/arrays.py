@@ -78,12 +78,11 @@ class Features:
         """
         missing = self.missing(image_ids)
         if missing:
+            first = ", ".join(map(repr, missing[:MOST_LISTED]))
             raise InputError(
-                f"`image_ids` must all have features in {self.path}. "
-                f"Received: image_ids with {len(missing)} of {len(image_ids)} "
-                "missing there, first "
-                f"{', '.join(map(repr, missing[:MOST_LISTED]))}; "
-                f"{self.looks()}. {self._advice(missing)}"
+                f"`image_ids` must all have features in {self.path}. Received: "
+                f"{len(missing)} of {len(image_ids)} missing there, first "
+                f"{first}; {self.looks()}. {self._advice(missing)}"
             )
         lookup = self._row_of_id
         return np.asarray([lookup[key] for key in image_ids], dtype=np.int64)
@@ -191,8 +190,7 @@ class FeatureArray(Features):
             if not same.all():
                 row = twice[~same.all(axis=1)][0]
                 raise InputError(
-                    f"{self.path}: expected equal rows where "
-                    f"{ids_file(self.path)} repeats an id; found rows "
+                    f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
                     "Give each image an id of its own."
                 )

@@ -16,6 +16,8 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile
 
+COPY_AGAIN = "Copy the store again, or extract it into a new folder."
+
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
@@ -73,8 +75,7 @@ class RowFile:
         if count < stored.nbytes:
             CheckedFile(self.path).report(
                 f"expected {stored.nbytes} bytes from byte {offset} on; found "
-                f"{count}. The file was changed since it was opened: copy the "
-                "store again, or extract it into a new folder."
+                f"{count}. It was changed since it was opened. {COPY_AGAIN}"
             )
         if stored is not out:
             out[...] = stored

@@ -16,7 +16,7 @@ from tbnets.errors import InputError
 from tbnets.store.arrays import Features, check_rows, slices
 from tbnets.store.manifest import MANIFEST, file_sha256, read_manifest
 from tbnets.store.npy import check_numbers
-from tbnets.store.row_file import RowFile, copy_rows
+from tbnets.store.row_file import COPY_AGAIN, RowFile, copy_rows
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":
@@ -35,10 +35,9 @@ def open_store(path, incomplete=False) -> "FeatureStore":
     if not (manifest.complete or incomplete):
         count = sum(shard.images for shard in manifest.shards)
         raise InputError(
-            "`path` must be a complete feature store. Received: "
-            f"path={os.fspath(path)}, whose extraction stopped after {count} "
-            "images. Run the extraction again with the same flags: it goes on "
-            "where it stopped."
+            "`path` must be a complete feature store. Received: path="
+            f"{os.fspath(path)}, whose extraction stopped after {count} "
+            "images. Run the extraction again with the same flags: it goes on."
         )
     return FeatureStore(path, manifest)
 
@@ -100,7 +99,7 @@ class FeatureStore(Features):
                     CheckedFile(files[part].path).report(
                         f"expected {part} from {least} that sum up to {wanted};"
                         f" found a smallest of {found.min(initial=least)} and "
-                        f"a sum of {total}. Copy the store again."
+                        f"a sum of {total}. {COPY_AGAIN}"
                     )
                 yield found
 
@@ -215,8 +214,7 @@ class FeatureStore(Features):
         if holds != wanted:
             raise InputError(
                 f"`path` must be a feature store of {wanted}. Received: path="
-                f"{self.path}, which holds {holds}. Extract features of "
-                f"{wanted}."
+                f"{self.path}, which holds {holds}. Name one of {wanted}."
             )
 
     @property
@@ -238,9 +236,7 @@ class FeatureStore(Features):
                 if found != expected:
                     CheckedFile(path).report(
                         f"expected the sha256 {expected} of shard "
-                        f"{shard.name}; found {found}. The file was changed: "
-                        "copy the store again, or extract it into a new "
-                        "folder."
+                        f"{shard.name}; found {found}. {COPY_AGAIN}"
                     )
 
 
@@ -252,7 +248,7 @@ def _read_ids(path, shard):
         file.report(
             f"expected {shard.images} ids, one for each image of the shard, "
             f"each with a newline; found {len(ids)}, the last one "
-            f"{'whole' if ends_well else 'cut off'}. Copy the store again.",
+            f"{'whole' if ends_well else 'cut off'}. {COPY_AGAIN}",
             len(ids),
         )
     return ids
@@ -261,28 +257,27 @@ def _read_ids(path, shard):
 def _check_ids(store):
     """Raises ValueError if an id stands twice, or in vain."""
     file = CheckedFile(os.path.join(store.path, MANIFEST))
-    if len(set(store.ids)) < len(store.ids):
-        seen = set()
-        twice = next(k for k in store.ids if k in seen or seen.add(k))
+    for row in np.flatnonzero(store.rows(store.ids) != np.arange(len(store))):
         file.report(
-            f"expected each id in one shard once; found {twice!r} again."
+            f"expected each id in one shard once; found {store.ids[row]!r} "
+            "again."
         )
-    both = [key for key in store.failed if not store.missing([key])]
-    if both:
-        file.report(
-            f"'failed': expected ids without features; found {both[0]!r}, "
-            "which has some."
-        )
+    for key in store.failed:
+        if not store.missing([key]):
+            file.report(
+                f"'failed': expected ids without features; found {key!r}."
+            )
 
 
 def _open_array(path, shape, dtype):
     """Returns the `RowFile` of an array that is just as the manifest says."""
     wanted = f"shape {shape} and dtype {dtype}"
-    advice = "Copy the store again, or extract it into a new folder."
-    header = check_numbers(path, wanted, advice)
+    header = check_numbers(path, wanted, COPY_AGAIN)
     if header[:2] != (shape, dtype) or header.by_columns:
         found = f"shape {header.shape} and dtype {header.dtype}"
         found += ", column by column (Fortran's order)" * header.by_columns
-        raise InputError(f"{path}: expected {wanted}; found {found}. {advice}")
+        CheckedFile(path).report(
+            f"expected {wanted}; found {found}. {COPY_AGAIN}"
+        )
     start = header.size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape, dtype, start)

@@ -133,7 +133,7 @@ def test_regions_come_with_their_boxes(tmp_path):
     assert boxes.tolist() == [[8, 9, 10, 11]] and scores is None
     with pytest.raises(IndexError, match=r"\[0, 3\)"):
         store.regions(3)
-    with pytest.raises(ValueError, match="holds regions. Extract features of"):
+    with pytest.raises(ValueError, match="holds regions. Name one of whole im"):
         store.take([0])
     rows = [(r.start, r.stop) for r, _ in store.chunks()]
     assert rows == [(0, 2), (2, 3)]
