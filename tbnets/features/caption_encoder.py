@@ -13,6 +13,7 @@ import importlib
 import json
 
 import numpy as np
+import tensorflow as tf
 
 from tbnets.errors import InputError, MissingPackageError
 from tbnets.files import write_atomically
@@ -164,20 +165,14 @@ def word_counts(vocabulary, captions):
         and unknown words have no column.
     """
     sparse = import_extra("scipy.sparse")
-    tokenizer, shape = Tokenizer(vocabulary), (vocabulary.size - _SPECIAL,)
-    parts = [sparse.csr_array((0, *shape), dtype=np.float32)]
-    for start in range(0, len(captions), 8 * CHUNK):
-        ids = tokenizer.ragged(list(captions[start : start + 8 * CHUNK]))
-        columns = ids.values.numpy() - _SPECIAL
-        lengths = ids.row_lengths().numpy()
-        rows = np.repeat(np.arange(len(lengths)), lengths)[columns >= 0]
-        columns = columns[columns >= 0]
-        ones = np.ones(len(columns), np.float32)
-        counts = sparse.coo_array(
-            (ones, (rows, columns)), shape=(len(lengths), *shape)
-        )
-        parts.append(counts.tocsr())  # Sums what stands twice.
-    return sparse.vstack(parts, format="csr")
+    ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
+    columns = ids.values.numpy() - _SPECIAL
+    rows = ids.value_rowids().numpy()[columns >= 0]
+    columns = columns[columns >= 0]
+    ones = np.ones(len(columns), np.float32)
+    shape = (len(captions), vocabulary.size - _SPECIAL)
+    # What stands twice is summed.
+    return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 
 
 def import_extra(name):

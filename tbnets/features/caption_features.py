@@ -70,7 +70,7 @@ def open_writer(folder, encoder, dtype="float32"):
     return writer
 
 
-def extract(captions, encoder, writer, progress=None):
+def extract(captions, encoder, writer, progress=lambda count: None):
     """Writes the features of captions into a store.
 
     Captions that the store has are left out, so a stopped extraction goes on
@@ -89,8 +89,7 @@ def extract(captions, encoder, writer, progress=None):
         rows = np.empty((len(keys), encoder.dim), np.float32)
         for part, vectors in encoder.chunks([texts[key] for key in keys]):
             rows[part] = vectors
-            if progress is not None:
-                progress(len(vectors))
+            progress(len(vectors))
         writer.add_shard(keys, rows)
 
 

@@ -32,6 +32,12 @@ def remaining(photos, writer):
     return fresh or new
 
 
+def remaining_shards(photos, writer, size):
+    """Cuts what `remaining` returns into lists of `size` photos."""
+    todo = remaining(photos, writer)
+    return [todo[start : start + size] for start in range(0, len(todo), size)]
+
+
 def decoded_batches(shards, features, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
@@ -80,7 +86,7 @@ def extract(
     *,
     batch_size=BATCH_SIZE,
     shard_images=SHARD_IMAGES,
-    progress=None,
+    progress=lambda count: None,
 ):
     """Extracts the features of photos into a store.
 
@@ -98,12 +104,7 @@ def extract(
     Returns:
         list of (path, reason): the photos that failed now.
     """
-    tell = progress or (lambda count: None)
-    todo = remaining(photos, writer)
-    shards = [
-        todo[start : start + shard_images]
-        for start in range(0, len(todo), shard_images)
-    ]
+    shards = remaining_shards(photos, writer, shard_images)
     batches = iter(decoded_batches(shards, features, batch_size))
     failures = []
     waiting = next(batches, None)
@@ -113,7 +114,7 @@ def extract(
             _, rows, decoded = waiting
             parts.append(features.compiled_forward(decoded).numpy())
             positions += rows.numpy().tolist()
-            tell(positions[-1] + 1 - told)
+            progress(positions[-1] + 1 - told)
             told = positions[-1] + 1
             waiting = next(batches, None)
         failed = failed_photos(shard, set(positions))
@@ -124,7 +125,7 @@ def extract(
             failed={key: reason for key, _, reason in failed},
         )
         failures += [(path, reason) for _, path, reason in failed]
-        tell(len(shard) - told)
+        progress(len(shard) - told)
     return failures
 
 

@@ -120,7 +120,7 @@ class FisherFeatures(CaptionEncoder):
             self._shares = owners / np.sqrt(weights, dtype=np.float32)
         return self._shares
 
-    def fit(self, captions, vectors=None, progress=None):
+    def fit(self, captions, vectors=None, progress=lambda line: None):
         """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
 
         Args:
@@ -136,7 +136,6 @@ class FisherFeatures(CaptionEncoder):
         """
         check_vectors(vectors)
         self._forget()
-        tell = progress or (lambda line: None)
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])
         number = np.count_nonzero(training)
@@ -148,20 +147,20 @@ class FisherFeatures(CaptionEncoder):
                 "words, or lower --num_components."
             )
         self.words_ = vectors.words
-        tell(f"ICA of {number} words")
+        progress(f"ICA of {number} words")
         unmix = independent_components(vectors.vectors[training], self.seed)
         points = unmix(vectors.vectors)
         mixture = HybridMixture(self.num_components, seed=self.seed)
         mixture.fit(
             points[training],
-            lambda mean: tell(f"mixture, log-likelihood {mean:.3f} a word"),
+            lambda mean: progress(f"mixture, log-likelihood {mean:.3f} a word"),
         )
         self.vectors_ = points.astype(np.float32)
         for name in _OF_MIXTURE[:3]:
             setattr(self, name, getattr(mixture, name).astype(np.float32))
         self.laplacian_ = mixture.laplacian_
         if self.pca_dim and self.full_dim > self.pca_dim:
-            tell(f"PCA of {self.full_dim} dimensions to {self.pca_dim}")
+            progress(f"PCA of {self.full_dim} dimensions to {self.pca_dim}")
             self._fit_pca(captions)
         self.notes_ |= {
             "iterations": len(mixture.log_likelihoods_),

@@ -54,7 +54,7 @@ class HybridMixture:
         self.tolerance = tolerance
         self.seed = seed
 
-    def fit(self, points, progress=None):
+    def fit(self, points, progress=lambda likelihood: None):
         """Fits the mixture.
 
         Args:
@@ -85,8 +85,7 @@ class HybridMixture:
         for _ in range(self.max_iterations):
             owners, likelihood = self._expect(points)
             self.log_likelihoods_.append(likelihood)
-            if progress is not None:
-                progress(likelihood)
+            progress(likelihood)
             gained = np.diff(self.log_likelihoods_[-2:])
             if len(gained) and gained[0] < self.tolerance:
                 break

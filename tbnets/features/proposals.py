@@ -16,8 +16,7 @@ from tbnets import boxes as box_math
 from tbnets.checked_files import shown
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
-from tbnets.features import edges
-from tbnets.features.extraction import SHARD_IMAGES, remaining
+from tbnets.features import edges, extraction
 from tbnets.features.region_extraction import add_regions
 from tbnets.images import BrokenImageError, read_photo
 
@@ -259,7 +258,13 @@ def _one_thread_each():
 
 
 def propose_photos(
-    photos, proposer, writer, *, workers=1, shard_images=None, progress=None
+    photos,
+    proposer,
+    writer,
+    *,
+    workers=1,
+    shard_images=extraction.SHARD_IMAGES,
+    progress=lambda count: None,
 ):
     """Writes the proposals of photos into a store of boxes and scores.
 
@@ -273,15 +278,12 @@ def propose_photos(
         writer: a `FeatureWriter` of kind "regions" and dim 0.
         workers: photos worked on at once. They are threads: nearly all the
             time is spent in OpenCV, which does not hold Python's lock.
-        shard_images: photos a shard; None for that of the extraction.
+        shard_images: photos a shard.
         progress: called with the number of photos done since the last call.
 
     Returns:
         list of (path, reason): the photos that failed now.
     """
-    size = shard_images or SHARD_IMAGES
-    tell = progress or (lambda count: None)
-    todo = remaining(photos, writer)
     failures = []
 
     def work(photo):
@@ -295,11 +297,13 @@ def propose_photos(
     threads = concurrent.futures.ThreadPoolExecutor(workers)
     with _one_thread_each(), threads as pool:
         try:
-            for start in range(0, len(todo), size):
+            for shard in extraction.remaining_shards(
+                photos, writer, shard_images
+            ):
                 found, failed = [], []
-                for result in pool.map(work, todo[start : start + size]):
+                for result in pool.map(work, shard):
                     (failed if len(result) == 3 else found).append(result)
-                    tell(1)
+                    progress(1)
                 failures += add_regions(writer, found, failed)
         finally:
             pool.shutdown(cancel_futures=True)

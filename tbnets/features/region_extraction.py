@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tbnets import images
 from tbnets.errors import InputError
-from tbnets.features.extraction import SHARD_IMAGES, failed_photos, remaining
+from tbnets.features import extraction
 
 
 def extract_regions(
@@ -21,8 +21,8 @@ def extract_regions(
     extractor,
     writer,
     *,
-    shard_images=SHARD_IMAGES,
-    progress=None,
+    shard_images=extraction.SHARD_IMAGES,
+    progress=lambda count: None,
 ):
     """Extracts the features of the proposed regions of photos into a store.
 
@@ -44,15 +44,12 @@ def extract_regions(
         ValueError: no photo has proposals, or one is of another size than
             that which they were made for; it is named.
     """
-    tell = progress or (lambda count: None)
-    todo = remaining(photos, writer)
     keys = [key for key, _ in photos]
     without = set(proposals.missing(keys))
     if len(without) == len(set(keys)):
         proposals.rows(keys)  # Raises what names them.
     failures = []
-    for start in range(0, len(todo), shard_images):
-        whole = todo[start : start + shard_images]
+    for whole in extraction.remaining_shards(photos, writer, shard_images):
         shard = [photo for photo in whole if photo[0] not in without]
         rows = proposals.rows([key for key, _ in shard])
         found = {}
@@ -60,14 +57,14 @@ def extract_regions(
             row = int(rows[position])
             regions = _regions(extractor, pixels, proposals, row, writer.dtype)
             found[position] = (shard[position][0], *regions)
-            tell(1)
-        failed = failed_photos(shard, found) + [
+            progress(1)
+        failed = extraction.failed_photos(shard, found) + [
             (key, path, _why_without(proposals, key))
             for key, path in whole
             if key in without
         ]
         failures += add_regions(writer, list(found.values()), failed)
-        tell(len(failed))
+        progress(len(failed))
     return failures
 
 
