@@ -179,7 +179,7 @@ def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
     path.unlink()
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ValueError, match="with --resume too"):
+    with pytest.raises(ValueError, match="add --resume: it writes"):
         runs.open_run(run_dir)
     assert resume(folder, run_dir).state.epoch == 1
     assert runs.open_run(run_dir).settings.seed == 0

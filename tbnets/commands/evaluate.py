@@ -45,8 +45,7 @@ from tbnets import files, startup
 from tbnets.commands.asking import DataRoot, check_place
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
-from tbnets.flags.flag import Share, changed, flag
-from tbnets.flags.limits import Limits
+from tbnets.flags.flag import Limits, Share, changed, flag
 from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5

@@ -34,8 +34,7 @@ from tbnets.features import caption_features
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.flags.flag import REQUIRED, Count, Whole, flag
-from tbnets.flags.limits import Limits
+from tbnets.flags.flag import REQUIRED, Count, Limits, Whole, flag
 from tbnets.progress import progress_bar
 from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.tasks.texts import read_showing_progress

@@ -6,7 +6,7 @@ from absl import flags as absl_flags
 
 from tbnets.errors import InputError
 from tbnets.flags import flagfiles
-from tbnets.flags.flag import REQUIRED, flags_of
+from tbnets.flags.flag import REQUIRED, flags_of, written
 from tbnets.flags.limits import check_limits
 
 _NUMBERS = {"integers": int, "floats": float}
@@ -93,8 +93,8 @@ def _typed(words, flags):
 def _default(flag):
     if flag.default is REQUIRED:
         raise InputError(
-            f"`--{flag.name}` must be given. Received: a command line without "
-            f"it. Add --{flag.name}=...; see --help."
+            f"`--{flag.name}` must be given. Received: no --{flag.name}. Add "
+            "it; see --help."
         )
     return copy.copy(flag.default)
 
@@ -108,6 +108,6 @@ def _value(flag, value):
     except ValueError as error:
         raise InputError(
             f"`--{flag.name}` must be {flag.kind} with commas between. "
-            f"Received: --{flag.name}={','.join(value)}. A comment can not "
+            f"Received: --{flag.name}={written(value)}. A comment can not "
             "follow a value in a flagfile."
         ) from error

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Annotated
 
 from tbnets.data.captions import READERS
-from tbnets.flags.flag import Count, Other, Place, flag
-from tbnets.flags.limits import Limits
+from tbnets.flags.flag import Count, Limits, Other, Place, flag
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 

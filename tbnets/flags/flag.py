@@ -14,10 +14,10 @@ and shown goes by `flags_of` the group.
 """
 
 import dataclasses
+import math
+import operator
 import typing
 from typing import Annotated, NamedTuple
-
-from tbnets.flags.limits import Limits
 
 REQUIRED = dataclasses.MISSING
 KINDS = {
@@ -38,6 +38,57 @@ class Other(tuple):
     def __new__(cls, *values):
         """Takes what another flag must not be for a flag to be read."""
         return super().__new__(cls, values)
+
+
+_HOLDS = {
+    "at_least": operator.ge,
+    "above": operator.gt,
+    "at_most": operator.le,
+    "below": operator.lt,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The numbers that a flag may have; of a list, each.
+
+    Args:
+        at_least: the smallest; None for no such bound.
+        above: what it must be larger than.
+        at_most: the largest.
+        below: what it must be smaller than.
+        length: how many numbers a list must have; None for any number.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    length: int | None = None
+
+    @property
+    def _bounds(self):
+        bounds = {name: getattr(self, name) for name in _HOLDS}
+        return {name: b for name, b in bounds.items() if b is not None}
+
+    def allow(self, value):
+        """Tells whether a number, or a list of them, keeps to the limits."""
+        if isinstance(value, list | tuple):
+            right_length = self.length in (None, len(value))
+            return right_length and all(map(self.allow, value))
+        return math.isfinite(value) and all(
+            _HOLDS[name](value, bound) for name, bound in self._bounds.items()
+        )
+
+    def __str__(self):
+        """Returns limits in words: `at least 0 and below 1`."""
+        words = " and ".join(
+            f"{name.replace('_', ' ')} {bound}"
+            for name, bound in self._bounds.items()
+        )
+        if self.length is None:
+            return words
+        return f"{self.length} numbers with commas between, each {words}"
 
 
 # What a field is annotated with tells the limits of its numbers, too.
@@ -117,6 +168,13 @@ def _flag_of(field):
         default = field.default_factory()
     given = {"kind": KINDS[kind], "default": default, **more, **field.metadata}
     return Flag(name=field.name, **given)
+
+
+def written(value):
+    """Returns a value as it is written on a command line."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def changed(options):

@@ -3,7 +3,7 @@
 import shutil
 import textwrap
 
-from tbnets.flags.flag import REQUIRED, what_reads
+from tbnets.flags.flag import REQUIRED, what_reads, written
 
 MOST_COLUMNS = 100
 
@@ -58,8 +58,4 @@ def _default(flag):
         return "(required)"
     if value is None or value in ("", []):
         return ""
-    if isinstance(value, list):
-        value = ",".join(map(str, value))
-    if isinstance(value, bool):
-        value = str(value).lower()
-    return f"(default: {value})"
+    return f"(default: {written(value)})"

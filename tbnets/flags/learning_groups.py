@@ -7,12 +7,12 @@ from tbnets.flags.flag import (
     Amount,
     Count,
     Counts,
+    Limits,
     Other,
     Rate,
     Whole,
     flag,
 )
-from tbnets.flags.limits import Limits
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.presets import PRESETS

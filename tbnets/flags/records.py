@@ -12,6 +12,7 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
+from tbnets.flags.flag import written
 from tbnets.flags.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
@@ -46,11 +47,7 @@ def flagfile_lines(settings):
 
 def as_flagfile_line(name, value):
     """Returns the line that sets a flag in a flagfile."""
-    if isinstance(value, list | tuple):
-        value = ",".join(str(item) for item in value)
-    if isinstance(value, bool):
-        value = str(value).lower()
-    return f"--{name}={value}\n"
+    return f"--{name}={written(value)}\n"
 
 
 def read_record(run_dir):
@@ -70,10 +67,9 @@ def read_record(run_dir):
         record = completed(CheckedFile(path).json(), path)
     except (OSError, ValueError) as error:
         raise InputError(
-            "`run_dir` must be the folder of a run, with "
-            f"{SETTINGS_FILE} in it. Received: run_dir={run_dir} ({error}). "
-            "Start one with tools/train.py --run_dir=..., or with --resume "
-            "too where its checkpoints are there: it writes the file again."
+            f"`run_dir` must be the folder of a run. Received: {run_dir=!s} "
+            f"({error}). Start one by tools/train.py, or, where it has "
+            f"checkpoints, add --resume: it writes {SETTINGS_FILE} again."
         ) from error
     here, folder = os.getcwd(), record["started_in"]
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -96,7 +92,7 @@ def completed(record, path):
     """
     _check_kinds(record, path)
     older = {name: flag.before for name, flag in ALL.items()}
-    record = {**record, **complete({**older, **record})}
+    record = complete({**older, **record})
     if DATA_ROOT_VARIABLE in os.environ:
         record["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
     return record

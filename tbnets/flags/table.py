@@ -45,15 +45,12 @@ def complete(values):
         values: dict of some settings, for example those that a run of an
             older version was started with; None stands for a missing one.
     """
-    found = {}
-    for name, flag in ALL.items():
-        value = values.get(name)
-        value = flag.default if value is None else value
-        found[name] = list(value) if isinstance(value, list | tuple) else value
+    given = {name: v for name, v in values.items() if v is not None}
+    defaults = {name: flag.default for name, flag in ALL.items()}
+    found = {**defaults, "started_in": "", **given}
     loss = {**PRESETS["wang2018"], **PRESETS[found["loss"]]}
-    for name in found:
+    for name in ALL:
         term = name.removesuffix("_weight")
         if found[name] is None:
             found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
-    found["started_in"] = values.get("started_in", "")
     return found

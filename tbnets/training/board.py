@@ -26,6 +26,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
+from tbnets.flags.flag import written
 from tbnets.flags.table import complete
 from tbnets.pictures.curves import PANELS
 from tbnets.training.projector import write_points
@@ -97,16 +98,11 @@ def settings_table(settings):
     defaults = complete({"loss": getattr(settings, "loss", None)})
     rows = {True: [], False: []}
     for flag in settings.flags_read():
-        name = flag.name
-        value, default = getattr(settings, name), defaults[name]
-        changed = _plain(value) != _plain(default)
+        both = getattr(settings, flag.name), defaults[flag.name]
+        changed = both[0] != both[1]
         mark = "**" if changed else ""
-        cells = (
-            f"{mark}{name}{mark}",
-            f"`{_plain(value)}`" if _plain(value) != "" else "",
-            f"`{_plain(default)}`" if _plain(default) != "" else "",
-            flag.help,
-        )
+        shown = (f"`{text}`" if text else "" for text in map(written, both))
+        cells = (f"{mark}{flag.name}{mark}", *shown, flag.help)
         cells = (cell.replace("|", "\\|") for cell in cells)
         rows[changed].append(f"| {' | '.join(cells)} |")
     head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
@@ -119,18 +115,15 @@ def comparable_settings(settings):
     Those that are read, but for files and folders: name -> number, bool or
     string.
     """
-    return {
-        flag.name: _plain(getattr(settings, flag.name))
+    values = {
+        flag.name: getattr(settings, flag.name)
         for flag in settings.flags_read()
         if not flag.is_place
     }
-
-
-def _plain(value):
-    """Returns a flag's value as a number, bool or string."""
-    if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value)
-    return value
+    return {
+        name: written(value) if isinstance(value, list) else value
+        for name, value in values.items()
+    }
 
 
 def chart_layout():
