@@ -74,31 +74,12 @@ def _hardest(similarities, roles, limit):
     return np.where(kept, order, NONE)
 
 
-def first_epoch(epochs, last_epochs):
-    """Returns the epoch (from 0) that learns from them first, None for none.
-
-    Args:
-        epochs: of the run.
-        last_epochs: how many of these learn from hard negatives.
-
-    Raises:
-        ValueError: all epochs would, before the network learned anything.
-    """
-    if last_epochs and last_epochs >= epochs:
-        raise InputError(
-            "`--hard_negative_epochs` must be below --epochs: who has learned "
-            f"nothing knows nothing hard. Received: {last_epochs} of {epochs} "
-            "epochs. Lower it, or raise --epochs."
-        )
-    return epochs - last_epochs if last_epochs else None
-
-
 def recorded(held, first, examples, score):
     """Returns what a run holds with the hard negatives in it.
 
     Args:
         held: name -> value, what it held so far.
-        first: the epoch that `first_epoch` told.
+        first: the epoch that learns from them first.
         examples: `PhraseExamples` of the training split.
         score: function (examples, progress) -> object with
             `similarities`.

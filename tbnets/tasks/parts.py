@@ -18,7 +18,6 @@ from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.tree_encoder import TreeEncoder
-from tbnets.localization import hard_negatives
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -233,11 +232,27 @@ def build_triplet_loss(settings):
     )
 
 
+def first_hard_epoch(settings):
+    """Returns the epoch (from 0) that learns first from hard negatives.
+
+    None where no epoch does.
+
+    Raises:
+        ValueError: all epochs would, before the network learned anything.
+    """
+    epochs, last = settings.epochs, settings.hard_negative_epochs
+    if last and last >= epochs:
+        raise InputError(
+            "`--hard_negative_epochs` must be below --epochs: who has learned "
+            f"nothing knows nothing hard. Received: {last} of {epochs} epochs. "
+            "Lower it, or raise --epochs."
+        )
+    return epochs - last if last else None
+
+
 def compile_embedding_network(network, settings, steps_per_epoch, **more):
     """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
-    fine_tuned = hard_negatives.first_epoch(
-        settings.epochs, settings.hard_negative_epochs
-    )
+    fine_tuned = first_hard_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),

@@ -102,17 +102,6 @@ class HierarchicalData(MatchingData):
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""
         settings = self.settings
-        options = PairOptions(
-            settings.contrast,
-            settings.max_pairs,
-            bool(settings.region_mean_weight),
-        )
-        return PairBatches(
-            train,
-            lambda: self.held,
-            options,
-            images_per_batch=settings.images_per_batch,
-            captions_per_image=settings.captions_per_image,
-            seed=settings.seed,
-            image_size=settings.image_size,
-        )
+        every = bool(settings.region_mean_weight)
+        options = PairOptions(settings.contrast, settings.max_pairs, every)
+        return PairBatches(train, lambda: self.held, options, **self.sampling)

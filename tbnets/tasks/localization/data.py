@@ -7,6 +7,10 @@ from tbnets.localization.examples import PhraseExamples
 from tbnets.localization.sampler import PhraseSampler, Sampling
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
+from tbnets.tasks.parts import first_hard_epoch
+
+ROLES = ("positives", "positive_iou", "negative_iou")
+"""Flags that tell what a region is to a phrase."""
 
 
 class LocalizationData(CaptionedData):
@@ -37,7 +41,7 @@ class LocalizationData(CaptionedData):
     def check(self, queries=()):
         """Refuses a run whose splits, phrases or regions are not there."""
         settings = self.settings
-        self._first_hard_epoch()
+        first_hard_epoch(settings)
         if getattr(settings, "jit_compile", False):
             raise InputError(
                 "`--jit_compile` must be off with --task=localization, as each "
@@ -81,11 +85,7 @@ class LocalizationData(CaptionedData):
             store,
             store.rows(phrases.images.image_ids),
             phrases.phrase_to_text if settings.equal_texts_match else None,
-            {
-                "positives": settings.positives,
-                "positive_iou": settings.positive_iou,
-                "negative_iou": settings.negative_iou,
-            },
+            {name: getattr(settings, name) for name in ROLES},
         )
 
     def notes(self, fitted):
@@ -104,29 +104,17 @@ class LocalizationData(CaptionedData):
     def sampler(self, train):
         """Returns the `PhraseSampler` of the training split."""
         if self._sampler is None:
-            names = Sampling._fields
-            values = {name: getattr(self.settings, name) for name in names}
-            sampling, seed = Sampling(**values), self.settings.seed
+            names, seed = Sampling._fields, self.settings.seed
+            sampling = Sampling(*(getattr(self.settings, k) for k in names))
             self._sampler = PhraseSampler(train, sampling, seed)
         return self._sampler
 
-    def _first_hard_epoch(self):
-        """Returns the epoch of the first hard negatives, or None."""
-        settings = self.settings
-        return hard_negatives.first_epoch(
-            settings.epochs, settings.hard_negative_epochs
-        )
-
     def start_epoch(self, network, train, epoch):
         """Gives the sampler the hard negatives of the last epochs."""
-        first, table = self._first_hard_epoch(), None
+        first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
-            self.held = hard_negatives.recorded(
-                self.held,
-                first,
-                train,
-                self._scorer(network).scores,
-            )
+            score = self._scorer(network).scores
+            self.held = hard_negatives.recorded(self.held, first, train, score)
             table = self.held[hard_negatives.TABLE]
         self.sampler(train).hard_negatives = table
 

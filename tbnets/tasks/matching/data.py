@@ -131,14 +131,13 @@ class MatchingData(CaptionedData):
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training split."""
-        settings = self.settings
-        return EpochBatches(
-            train,
-            settings.images_per_batch,
-            settings.captions_per_image,
-            settings.seed,
-            settings.image_size,
-        )
+        return EpochBatches(train, **self.sampling)
+
+    @property
+    def sampling(self):
+        """How batches are drawn: arguments of `EpochBatches`."""
+        names = "images_per_batch", "captions_per_image", "seed", "image_size"
+        return {name: getattr(self.settings, name) for name in names}
 
     def photo_reader(self, made_by):
         """Returns what turns encoded photos into the network's input.

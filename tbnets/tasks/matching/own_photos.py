@@ -167,20 +167,16 @@ class OwnPhotos:
 
     def _tell(self, num_images):
         """Says on standard error what was left out of how many images."""
-        broken_first = sorted(self.left_out, key=self._is_absent)
-        for image_id in broken_first[:MOST_NAMED]:
+        absent = [k for k, why in self.left_out.items() if why == ABSENT]
+        broken = [k for k, why in self.left_out.items() if why != ABSENT]
+        told = broken + absent
+        for image_id in told[:MOST_NAMED]:
             _say(f"left out: {image_id}, which {self.left_out[image_id]}")
-        if len(self.left_out) > MOST_NAMED:
-            _say(f"... and {len(self.left_out) - MOST_NAMED} more")
-        if count := len(self.left_out):
+        if count := len(told):
             _say(f"{count} of {num_images} images left out with their captions")
-        absent = list(filter(self._is_absent, self.left_out))
-        likely = absent and likely_name(absent[0], list_files(self.folder))
-        if likely:
-            _say(f"{likely} is there: is that {absent[0]}?")
-
-    def _is_absent(self, image_id):
-        return self.left_out[image_id] == ABSENT
+        if absent:
+            if likely := likely_name(absent[0], list_files(self.folder)):
+                _say(f"{likely} is there: is that {absent[0]}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""
