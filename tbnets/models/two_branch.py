@@ -252,6 +252,11 @@ class TwoBranchModel(keras.Model):
                 finite.FiniteSteps(),
                 *tf.nest.flatten(callbacks or []),
             ]
+        optimizer = getattr(self, "optimizer", None)
+        if self.built and hasattr(optimizer, "build"):
+            # Variables that a step makes have it traced twice.
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
         return super().fit(**arguments)
 
     def train_step(self, batch):

@@ -139,7 +139,7 @@ def test_batches_of_any_size_share_one_trace():
         return step(batch)
 
     network.train_step = counted
-    network.compile("sgd", TripletLoss(margin=0.5))
+    network.compile("adam", TripletLoss(margin=0.5))
     batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
     dataset = tf.data.Dataset.from_generator(
         lambda: iter(batches),
@@ -151,7 +151,7 @@ def test_batches_of_any_size_share_one_trace():
         },
     )
     network.fit(dataset, verbose=0, shuffle=False)
-    assert len(traces) <= 2
+    assert len(traces) == 1
 
 
 @pytest.mark.parametrize(
