@@ -32,6 +32,7 @@ from tests.fuzz import cut
 from tests.tools.test_make_zoo import CARD
 from tests.tools.test_query import VOCABULARY, ColorNetwork
 
+TRAIN = "tools/train.py"
 NUM_PHOTOS = 7
 NUM_EPOCHS = 3
 _TRIES = 3
@@ -48,15 +49,18 @@ class Tool:
         begin: (given, folder) -> None; writes what is there before.
         broken: folder -> what is wrong after a kill, before the tool is
             started again; "" for nothing.
+        known: given -> the arrays of `result`, where `write_given` made them
+            already.
     """
 
     command: Callable
     result: Callable
     begin: Callable = lambda given, folder: None
     broken: Callable = lambda folder: ""
+    known: Callable | None = None
 
 
-def write_given(folder):
+def write_given(folder, eagerly=False):
     """Writes what the tools read: data, photos, a finished run, models."""
     tiny.write_precomputed(folder / "data")
     (folder / "photos").mkdir()
@@ -72,7 +76,7 @@ def write_given(folder):
     )
     flags = tiny.arguments(folder / "data", folder / "run", epochs=1)
     line = [f"--{name}={value}" for name, value in flags.items()]
-    fresh.run("tools/train.py", *line, check=True)
+    fresh.run(TRAIN, *line, check=True, eagerly=eagerly)
     (folder / "before").mkdir()
     fresh.run(*_make_zoo(folder, folder / "before"), check=True)
     return folder
@@ -82,7 +86,7 @@ def _train(given, folder):
     flags = tiny.arguments(
         given / "data", folder / "run", epochs=NUM_EPOCHS, export=True
     )
-    return ["tools/train.py", *(f"--{k}={v}" for k, v in flags.items())]
+    return [TRAIN, *(f"--{k}={v}" for k, v in flags.items())]
 
 
 def _export(given, folder):
@@ -191,6 +195,7 @@ TOOLS = {
         lambda given, folder: _variables(folder / "zoo" / "tiny"),
         _begin_zoo,
         _broken_zoo,
+        lambda given: _variables(given / "before" / "zoo" / "tiny"),
     ),
 }
 
@@ -200,13 +205,18 @@ class Trials:
 
     Args:
         folder: an empty folder to work in.
+        eagerly: of trainings, see `fresh.start`.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, eagerly=False):
         self.folder = pathlib.Path(folder)
-        self.given = write_given(self.folder / "given")
+        self.eagerly = eagerly
+        self.given = write_given(self.folder / "given", eagerly)
         self._undisturbed = {}
         self._number = 0
+
+    def _how(self, line):
+        return {"eagerly": self.eagerly and line[0] == TRAIN}
 
     def _new(self, name):
         self._number += 1
@@ -221,7 +231,8 @@ class Trials:
             tool, folder = TOOLS[name], self._new(name)
             log, start = self.folder / "log", time.perf_counter()
             line = tool.command(self.given, folder)
-            fresh.run(*cut.command(folder, line, log=log), check=True)
+            given = cut.command(folder, line, log=log)
+            fresh.run(*given, check=True, **self._how(line))
             seconds = time.perf_counter() - start
             changes = log.read_text().splitlines()
             result = tool.result(self.given, folder)
@@ -229,47 +240,62 @@ class Trials:
             self._undisturbed[name] = result, changes, seconds
         return self._undisturbed[name]
 
-    def kill(self, name, word="", number=0, seconds=None):
+    def _cut(self, folder, line, word, number, seconds):
+        """Starts a tool as its user would and kills it.
+
+        Returns:
+            (the tool and its flags as they were taken, was killed).
+        """
+        for given in (line, [*line, "--resume"]):
+            command = cut.command(folder, given, word, number)
+            process = fresh.start(*command, **self._how(line))
+            process.join(seconds or fresh.PATIENCE)
+            process.kill()
+            process.join()
+            # It refuses to train where there is a run to go on with.
+            if line[0] != TRAIN or process.exitcode != 1:
+                break
+        return given, process.exitcode == -signal.SIGKILL
+
+    def kill(self, name, cuts=(("", 0),), seconds=None):
         """Kills a tool, starts it again and looks at what it leaves.
 
         Args:
             name: one of `TOOLS`.
-            word: see `cut.command`.
-            number: likewise.
+            cuts: (word, number) of `cut.command`, one for each time that it
+                is killed before it comes to its end.
             seconds: after which it is killed, where `number` is 0.
 
         Returns:
             (was killed, went on, same bits, what is wrong or "").
         """
-        expected, _, _ = self.undisturbed(name)
         tool, folder = TOOLS[name], self._new(name)
-        line = tool.command(self.given, folder)
-        process = fresh.start(*cut.command(folder, line, word, number))
-        process.join(seconds or fresh.PATIENCE)
-        process.kill()
-        process.join()
-        killed = process.exitcode == -signal.SIGKILL
-        wrong = tool.broken(folder) or _start_again(line)
+        known = tool.known and tool.known(self.given)
+        expected = known or self.undisturbed(name)[0]
+        line, all_killed = tool.command(self.given, folder), True
+        for word, number in cuts:
+            line, killed = self._cut(folder, line, word, number, seconds)
+            all_killed = all_killed and killed
+        wrong = tool.broken(folder) or self._start_again(line)
         if wrong:
-            return killed, False, False, wrong
+            return all_killed, False, False, wrong
         wrong = _difference(expected, tool.result(self.given, folder))
         if not wrong:
             left = [p.name for p in folder.rglob("*") if is_partial(p.name)]
             wrong = f"left behind: {', '.join(left)}" if left else ""
         shutil.rmtree(folder)
-        return killed, True, not wrong, wrong
+        return all_killed, True, not wrong, wrong
 
-
-def _start_again(line):
-    """Runs a tool as its user would; returns what it said if it failed."""
-    for _ in range(_TRIES):
-        ended = fresh.run(*line)
-        if not ended.returncode:
-            return ""
-        if "Add --resume" not in ended.stderr:
-            return ended.stderr
-        line = [*line, "--resume"]
-    return ended.stderr
+    def _start_again(self, line):
+        """Runs a tool as its user would; returns what it said if it failed."""
+        for _ in range(_TRIES):
+            ended = fresh.run(*line, **self._how(line))
+            if not ended.returncode:
+                return ""
+            if "Add --resume" not in ended.stderr:
+                return ended.stderr
+            line = [*line, "--resume"]
+        return ended.stderr
 
 
 def _difference(expected, found):
@@ -303,7 +329,7 @@ def run(count, seed):
             _, changes, seconds = trials.undisturbed(name)
             moment = {"seconds": share * seconds}
             if bar.n // len(TOOLS) % 2:
-                moment = {"number": 1 + int(share * len(changes))}
+                moment = {"cuts": [("", 1 + int(share * len(changes)))]}
             killed, went_on, same, wrong = trials.kill(name, **moment)
             if not killed and not wrong:  # It was quicker than before.
                 continue
