@@ -6,12 +6,41 @@ import pathlib
 import pytest
 
 import tbnets  # noqa: F401  (before TensorFlow: it quietens the start-up)
+from tests.eager import without_tracing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Out of the environment, where it would move the data of every other test;
 # under another name, by which the workers of pytest-xdist find it.
 if "TBNETS_DATA" in os.environ:
     os.environ["TBNETS_REAL_DATA"] = os.environ.pop("TBNETS_DATA")
+
+
+# What takes longest, so that no worker is left with one of these at the end.
+FIRST = (
+    "training/test_loop.py",
+    "test_conformance.py",
+    "fuzz/test_kills.py",
+    "tools/test_run_tools.py",
+    "fuzz/test_readers.py",
+    "models/test_embedding_network.py",
+    "tasks/matching/test_own_photos.py",
+    "tools/test_benchmark.py",
+    "tasks/localization/test_run.py",
+    "tasks/hierarchical/test_run.py",
+    "serving/test_photo_export.py",
+    "tools/test_make_zoo.py",
+    "losses/test_triplet.py",
+    "tasks/test_similarity_run.py",
+    "test_misuses.py",
+    "fuzz/test_requests.py",
+    "test_runs.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Begins with the files of `FIRST`; others stay as they were found."""
+    places = {f"tests/{name}": place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.location[0], len(places)))
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +51,20 @@ def data_root():
     if not (root / "flickr8k").is_dir():
         pytest.skip(f"real data not found under {root}; set TBNETS_DATA")
     return root
+
+
+@pytest.fixture
+def eagerly():
+    """Runs steps without tracing: seconds less where no graph is at stake."""
+    with without_tracing():
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_eagerly():
+    """Runs all steps of a file without tracing, see `eagerly`."""
+    with without_tracing():
+        yield
 
 
 @pytest.fixture(params=["eager", "graph", "xla"])

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from tests.eager import without_tracing
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATIENCE = 600
 """Seconds after which a process that `run` waits for is taken to hang."""
@@ -29,7 +31,13 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tensorflow", "tensorflow_text"])
 
 
-def start(*arguments, cwd=ROOT, with_tbnets=True, outputs=(os.devnull,) * 2):
+def start(
+    *arguments,
+    cwd=ROOT,
+    with_tbnets=True,
+    eagerly=False,
+    outputs=(os.devnull,) * 2,
+):
     """Starts `python *arguments` and returns at once.
 
     Args:
@@ -37,13 +45,15 @@ def start(*arguments, cwd=ROOT, with_tbnets=True, outputs=(os.devnull,) * 2):
             then what `sys.argv` holds.
         cwd: folder to run in.
         with_tbnets: whether tbnets and tools are on the path of modules.
+        eagerly: whether steps run without tracing, which is seconds less
+            where no graph is at stake.
         outputs: files for standard output and standard error.
 
     Returns:
         A `multiprocessing.Process`: `is_alive`, `kill`, `join`, `exitcode`.
     """
     line = [str(argument) for argument in arguments]
-    given = (line, str(cwd), with_tbnets, dict(os.environ), outputs)
+    given = (line, str(cwd), with_tbnets, eagerly, dict(os.environ), outputs)
     process = _context.Process(target=_run, args=given)
     process.start()
     return process
@@ -67,8 +77,10 @@ def run(*arguments, check=False, **options):
     return ended
 
 
-def _run(line, cwd, with_tbnets, environment, outputs):
+def _run(line, cwd, with_tbnets, eagerly, environment, outputs):
     """Becomes the program, in the child."""
+    if eagerly:
+        without_tracing().__enter__()
     for descriptor, path in zip((1, 2), outputs):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, descriptor)

@@ -18,6 +18,8 @@ from tbnets.training import checkpoints, loop, summary
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 @pytest.fixture(scope="module")

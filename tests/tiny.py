@@ -1,6 +1,10 @@
 """A data set and flags so small that a run takes seconds."""
 
+import contextlib
+import shutil
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tbnets import tasks
@@ -12,6 +16,7 @@ from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
 from tbnets.flags.table import ALL
 from tbnets.text.padded_rows import PaddedRows
+from tbnets.training import checkpoints
 
 WORDS = ("dog", "cat", "red", "blue", "runs", "sits")
 SPLITS = {"train": 12, "dev": 6, "test": 6}
@@ -83,6 +88,21 @@ def unread(*line):
 def split_of(settings, name, **options):
     """Returns the `SplitData` of a split, as a run opens it."""
     return Data(Sources.of(settings), **options).split(name)
+
+
+@contextlib.contextmanager
+def copied_after(epoch, run_dir, target):
+    """Copies the folder of a run as a kill after an epoch would leave it."""
+    save = checkpoints.save_checkpoint
+
+    def noted(path, model, optimizer, state):
+        save(path, model, optimizer, state)
+        if path.stem == "last" and state.epoch == epoch:
+            shutil.copytree(run_dir, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "save_checkpoint", noted)
+        yield
 
 
 def token_rows(padded):

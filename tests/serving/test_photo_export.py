@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tbnets import runs
 from tbnets.features import extraction
@@ -15,7 +14,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tbnets.training import loop
-from tests import tiny
+from tests import eager, tiny
 from tests.features.test_photo_features import photo
 from tests.serving.test_export import run_client
 
@@ -64,15 +63,17 @@ def settings_for(folder, run_dir, **changes):
     )
 
 
+def begun(settings):
+    """Returns a session of a network that was not trained."""
+    return runs.prepare(settings, runs.start(settings, False))[0]
+
+
 def trained(settings):
     """Trains without tracing, as the export is what is tested."""
     session, examples = runs.prepare(settings, runs.start(settings, False))
-    tf.config.run_functions_eagerly(True)
-    try:
+    with eager.without_tracing():
         loop.fit(session, examples)
         runs.finish(session)
-    finally:
-        tf.config.run_functions_eagerly(False)
     return session
 
 
@@ -114,9 +115,8 @@ def test_other_weights_are_refused(folder, tmp_path):
         tmp_path / "run",
         cnn_weights=tmp_path / "other.weights.h5",
     )
-    session = trained(settings)
     with pytest.raises(ValueError, match="those the features were extracted"):
-        runs.export(session)
+        runs.export(begun(settings))
 
 
 def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
@@ -126,9 +126,8 @@ def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
     settings = settings_for(
         folder, tmp_path / "run", image_features=tmp_path / "x_ims.npy"
     )
-    session = trained(settings)
     with pytest.raises(ValueError, match="do not tell what made them"):
-        runs.export(session)
+        runs.export(begun(settings))
 
 
 def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
@@ -152,7 +151,7 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
 def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
     folder, tmp_path
 ):
-    session = trained(settings_for(folder, tmp_path / "run"))
+    session = begun(settings_for(folder, tmp_path / "run"))
     made_by = session.state.fitted["image_features_made_by"]
     made_by["ternary"] = {"low": -0.25, "high": 0.15}
     with pytest.raises(ValueError, match="are several, or ternary"):

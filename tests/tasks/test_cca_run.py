@@ -8,6 +8,9 @@ from tbnets.serving.served import load_saved_model
 from tbnets.training import loop, summary
 from tests import tiny
 
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -12,7 +12,10 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.training import loop, summary
-from tests import fresh, tiny
+from tests import fresh, tiny, verbs
+
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,10 @@ def train(found, resume=False):
 
 @pytest.fixture(scope="module")
 def session(folder, tmp_path_factory):
+    """Trains four epochs; beside it lies the folder as it was after two."""
     run_dir = tmp_path_factory.mktemp("runs") / "run"
-    session = train(settings(folder, run_dir, epochs=4))
+    with tiny.copied_after(2, run_dir, run_dir.with_name("stopped")):
+        session = train(settings(folder, run_dir, epochs=4))
     runs.finish(session)
     return session
 
@@ -69,10 +74,11 @@ def test_it_reports_as_all_do(session):
     assert report["test"]["text_to_image/num_queries"] == 12
 
 
-def test_resumed_run_is_bit_for_bit_the_same(session, folder, tmp_path):
-    train(settings(folder, tmp_path / "run", epochs=2))
+def test_resumed_run_is_bit_for_bit_the_same(session, folder):
+    stopped = session.run_dir.with_name("stopped")
     straight = runs.open_run(session.run_dir, "last").network
-    again = train(settings(folder, tmp_path / "run", epochs=4), resume=True)
+    again = train(settings(folder, stopped, epochs=4), resume=True)
+    assert again.state.epoch == 4
     for one, other in zip(straight.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
@@ -192,13 +198,12 @@ def test_exported_model_in_a_fresh_process(model, folder, tmp_path):
 
 
 def test_query_tool_ranks_by_the_head(session, model, folder):
-    text = fresh.run(
-        "tools/query.py",
+    text = verbs.run(
+        "query",
         f"--model={session.run_dir}",
         f"--image_features={folder / 'test_ims.npy'}",
         "--top=6",
         "dog red",
-        check=True,
     ).stdout
     scores = model.similarity(np.load(folder / "test_ims.npy"), ["dog red"])
     order = np.argsort(-scores[:, 0], kind="stable")
@@ -259,18 +264,17 @@ def test_other_captions_are_not_combined(opened, tmp_path):
 
 
 def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):
-    line = ("tools/evaluate.py", f"--run_dir={session.run_dir}")
-    alone = fresh.run(*line, check=True).stdout
+    line = ("evaluate", f"--run_dir={session.run_dir}")
+    alone = verbs.run(*line).stdout
     assert "recall sum" in alone and "text to text" not in alone
     other = (f"--combine_with={embedding.run_dir}", "--combine_weight=0")
-    both = fresh.run(*line, *other, check=True).stdout
+    both = verbs.run(*line, *other).stdout
     assert both.splitlines()[1:] == alone.splitlines()[1:]
-    refused = fresh.run(*line, f"--save_embeddings={tmp_path / 'embeddings'}")
+    refused = verbs.run(*line, f"--save_embeddings={tmp_path / 'embeddings'}")
     assert refused.returncode
     assert "`--save_embeddings` must come with a run that" in refused.stderr
-    assert "Traceback" not in refused.stderr
     assert not (tmp_path / "embeddings").exists()
-    refused = fresh.run(*line, "--combine_weight=0.5")
+    refused = verbs.run(*line, "--combine_weight=0.5")
     assert "must come with --combine_with" in refused.stderr
 
 

@@ -55,7 +55,7 @@ def by_features(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_raw_captions_of_a_saved_model_give_what_features_gave(
-    folder, tmp_path, kind
+    folder, tmp_path, kind, eagerly
 ):
     session, train = prepare(
         folder, tmp_path / "run", ["red dog"], **by_features(kind)
@@ -124,7 +124,7 @@ def table(session):
 
 
 @pytest.mark.parametrize("training", ["trained", "frozen", "regularized"])
-def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training):
+def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     session, train = prepare(
         folder,
         tmp_path / "run",

@@ -12,6 +12,9 @@ from tbnets.text import packed_trees
 from tbnets.training import loop
 from tests import tiny
 
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -19,14 +19,6 @@ def folder(tmp_path_factory):
     return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture
-def eagerly():
-    """Runs steps without tracing: seconds less where no graph is at stake."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
-
 def train(settings, resume=False):
     run = runs.start(settings, resume)
     session, examples = runs.prepare(settings, run)
@@ -78,8 +70,8 @@ def test_resumed_run_equals_the_straight_one(
         "word_dropout": 0.1,
         **changes,
     }
-    train(tiny.settings(folder, tmp_path / "straight", **changes))
-    train(tiny.settings(folder, tmp_path / "two", epochs=2, **changes))
+    with tiny.copied_after(2, tmp_path / "straight", tmp_path / "two"):
+        train(tiny.settings(folder, tmp_path / "straight", **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
 
@@ -191,7 +183,7 @@ def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
     assert train(settings, resume=True).state.epoch == stopped
 
 
-def test_open_run_embeds_as_the_trained_network(folder, tmp_path):
+def test_open_run_embeds_as_the_trained_network(folder, tmp_path, eagerly):
     settings = tiny.settings(folder, tmp_path / "run", epochs=1)
     session = train(settings)
     found = runs.open_run(tmp_path / "run")
@@ -249,7 +241,7 @@ def test_every_text_encoder_trains(folder, tmp_path, eagerly, text_encoder):
     assert train(settings).state.epoch == 1
 
 
-def test_text_features_train_and_export(folder, tmp_path):
+def test_text_features_train_and_export(folder, tmp_path, eagerly):
     for split, size in tiny.SPLITS.items():
         features = np.random.default_rng(0).normal(size=(2 * size, 7))
         np.save(folder / f"{split}_text.npy", features.astype("float32"))
@@ -353,8 +345,8 @@ def test_addons_optimizers_train_and_resume(folder, tmp_path):
         "tensorflow_addons", reason="the addons extra is not installed"
     )
     changes = {"optimizer": "LAMB", "schedule": "exponential"}
-    train(tiny.settings(folder, tmp_path / "straight", **changes))
-    train(tiny.settings(folder, tmp_path / "two", epochs=2, **changes))
+    with tiny.copied_after(2, tmp_path / "straight", tmp_path / "two"):
+        train(tiny.settings(folder, tmp_path / "straight", **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
     with pytest.raises(ValueError, match="LazyAdam.*--optimizer=Lambda"):

@@ -9,6 +9,8 @@ from tbnets.tasks.localization.data import LocalizationData
 from tbnets.training import loop
 from tests import reference, tiny_phrases
 
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 MODELS = {
     "embedding": {
         "loss": "wang2018_phrases",

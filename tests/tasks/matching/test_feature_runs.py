@@ -87,7 +87,7 @@ def test_splits_must_be_extracted_alike(folder, tmp_path):
     )
 
 
-def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch):
+def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch, eagerly):
     hashed = []
     sha256 = shards.file_sha256
     monkeypatch.setattr(
