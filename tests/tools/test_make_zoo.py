@@ -10,7 +10,7 @@ from zoo_making import cards
 
 from tbnets.flags.records import FLAGFILE
 from tbnets.serving import saved_files, zoo
-from tests import fresh, tiny
+from tests import fresh, tiny, verbs
 
 CARD = """# tiny
 
@@ -28,6 +28,11 @@ Anything.
 
 
 def tool(*arguments):
+    return verbs.run("make_zoo", *arguments)
+
+
+def anew(*arguments):
+    """Calls the tool where a network's layers are named as in training."""
     return fresh.run("tools/make_zoo.py", *arguments)
 
 
@@ -36,7 +41,8 @@ def run_dir(tmp_path_factory):
     folder = tiny.write_precomputed(tmp_path_factory.mktemp("data"))
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     line = tiny.arguments(folder, run_dir, epochs=1).items()
-    fresh.run("tools/train.py", *(f"--{k}={v}" for k, v in line), check=True)
+    flags = (f"--{name}={value}" for name, value in line)
+    fresh.run("tools/train.py", *flags, check=True, eagerly=True)
     return run_dir
 
 
@@ -45,7 +51,7 @@ def made(run_dir, tmp_path_factory):
     """Returns the zoo with the run's model, and what the tool said."""
     folder = tmp_path_factory.mktemp("zoo")
     (folder / "card.md").write_text(CARD)
-    ended = tool(
+    ended = anew(
         *(f"--zoo={folder / 'zoo'}", f"--run_dir={run_dir}", "--name=tiny"),
         *(f"--card={folder / 'card.md'}", "--table", "--most_lost=5"),
     )
@@ -240,7 +246,7 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     metadata["tensorflow_version"] = "1.0"  # Of another exporter.
     (path / saved_files.METADATA_FILE).write_text(json.dumps(metadata))
     zoo.write_checksums(folder / "tiny")
-    ended = tool(f"--zoo={folder}", "--name=tiny", "--again")
+    ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
     assert ended.returncode == 0, ended.stderr
     assert "answers     differ by 0.0e+00 at most" in ended.stdout
     after = zoo.open_model(folder / "tiny")

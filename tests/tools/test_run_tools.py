@@ -3,29 +3,40 @@
 One tiny run is trained for all tests; each tool reads what it left.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
 import signal
 import time
 
+import keras
 import numpy as np
 import PIL.Image
 import pytest
 
 from tbnets.serving import saved_files
 from tbnets.training import checkpoints
-from tests import fresh, tiny
+from tests import eager, fresh, tiny, verbs
 
 
 def tool(name, *arguments):
-    """Runs a tool, which must succeed; returns what it printed."""
-    return fresh.run(f"tools/{name}.py", *arguments, check=True).stdout
+    """Calls a verb, which must succeed; returns what it printed."""
+    return succeeded(verbs.run(name, *arguments))
 
 
-def train(folder, run_dir, *more, **changes):
+def train(*arguments):
+    return succeeded(verbs.train(*arguments))
+
+
+def succeeded(ended):
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def flags(folder, run_dir, **changes):
     line = tiny.arguments(folder, run_dir, **changes).items()
-    return tool("train", *(f"--{name}={value}" for name, value in line), *more)
+    return [f"--{name}={value}" for name, value in line]
 
 
 def metrics_of(run_dir):
@@ -42,7 +53,8 @@ def run_dir(data, tmp_path_factory):
     """A finished and exported run whose best epoch is not its last."""
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     # At so high a rate the dev split's best comes long before the end.
-    text = train(data, run_dir, epochs=8, learning_rate=0.3, export=True)
+    line = flags(data, run_dir, epochs=8, learning_rate=0.3, export=True)
+    text = fresh.run("tools/train.py", *line, check=True).stdout
     assert f"SavedModel       {run_dir / 'saved_model' / '1'}" in text
     report = metrics_of(run_dir)
     assert report["best_epoch"] < report["epochs"] == 8
@@ -54,13 +66,14 @@ def evaluated(request, run_dir, tmp_path_factory):
     """(split, metrics of its evaluation, folder of its embeddings)."""
     folder = tmp_path_factory.mktemp(request.param)
     drawn = [f"--map={folder / 'map.png'}", "--map_images=3"]
+    has_map = request.param == "test" and importlib.util.find_spec("sklearn")
     text = tool(
         "evaluate",
         f"--run_dir={run_dir}",
         f"--split={request.param}",
         f"--json={folder / 'metrics.json'}",
         f"--save_embeddings={folder / 'embeddings'}",
-        *(drawn if importlib.util.find_spec("sklearn") else ()),
+        *(drawn if has_map else ()),
     )
     assert text.startswith(f"{run_dir}, {request.param}, protocol: full\n")
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -84,6 +97,7 @@ def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
     assert json.loads((tmp_path / "again.json").read_text()) == metrics
 
 
+@pytest.mark.parametrize("evaluated", ["test"], indirect=True)
 def test_a_map_is_drawn_of_the_split(evaluated):
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
     _, _, folder = evaluated
@@ -171,7 +185,7 @@ def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
 
 def test_a_finished_run_is_not_trained_or_exported_again(run_dir, last_epoch):
     before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
-    text = tool("train", "--resume", f"--run_dir={run_dir}")
+    text = train("--resume", f"--run_dir={run_dir}")
     assert text.startswith(f"{run_dir} is finished after epoch 8")
     assert text.count("\n") == 1
     after = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
@@ -179,18 +193,16 @@ def test_a_finished_run_is_not_trained_or_exported_again(run_dir, last_epoch):
 
 
 def test_query_asks_the_newest_version_of_a_run(data, run_dir, last_epoch):
-    for folder in (run_dir, run_dir / "saved_model"):
-        assert query(folder, data, "test", "a red dog") == query(
-            last_epoch, data, "test", "a red dog"
-        )
+    assert query(run_dir, data, "test", "a red dog") == query(
+        last_epoch, data, "test", "a red dog"
+    )
 
 
 def test_ctrl_c_says_how_to_go_on(data, tmp_path):
     run_dir = tmp_path / "run"
-    line = tiny.arguments(data, run_dir, epochs=500, seed=3).items()
     process = fresh.start(
         "tools/train.py",
-        *(f"--{name}={value}" for name, value in line),
+        *flags(data, run_dir, epochs=500, seed=3),
         outputs=(str(tmp_path / "out"), str(tmp_path / "err")),
     )
     while not (run_dir / "checkpoints" / "last.npz").exists():
@@ -207,7 +219,9 @@ def test_ctrl_c_says_how_to_go_on(data, tmp_path):
     last = run_dir / "checkpoints" / "last.npz"
     epoch = checkpoints.read_checkpoint(last)[2].epoch
     more = f"--epochs={epoch + 1}"
-    text = tool("train", "--resume", f"--run_dir={run_dir}", more)
+    line = "--resume", f"--run_dir={run_dir}", more
+    with eager.without_tracing():
+        text = train(*line)
     assert f"continued after epoch {epoch}" in text
     kept = json.loads((run_dir / "settings.json").read_text())
     assert (kept["seed"], kept["epochs"]) == (3, epoch + 1)
@@ -215,7 +229,7 @@ def test_ctrl_c_says_how_to_go_on(data, tmp_path):
 
 @pytest.mark.parametrize("name", ["train", "export"])
 def test_a_stray_argument_is_named(name):
-    ended = fresh.run(f"tools/{name}.py", "--run_dir=absent", "runs/first")
+    ended = verbs.run(name, "--run_dir=absent", "runs/first")
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: The command line must have flags")
     assert "Received: runs/first" in ended.stderr
@@ -223,17 +237,27 @@ def test_a_stray_argument_is_named(name):
 
 @pytest.mark.parametrize("name", ["evaluate", "export"])
 def test_a_folder_without_a_run_is_named(name, tmp_path):
-    ended = fresh.run(f"tools/{name}.py", f"--run_dir={tmp_path / 'absent'}")
+    ended = verbs.run(name, f"--run_dir={tmp_path / 'absent'}")
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: `run_dir` must be the folder of a")
 
 
+@pytest.fixture
+def float32_again():
+    yield
+    keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.usefixtures("float32_again")
 @pytest.mark.parametrize(
     "flag", ["--precision=mixed_bfloat16", "--jit_compile"]
 )
 def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
-    train(data, tmp_path / "run", flag, epochs=1)
-    text = train(data, tmp_path / "run", flag, "--resume", epochs=2)
+    is_eager = flag != "--jit_compile"
+    with eager.without_tracing() if is_eager else contextlib.nullcontext():
+        train(*flags(data, tmp_path / "run", epochs=1), flag)
+        line = flags(data, tmp_path / "run", epochs=2)
+        text = train(*line, flag, "--resume")
     assert "continued after epoch 1" in text
     assert metrics_of(tmp_path / "run")["epochs"] == 2
     reported = metrics_of(tmp_path / "run")["test"]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import scene_ceiling
 from measuring import ambiguity
 from scene_ceiling import image_size
 
@@ -127,7 +126,7 @@ def test_tool_prints_the_ceiling(tmp_path):
     scenes = draw_scenes("test", SceneSettings(1, 1, 3, image_size=64))
     lines = [json.dumps(scene_record(scene)) for scene in scenes]
     (tmp_path / "scenes.jsonl").write_text("\n".join(lines) + "\n")
-    call = (scene_ceiling, f"--scenes={tmp_path}")
+    call = ("scene_ceiling", f"--scenes={tmp_path}")
     assert "without manifest.json" in verbs.run(*call).stderr
     (tmp_path / "manifest.json").write_text('{"image_size": 64}')
     said = verbs.run(*call).stdout

@@ -15,7 +15,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching import own_photos, recipes
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
-from tests import fresh, photo_files, tiny
+from tests import photo_files, tiny, verbs
 from tests.features.test_photo_features import photo
 
 NAMES = [f"{number}.jpg" for number in range(12)]
@@ -243,9 +243,8 @@ def test_recipes_are_flags_within_their_limits(count):
     runs.check_limits(settings, settings.flags())
 
 
-def test_one_command_from_photos_to_answers(folder):
-    done = fresh.run(
-        runs.pathlib.Path(__file__).parents[3] / "tools" / "train.py",
+def test_one_command_from_photos_to_answers(folder, eagerly):
+    done = verbs.train(
         "--images=photos",
         "--captions=own.csv",
         "--cnn=SqueezeNet",
@@ -254,9 +253,8 @@ def test_one_command_from_photos_to_answers(folder):
         "--word_dim=6",
         "--image_units=4",
         "--text_units=4",
-        cwd=folder,
-        check=True,
     )
+    assert not done.returncode, done.stderr
     first = done.stdout.splitlines()[0]
     assert first.startswith("recipe for 10 photos: --image_transform=signed_")
     assert "--epochs" not in first
