@@ -120,14 +120,12 @@ def test_run_folder_holds_what_the_documents_name(folder, tmp_path):
     session = train(settings)
     report = runs.finish(session)
     saved_model = runs.export(session)
-    text = session.task.exporter.answer(
-        saved_model, ["dog cat"], tmp_path, top=2
-    )
+    text = session.task.exporter.answer(saved_model, ["dog cat"], tmp_path)
     title, _, *answers, _, legend = text.splitlines()
     # One image of the split has a caption with "dog" and, after it, "cat".
     assert title == '"dog cat" among 6 images, hits: 1'
     assert legend.startswith("hit: ")
-    assert [line.split()[0] for line in answers] == ["1", "2"]
+    assert [line.split()[0] for line in answers] == list("12345")
     # Each answer names an image of the test split and its first caption; a
     # hit the caption that makes it one.
     records = session.task.data.split("test").records
@@ -378,7 +376,10 @@ def test_unknown_optimizer_names_the_extra(folder, tmp_path):
             {"train_split": "trian"},
             "'test'. Received: --train_split=trian",
         ),
-        ({"image_encoder": "small", "images": "nowhere"}, "/nowhere. Data"),
+        (
+            {"image_encoder": "small", "images": "nowhere"},
+            "/nowhere. Set --data_root",
+        ),
         ({"image_encoder": "small", "images": "."}, "12 of 12 are missing"),
         ({"image_encoder": "small"}, "`--images` must name the folder"),
         ({"text_encoder": "features"}, "`--text_features` must name"),
