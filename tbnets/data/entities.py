@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, Problem, ProblemError
+from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.data.photos import stem_of
 from tbnets.data.phrase_markup import NO_CHAIN, ImagePhrases, read_sentences
 from tbnets.errors import MissingFileError
@@ -211,8 +211,7 @@ def _parse(file):
     # What Python's codecs say of an encoding that the file names.
     except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
         text = f"expected XML in UTF-8; found {error}. Copy it again."
-        problem = Problem(file.path, parser.CurrentLineNumber, text)
-        raise ProblemError(problem) from error
+        return file.report(text, parser.CurrentLineNumber)
 
 
 def _number(file, element, path):

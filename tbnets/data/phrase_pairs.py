@@ -193,8 +193,7 @@ class PairBatches(EpochBatches):
         places[image_rows] = np.arange(len(image_rows))
         owners = places[self._phrase_images[rows]]
         choices, weights = self._choices(rows, generator)
-        photos, numbers = self._regions(image_rows, owners, choices)
-        region_of = self._find(photos, numbers, owners, choices, image_rows)
+        photos, numbers, region_of = self._regions(image_rows, owners, choices)
         batch |= {
             "regions": examples.regions.take(image_rows[photos], numbers),
             "region_images": photos.astype(np.int32),
@@ -243,22 +242,22 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(held[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns place of the photo and number of each region, ascending."""
-        regions = self._examples.regions
-        if self._options.every_region:
-            return regions.all_of(image_rows)
-        is_region = choices < regions.counts[image_rows[owners]]
-        pairs = np.stack([owners, choices], axis=1)[is_region]
-        return tuple(np.unique(pairs, axis=0).T)
+        """Returns place of the photo and number of each region, ascending.
 
-    def _find(self, photos, numbers, owners, choices, image_rows):
-        """Returns the row of each choice among regions, then photos."""
-        counts = self._examples.regions.counts[image_rows]
+        And the row of each choice among these regions, then the photos.
+        """
+        regions = self._examples.regions
+        counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
-        keys = photos * width + numbers
-        found = np.searchsorted(keys, owners * width + choices)
-        is_photo = choices == counts[owners]
-        return np.where(is_photo, len(photos) + owners, found)
+        is_photo, keys = choices == counts[owners], owners * width + choices
+        if self._options.every_region:
+            photos, numbers = regions.all_of(image_rows)
+            found = photos * width + numbers
+        else:
+            found = np.unique(keys[~is_photo])
+            photos, numbers = np.divmod(found, width)
+        rows = np.searchsorted(found, keys)
+        return photos, numbers, np.where(is_photo, len(found) + owners, rows)
 
     def _contrasts(self, photos, region_of, rows, image_rows, numbers):
         """Returns bool `[regions and photos, pairs]`, what is contrasted.
