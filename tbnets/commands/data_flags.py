@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from tbnets.data.captions import READERS, list_splits
-from tbnets.data.format_guess import usual_format
+from tbnets.data.captions import READERS, list_splits, usual_format
 from tbnets.data.photos import find_photos
 from tbnets.flags.flag import REQUIRED, flag
 

@@ -10,6 +10,7 @@ prints what a file holds and what is wrong with it.
 import dataclasses
 import itertools
 import os
+import re
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
-from tbnets.data.format_guess import refuse_other_format
 from tbnets.errors import InputError, MissingFileError, check_choice
 from tbnets.identity import first_twice, rows_by, spelling
 
@@ -168,6 +168,9 @@ _SPLITS = {
     "precomputed": caption_readers.precomputed_splits,
 }
 """Format -> path -> names of its splits, where reading would not tell them."""
+_JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
+_TABLES = (".csv", ".tsv", ".jsonl")
+_NUM_CHARACTERS = 65536
 
 
 def read_captions(
@@ -245,7 +248,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
                 "name around {split}."
             )
         return names
-    refuse_other_format(format, CheckedFile(path))
+    _refuse_other_format(format, CheckedFile(path))
     if format in _SPLITS:
         return _SPLITS[format](path)
     problems = []
@@ -258,7 +261,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 def _read_split(format, path, split, problems):
     """Returns the records of one split, its name as in the file."""
     file = CheckedFile(split_names.fill_split(path, split), problems)
-    if refuse_other_format(format, file):
+    if _refuse_other_format(format, file):
         return []
     before = len(problems or ())
     records = READERS[format](file, split)
@@ -269,3 +272,39 @@ def _read_split(format, path, split, problems):
         return records
     name = split_names.choose_split(split, names, file.path)
     return [record for record in records if record.split == name]
+
+
+def usual_format(path):
+    """Returns the format of captions that nobody told, by the file's name."""
+    is_table = os.fspath(path).lower().endswith(_TABLES)
+    return "table" if is_table else "karpathy"
+
+
+def _guess_formats(path):
+    """Returns the formats that a path may be of, by how it begins."""
+    if os.path.isdir(path):
+        has_captions = any(n.endswith("_caps.txt") for n in os.listdir(path))
+        return ("precomputed",) if has_captions else ()
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            head = file.read(_NUM_CHARACTERS).lstrip()
+    except OSError:
+        return ()
+    first = head.partition("\n")[0]
+    if re.match(r"[^\t]+#\d+ *\t", first):
+        return ("flickr",)
+    if first.startswith("{") and not path.lower().endswith(".jsonl"):
+        return _JSON_FORMATS
+    return ("table",) if path.lower().endswith(_TABLES) else ()
+
+
+def _refuse_other_format(format, file):
+    """Reports a file that seems to be of another format; tells whether."""
+    found = _guess_formats(file.path)
+    if not found or format in found:
+        return False
+    file.report(
+        f"expected captions of format {format}; found what looks like "
+        f"{' or '.join(found)}. Set --captions_format={'|'.join(found)}."
+    )
+    return True

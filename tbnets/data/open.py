@@ -13,12 +13,17 @@ import os
 import tqdm
 
 from tbnets.checked_files import shown
-from tbnets.data import drawn_splits
 from tbnets.data.captions import common_images, read_captions
 from tbnets.data.photo_lists import read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
-from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
+from tbnets.data.splits import (
+    WHOLE_FILE,
+    NoSuchSplit,
+    can_be_drawn,
+    draw_cuts,
+    drawn_split,
+)
 from tbnets.errors import InputError, MissingFileError
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.opening import load_features, read_made_by
@@ -42,7 +47,7 @@ class Data:
     Attributes:
         given: the `Sources`, as they were given.
         cuts: how splits were drawn that the captions do not tell, as
-            `drawn_splits` says; None where they tell them, or none was
+            `draw_cuts` says; None where they tell them, or none was
             drawn so far. A run that goes on sets it.
     """
 
@@ -185,8 +190,8 @@ class Data:
                 raise
         records = self._kept(WHOLE_FILE)
         if self.cuts is None:
-            self.cuts = drawn_splits.draw_cuts(records.image_ids, records.path)
-        return drawn_splits.drawn_split(records, split, self.cuts)
+            self.cuts = draw_cuts(records.image_ids, records.path)
+        return drawn_split(records, split, self.cuts)
 
     def _kept(self, split):
         """Returns the records of a split that the captions tell."""
@@ -211,7 +216,7 @@ class Data:
         return (
             error.names == (WHOLE_FILE,)
             and WHOLE_FILE not in told
-            and drawn_splits.can_be_drawn(split)
+            and can_be_drawn(split)
         )
 
     def tell_problems(self, split, problems):

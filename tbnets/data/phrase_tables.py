@@ -19,15 +19,6 @@ MOST_PIXELS = 10**9
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
-class _Image:
-    """What the rows of an image have said so far."""
-
-    def __init__(self, size):
-        self.size = size
-        self.captions = {}  # text -> list of `MarkedPhrase`
-        self.boxes = {}
-
-
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     """Reads the `.jsonl` table `image, phrase, box`.
 
@@ -45,19 +36,21 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
     if images is None:
         images = {name: name for name in sorted(found)}
-    return [
-        _record(key, name, found.get(name) or found.get(key) or _Image((0, 0)))
-        for key, name in images.items()
-    ]
+    records, nothing = [], _nothing((0, 0))
+    for key, name in images.items():
+        image = found.get(name) or found.get(key) or nothing
+        captions = [
+            MarkedCaption(number, text, tuple(phrases))
+            for number, (text, phrases) in enumerate(image.captions.items())
+        ]
+        new = {"image_id": key, "file_name": name, "captions": captions}
+        records.append(image._replace(**new))
+    return records
 
 
-def _record(key, name, image):
-    captions = [
-        MarkedCaption(number, text, tuple(phrases))
-        for number, (text, phrases) in enumerate(image.captions.items())
-    ]
-    nothing = collections.Counter()
-    return ImagePhrases(key, name, image.size, captions, image.boxes, nothing)
+def _nothing(size):
+    """Returns an image of which no row has spoken; captions are a dict yet."""
+    return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
 def _read_row(file, line, row, found):
@@ -76,7 +69,7 @@ def _read_row(file, line, row, found):
     box = size and _box(file, line, row["box"], *size)
     if None in (name, text, caption, types, chain, box):
         return
-    entry = found.setdefault(name, _Image(size))
+    entry = found.setdefault(name, _nothing(size))
     if entry.size != size:
         wanted = f"all rows of an image to have one size, {entry.size}"
         file.refuse(wanted, size, line)

@@ -2,7 +2,7 @@
 
 import os
 
-from tbnets.data.format_guess import usual_format
+from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import what_reads

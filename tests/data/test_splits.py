@@ -6,7 +6,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from tbnets.data import drawn_splits
+from tbnets.data import splits
 from tbnets.data.captions import CaptionedImages
 
 IDS = [f"photos/{number}.jpg" for number in range(1000)]
@@ -14,14 +14,14 @@ IDS = [f"photos/{number}.jpg" for number in range(1000)]
 
 def sizes(ids, cuts):
     """Returns (train, dev, test): how many images each has."""
-    found = collections.Counter(drawn_splits.split_of(i, cuts) for i in ids)
+    found = collections.Counter(splits.split_of(i, cuts) for i in ids)
     return found["train"], found["dev"], found["test"]
 
 
 def test_a_place_follows_from_the_id_alone():
     digits = hashlib.sha256(b"a.jpg").hexdigest()[:12]
-    assert drawn_splits.place_of("a.jpg") == int(digits, 16) / 16**12
-    places = [drawn_splits.place_of(image_id) for image_id in IDS]
+    assert splits.place_of("a.jpg") == int(digits, 16) / 16**12
+    places = [splits.place_of(image_id) for image_id in IDS]
     assert 0 <= min(places) and max(places) < 1
     assert np.mean(places) == pytest.approx(0.5, abs=0.03)
 
@@ -36,14 +36,14 @@ def test_a_place_follows_from_the_id_alone():
     ],
 )
 def test_small_sets_have_enough_in_dev_and_test(count, expected):
-    cuts = drawn_splits.draw_cuts(IDS[:count], "own.csv")
+    cuts = splits.draw_cuts(IDS[:count], "own.csv")
     assert sizes(IDS[:count], cuts) == expected
 
 
 @pytest.mark.parametrize("count", range(5, 160, 7))
 def test_dev_and_test_keep_to_their_bounds(count):
     train, *others = sizes(
-        IDS[:count], drawn_splits.draw_cuts(IDS[:count], "own.csv")
+        IDS[:count], splits.draw_cuts(IDS[:count], "own.csv")
     )
     for size in others:
         assert min(10, count // 5) <= size <= count // 5
@@ -51,22 +51,22 @@ def test_dev_and_test_keep_to_their_bounds(count):
 
 
 def test_images_keep_their_splits_when_others_are_added():
-    cuts = drawn_splits.draw_cuts(IDS[:300], "own.csv")
+    cuts = splits.draw_cuts(IDS[:300], "own.csv")
     assert cuts == [0.1, 0.2]
-    assert drawn_splits.draw_cuts(IDS, "own.csv") == cuts
+    assert splits.draw_cuts(IDS, "own.csv") == cuts
     # The bounds do not hold, and each has a tenth as chance has it.
     assert sizes(IDS, cuts) == (784, 116, 100)
 
 
 def test_the_order_does_not_count():
-    assert drawn_splits.draw_cuts(IDS[:20][::-1], "own.csv") == (
-        drawn_splits.draw_cuts(IDS[:20], "own.csv")
+    assert splits.draw_cuts(IDS[:20][::-1], "own.csv") == (
+        splits.draw_cuts(IDS[:20], "own.csv")
     )
 
 
 def test_too_few_images_are_refused():
     with pytest.raises(ValueError, match="Received: 4 in own.csv. Add photos"):
-        drawn_splits.draw_cuts(IDS[:4], "own.csv")
+        splits.draw_cuts(IDS[:4], "own.csv")
 
 
 def test_a_split_has_the_captions_of_its_images_in_their_order():
@@ -78,14 +78,14 @@ def test_a_split_has_the_captions_of_its_images_in_their_order():
         split="all",
         path="own.csv",
     )
-    cuts = drawn_splits.draw_cuts(ids, "own.csv")
-    dev = drawn_splits.drawn_split(records, "val", cuts)
+    cuts = splits.draw_cuts(ids, "own.csv")
+    dev = splits.drawn_split(records, "val", cuts)
     assert dev.split == "val" and dev.num_images == 2
     assert dev.captions == tuple(
         f"{i} {n}" for i in dev.image_ids for n in "ab"
     )
-    both = drawn_splits.drawn_split(records, "dev+test", cuts)
-    test = drawn_splits.drawn_split(records, "test", cuts)
+    both = splits.drawn_split(records, "dev+test", cuts)
+    test = splits.drawn_split(records, "test", cuts)
     assert {*both.image_ids} == {*dev.image_ids, *test.image_ids}
     assert list(both.image_ids) == [i for i in ids if i in both.image_ids]
 
@@ -95,4 +95,4 @@ def test_a_split_has_the_captions_of_its_images_in_their_order():
     [("train", True), ("validation+test", True), ("all", False), ("a", False)],
 )
 def test_what_can_be_drawn(split, can):
-    assert drawn_splits.can_be_drawn(split) == can
+    assert splits.can_be_drawn(split) == can
