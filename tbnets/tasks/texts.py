@@ -55,7 +55,14 @@ class Texts:
                 no encoder is known that a query could be read by.
         """
         if self._of_trees:
-            self._check_trees(splits)
+            if getattr(self.settings, "jit_compile", False):
+                raise InputError(
+                    "`--jit_compile` must be false with --text_encoder=h_lstm, "
+                    "which XLA does not compile. Received: --jit_compile=True. "
+                    "Leave it out."
+                )
+            for split in splits:
+                self._data.split(split).trees()
         if not self._of_features:
             return
         self._data.parts("texts", splits)
@@ -69,17 +76,6 @@ class Texts:
             )
         if self.settings.export:
             self.reader({"words": [], "text_features_made_by": made_by})
-
-    def _check_trees(self, splits):
-        """Refuses texts without trees, and what trees can not be used for."""
-        if getattr(self.settings, "jit_compile", False):
-            raise InputError(
-                "`--jit_compile` must be false with --text_encoder=h_lstm, "
-                "which XLA does not compile. Received: --jit_compile=True. "
-                "Leave it out."
-            )
-        for split in splits:
-            self._data.split(split).trees()
 
     def fit(self):
         """Returns what the training texts tell.

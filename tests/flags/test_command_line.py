@@ -253,6 +253,7 @@ FIXED = [
     ("--model=hm_lstm", "text_encoder", "h_lstm", "mean"),
     ("--model=cca", "epochs", "1", "5"),
     ("--task=localization", "image_encoder", "features", "small"),
+    ("--task=localization", "jit_compile", "False", "True"),
 ]
 
 

@@ -42,11 +42,6 @@ class LocalizationData(CaptionedData):
         """Refuses a run whose splits, phrases or regions are not there."""
         settings = self.settings
         first_hard_epoch(settings)
-        if getattr(settings, "jit_compile", False):
-            raise InputError(
-                "`--jit_compile` must be off with --task=localization, as each "
-                "batch has other sizes. Received: --jit_compile. Leave it out."
-            )
         splits = self.opened.check_splits()
         for name, phrases in self.opened.parts("phrases", splits).items():
             if not phrases.num_phrases:

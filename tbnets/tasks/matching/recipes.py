@@ -15,35 +15,18 @@ batch, 42.1 in batches of 32. 1000 photos: 24 epochs and words from 5 captions
 """
 
 import copy
-from typing import NamedTuple
 
-
-class Size(NamedTuple):
-    """What changes with the number of photos.
-
-    Args:
-        below: the number of photos from which it no longer holds.
-        epochs: passes over the photos.
-        images_per_batch: photos a batch.
-        min_count: times a word must stand in the captions to be known.
-        input_dropout: rate on what the branches read.
-        word_dropout: rate on word vectors.
-    """
-
-    below: float
-    epochs: int
-    images_per_batch: int
-    min_count: int
-    input_dropout: float
-    word_dropout: float
-
-
-SIZES = (
-    Size(120, 100, 32, 1, 0.4, 0.5),
-    Size(600, 60, 128, 2, 0.4, 0.5),
-    Size(3000, 60, 128, 2, 0.2, 0.3),
-    Size(float("inf"), 24, 128, 5, 0.2, 0.3),
+CHANGING = (
+    *("epochs", "images_per_batch", "min_count"),
+    *("input_dropout", "word_dropout"),
 )
+SIZES = {
+    120: (100, 32, 1, 0.4, 0.5),
+    600: (60, 128, 2, 0.4, 0.5),
+    3000: (60, 128, 2, 0.2, 0.3),
+    float("inf"): (24, 128, 5, 0.2, 0.3),
+}
+"""Number of photos from which they no longer hold -> values of `CHANGING`."""
 ALWAYS = {
     "cnn_weights": "imagenet",
     "image_transform": ["signed_sqrt", "standardize"],
@@ -77,7 +60,5 @@ def recipe(num_photos):
     Returns:
         dict, name of a flag -> value.
     """
-    size = next(size for size in SIZES if num_photos < size.below)
-    changing = size._asdict()
-    changing.pop("below")
-    return copy.deepcopy(ALWAYS) | changing
+    values = next(SIZES[below] for below in SIZES if num_photos < below)
+    return copy.deepcopy(ALWAYS) | dict(zip(CHANGING, values))

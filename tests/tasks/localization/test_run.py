@@ -315,7 +315,6 @@ def test_flags_of_matching_are_refused():
         ({"phrases": "nothing.jsonl"}, "`--phrases` must name what is there"),
         ({"regions": "nothing"}, "`--regions` must name what is there"),
         ({"dev_split": "x"}, "`--dev_split` must be a split that .*split=x"),
-        ({"jit_compile": True}, "`--jit_compile` must be off"),
         ({"cnn_weights": "random", "export": True}, "`--cnn_weights` must"),
         ({"images": "none"}, "`--images` must name what is there"),
         ({"images": "."}, "`--images` must hold every image of split train"),
