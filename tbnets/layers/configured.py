@@ -5,6 +5,28 @@ import inspect
 import keras
 
 
+def arguments_of(kind, method, base):
+    """Returns the names of what a method takes, as a dict without values.
+
+    Args:
+        kind: a class.
+        method: name of its method.
+        base: the class up to which those above it count, itself included.
+    """
+    signatures = [
+        inspect.signature(vars(one)[method])
+        for one in reversed(kind.__mro__)
+        if issubclass(one, base) and method in vars(one)
+    ]
+    return {
+        name: None
+        for signature in signatures
+        for name, given in signature.parameters.items()
+        if name != "self"
+        and given.kind not in (given.VAR_KEYWORD, given.VAR_POSITIONAL)
+    }
+
+
 class ConfiguredLayer(keras.layers.Layer):
     """A layer that keeps its constructor's arguments under their own names.
 
@@ -14,17 +36,8 @@ class ConfiguredLayer(keras.layers.Layer):
 
     def get_config(self):
         """Returns the constructors' arguments."""
-        constructors = [
-            inspect.signature(kind.__init__)
-            for kind in reversed(type(self).__mro__)
-            if issubclass(kind, ConfiguredLayer) and "__init__" in vars(kind)
-        ]
-        own = {
-            name: getattr(self, name)
-            for constructor in constructors
-            for name, given in constructor.parameters.items()
-            if name != "self" and given.kind is not given.VAR_KEYWORD
-        }
+        names = arguments_of(type(self), "__init__", ConfiguredLayer)
+        own = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **own}
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
+from tbnets.losses.positives import positive_masks
 from tbnets.models.cca_solution import (
     cholesky_factor,
     solve_cca,
@@ -66,32 +67,26 @@ class CCA(EmbeddingNetwork):
     2016, Table 1. Neither tells of background.
     """
 
-    compile_arguments = ()
     correlations = None
     found = None
     found_background = None
 
     def __init__(
         self,
-        image_branch,
-        text_branch,
-        image_encoder=None,
-        text_encoder=None,
+        *sides,
         regularization=0.5,
         power=4.0,
         background=0.0,
         **kwargs,
     ):
-        super().__init__(
-            image_branch, text_branch, image_encoder, text_encoder, **kwargs
-        )
+        super().__init__(*sides, **kwargs)
         checked_number("regularization", regularization, 0)
         checked_number("background", background, 0)
-        if background and not text_branch.use_bias:
+        if background and not self.text_branch.use_bias:
             raise InputError(
                 "`text_branch` must have a bias where there is background. "
-                f"Received: background={background}, and a "
-                "CanonicalProjection without. Give it use_bias=True."
+                f"Received: none, background={background}. Give it "
+                "use_bias=True."
             )
         self.regularization = regularization
         self.power = power
@@ -99,8 +94,8 @@ class CCA(EmbeddingNetwork):
 
     def compile(self, **kwargs):
         """Prepares the model for `fit`; an optimizer has nothing to do."""
-        kwargs.setdefault("optimizer", "sgd")
-        super().compile(triplet_loss=None, **kwargs)
+        kwargs = {"optimizer": "sgd", "triplet_loss": None, **kwargs}
+        super().compile(**kwargs)
 
     @property
     def metrics(self):
@@ -118,23 +113,20 @@ class CCA(EmbeddingNetwork):
                 encoder has weights to train.
         """
         super().build(input_shape)
-        for side, encoder in (
-            ("image", self.image_encoder),
-            ("text", self.text_encoder),
-        ):
+        for side in ("image", "text"):
+            encoder = getattr(self, f"{side}_encoder")
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
-                    f"`{side}_encoder` must need no training: CCA takes no "
-                    f"gradient. Received: {type(encoder).__name__}, with "
-                    f"weights to train. Use --{side}_encoder=features."
+                    f"`{side}_encoder` must have nothing to train: CCA takes "
+                    f"no gradient. Received: {type(encoder).__name__}. Use "
+                    f"--{side}_encoder=features."
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
             raise InputError(
-                "`output_dim` must be at most the number of features of either "
-                f"side. Received: output_dim={self.embedding_dim}, with "
-                f"{sizes[0]} image and {sizes[1]} text features. Lower "
-                "--cca_dim."
+                "`output_dim` must be at most the features of either side. "
+                f"Received: output_dim={self.embedding_dim}, {sizes[0]} image "
+                f"and {sizes[1]} text features. Lower --cca_dim."
             )
 
     @property
@@ -170,41 +162,18 @@ class CCA(EmbeddingNetwork):
         if self.found is None:
             with tf.init_scope():
                 self._start({name: batch[name].shape for name in INPUTS})
-        texts = batch["captions"]
-        if self.text_encoder is not None:
-            texts = self.text_encoder(texts, training=False)
-        pairs = tf.equal(
-            tf.cast(batch["image_ids"], tf.int64)[:, None],
-            tf.cast(batch["caption_image_ids"], tf.int64)[None, :],
-        )
+        pairs = positive_masks(*(batch[name] for name in IDS)).image_to_text
         self.found.add(
-            self._image_features(batch["images"]),
-            tf.cast(texts, tf.float32),
+            _features(self.image_encoder, batch["images"]),
+            _features(self.text_encoder, batch["captions"]),
             tf.cast(pairs, tf.float32),
         )
-        if self.background:
-            self._add_background(batch)
+        if self.background and "candidates" in batch:
+            # They are pairs with a text of no features.
+            rows = _features(self.image_encoder, batch["candidates"])
+            ones = tf.ones([tf.shape(rows)[0], 1])
+            self.found_background.add(rows, tf.zeros([1, 0]), ones)
         return {"total_loss": tf.constant(1.0)}
-
-    def _image_features(self, images):
-        if self.image_encoder is not None:
-            images = self.image_encoder(images, training=False)
-        return tf.cast(images, tf.float32)
-
-    def _add_background(self, batch):
-        """Adds a batch's candidates, as pairs with a text of no features."""
-        if "candidates" not in batch:
-            raise InputError(
-                "`background` must be 0 where batches bring no candidates. "
-                f"Received: background={self.background}, and batches of "
-                f"{', '.join(batch)}. Set --cca_background=0, or use "
-                "--task=localization, whose photos have other regions."
-            )
-        features = self._image_features(batch["candidates"])
-        count = tf.shape(features)[0]
-        self.found_background.add(
-            features, tf.zeros([1, 0]), tf.ones([count, 1])
-        )
 
     def _start(self, shapes):
         """Makes room for the covariances, and builds where nobody has."""
@@ -215,43 +184,38 @@ class CCA(EmbeddingNetwork):
         if self.background:
             self.found_background = PairSums(sizes[0], 0)
 
-    def _background_sums(self):
-        """Returns the sums over candidates, and forgets them."""
-        sums, self.found_background = self.found_background, None
-        if not sums.count.numpy():
-            raise InputError(
-                "`batches` must hold candidates where there is background. "
-                f"Received: background={self.background}, and none in all "
-                "batches. Raise --candidates_per_image, or set "
-                "--cca_background=0."
-            )
-        return sums
-
     def _solve(self):
         """Puts what the covariances tell into the branches."""
         found, self.found, self.train_function = self.found, None, None
-        if found is None or found.count.numpy() < 2:
+        others, self.found_background = self.found_background, None
+        count = int(found.count.numpy()) if found else 0
+        if count < 2:
             raise InputError(
                 "`batches` must hold at least two matching pairs. Received: "
-                f"{0 if found is None else int(found.count.numpy())}. Give "
-                "captions the ids of their images."
+                f"{count}. Give captions the ids of their images."
+            )
+        if others and not others.count.numpy():
+            raise InputError(
+                "`batches` must hold candidates where there is background. "
+                f"Received: none, background={self.background}. Raise "
+                "--candidates_per_image, or set --cca_background=0."
             )
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)
-        if self.background:
+        if others:
             means[0], images, between = with_background(
-                means[0], images, between, self._background_sums(), share
+                means[0], images, between, others, share
             )
         left = cholesky_factor(images, self.regularization, "image")
         texts = found.covariance(1, 1)
         right = cholesky_factor(texts, self.regularization, "text")
-        if self.background:
+        if others:
             right = with_indicator(right, share)
         *directions, self.correlations = solve_cca(
             left, right, between, self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power
-        if self.background:
+        if others:
             # A text's last entry is 1, and over all rows its mean is `share`.
             bias = (1 - share) * directions[1][-1]
             self.text_branch.bias.assign((bias * weights).astype(np.float32))
@@ -260,11 +224,9 @@ class CCA(EmbeddingNetwork):
             branch.mean.assign(mean.astype(np.float32))
             branch.projection.assign((directed * weights).astype(np.float32))
 
-    def get_config(self):
-        """Returns the constructor's arguments, layers as their configs."""
-        return {
-            **super().get_config(),
-            "regularization": self.regularization,
-            "power": self.power,
-            "background": self.background,
-        }
+
+def _features(encoder, inputs):
+    """Returns what an encoder, or none, makes of inputs: float32."""
+    if encoder is not None:
+        inputs = encoder(inputs, training=False)
+    return tf.cast(inputs, tf.float32)

@@ -34,9 +34,8 @@ def cholesky_factor(covariance, regularization, name):
         )
     if not mean_variance > 0:
         raise InputError(
-            f"The {name} features must differ from row to row. Received: "
-            f"{len(covariance)} dimensions that never change. Extract them "
-            "again."
+            f"The {name} features must differ from row to row. Received: none "
+            f"of {len(covariance)} ever changes. Extract them again."
         )
     diagonal = np.einsum("ii->i", covariance)
     diagonal += regularization * mean_variance
@@ -48,12 +47,10 @@ def cholesky_factor(covariance, regularization, name):
         shares = np.zeros(1)
     if shares.min() <= ROUNDING:
         raise InputError(
-            "`regularization` must be larger where dimensions depend on each "
-            f"other. Received: regularization={regularization:g}, with which "
-            f"the covariance of the {len(covariance)} {name} features can not "
-            "be inverted: some never change, some are sums of others, or "
-            "there are fewer rows than features. Raise --cca_regularization, "
-            "for example to 0.5."
+            "`regularization` must be larger where features never change, are "
+            "sums of others or more than rows. Received: regularization="
+            f"{regularization:g}; the covariance of {len(covariance)} {name} "
+            "features can not be inverted. Set --cca_regularization=0.5."
         )
     return factor
 

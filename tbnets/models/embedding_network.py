@@ -50,18 +50,7 @@ class EmbeddingNetwork(TwoBranchModel):
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
 
-    compile_arguments = (
-        "gradient_clip_norm",
-        "triplet_loss",
-        "hardness_steps",
-        "structure_steps",
-        "structure_end",
-    )
-
     triplet_loss = None
-    hardness_steps = 1
-    structure_steps = 0
-    structure_end = None
 
     def compile(
         self,
@@ -102,23 +91,12 @@ class EmbeddingNetwork(TwoBranchModel):
         """Returns the names of a loss and an active share for each term."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
-    def is_reported(self, name):
-        """Tells whether `report` has a name: those of terms with a weight."""
-        term = name.rpartition("_")[0]
-        loss = self.triplet_loss
-        return term not in TERMS or bool(loss and loss.term_weights[term])
-
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
         inputs = checked_dict("inputs", inputs, INPUTS)
-        return {
-            "image_embeddings": self.embed_images(
-                inputs["images"], training=training
-            ),
-            "text_embeddings": self.embed_text(
-                inputs["captions"], training=training
-            ),
-        }
+        images = self.embed_images(inputs["images"], training=training)
+        texts = self.embed_text(inputs["captions"], training=training)
+        return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch, training=False):
         """Returns the `LossOutput` of one batch."""

@@ -7,15 +7,11 @@ from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
-from tbnets.models.two_branch import PARTS, build_side, embed_side, output_dim
+from tbnets.models.two_branch import build_side, embed_side
 
 PAIRS = (
-    "regions",
-    "region_images",
-    "phrase_nodes",
-    "region_of",
-    "is_contrast",
-    "weights",
+    *("regions", "region_images", "phrase_nodes"),
+    *("region_of", "is_contrast", "weights"),
 )
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
 _OF_PAIRS = {
@@ -72,28 +68,10 @@ class HMLSTM(EmbeddingNetwork):
     statistics of both, from the first step on.
     """
 
-    compile_arguments = (
-        *EmbeddingNetwork.compile_arguments,
-        "phrase_weight",
-        "region_mean_weight",
-    )
-    parts = (*PARTS, "region_branch", "region_encoder")
-    phrase_weight = 1.0
-    region_mean_weight = 0.0
-
     def __init__(
-        self,
-        image_branch,
-        text_branch,
-        image_encoder=None,
-        text_encoder=None,
-        region_branch=None,
-        region_encoder=None,
-        **kwargs,
+        self, *sides, region_branch=None, region_encoder=None, **kwargs
     ):
-        super().__init__(
-            image_branch, text_branch, image_encoder, text_encoder, **kwargs
-        )
+        super().__init__(*sides, **kwargs)
         self.region_branch = region_branch
         self.region_encoder = region_encoder
 
@@ -145,12 +123,11 @@ class HMLSTM(EmbeddingNetwork):
             return
         shapes = checked_dict("inputs", input_shape, (*INPUTS, "regions"))
         shape = tuple(shapes["regions"])
-        build_side(shape, self.region_encoder, self.region_branch)
-        if output_dim(self.region_branch) != self.embedding_dim:
+        size = build_side(shape, self.region_encoder, self.region_branch)
+        if size != self.embedding_dim:
             raise InputError(
                 "`region_branch` must end in the size of `image_branch`. "
-                f"Received: {output_dim(self.region_branch)} for regions, "
-                f"{self.embedding_dim} for images. Change the last entry."
+                f"Received: {size}, {self.embedding_dim}. Change the last unit."
             )
 
     @property
@@ -205,11 +182,10 @@ class HMLSTM(EmbeddingNetwork):
             trees.rows, tf.gather(trees.is_noun_phrase, trees.rows) > 0
         )
         embeddings = self.text_branch(tf.gather(states, rows), training=False)
-        return (
-            embeddings,
-            tf.gather(trees.trees, rows),
-            tf.gather(trees.spans, rows),
+        captions, spans = (
+            tf.gather(one, rows) for one in (trees.trees, trees.spans)
         )
+        return embeddings, captions, spans
 
     def call(self, inputs, training=False):
         """Returns the embeddings of images and texts, and of `regions`."""

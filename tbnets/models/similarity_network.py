@@ -16,7 +16,7 @@ from tbnets.losses.logistic import (
 from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
 from tbnets.models.embedding_network import IDS, INPUTS
-from tbnets.models.two_branch import PARTS, TwoBranchModel
+from tbnets.models.two_branch import TwoBranchModel
 
 # What is told of each loss, and the field of its output.
 _REPORTED = {
@@ -59,30 +59,10 @@ class SimilarityNetwork(TwoBranchModel):
     Source: Wang et al. 2018, Sec. 3.3, Fig. 1 (right).
     """
 
-    compile_arguments = (
-        "gradient_clip_norm",
-        "num_candidates",
-        "sampling_seed",
-        "pair_loss",
-    )
-    parts = (*PARTS, "head")
     learned_similarity = True
-    pair_loss = PAIR_LOSSES[0]
-    num_candidates = 1
-    sampling_seed = 0
 
-    def __init__(
-        self,
-        image_branch,
-        text_branch,
-        image_encoder=None,
-        text_encoder=None,
-        head=None,
-        **kwargs,
-    ):
-        super().__init__(
-            image_branch, text_branch, image_encoder, text_encoder, **kwargs
-        )
+    def __init__(self, *sides, head=None, **kwargs):
+        super().__init__(*sides, **kwargs)
         self.head = head or PairHead()
 
     def compile(
@@ -127,11 +107,6 @@ class SimilarityNetwork(TwoBranchModel):
     def reported_names():
         """Returns the names of what is told of either loss."""
         return [name for names in _REPORTED.values() for name in names]
-
-    def is_reported(self, name):
-        """Tells whether `report` has a name: those of the loss."""
-        own = name in _REPORTED[self.pair_loss]
-        return own or name not in self.reported_names()
 
     def build(self, input_shape):
         """Builds both sides and the head.
@@ -267,13 +242,11 @@ class SimilarityNetwork(TwoBranchModel):
             self, batch, columns, valid[:, None], training
         )
         texts = self.embed_text(batch["captions"], training=training)
-        text_rows = tf.gather(texts, owners)
+        texts = [tf.gather(texts, owners)] * 2
         # A row more, so that there is one where nothing was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
         others = tf.gather(others, places[:, 0])
-        return self._logistic(
-            [images, others], [text_rows] * 2, valid, training
-        )
+        return self._logistic([images, others], texts, valid, training)
 
     def _softmax_loss(self, batch, training):
         """Returns the `SoftmaxOutput` of captions with their images.
@@ -309,14 +282,9 @@ class SimilarityNetwork(TwoBranchModel):
         # Only pairs of a caption and a candidate of its own are judged.
         valid = tf.gather(batch["is_negative"], batch["drawn_for"])
         pairs = tf.where(valid)
+        others = tf.gather(images[num_images:], pairs[:, 1])
         logits = self.judge(
-            tf.concat(
-                [
-                    images[:num_images],
-                    tf.gather(images[num_images:], pairs[:, 1]),
-                ],
-                0,
-            ),
+            tf.concat([images[:num_images], others], 0),
             tf.concat([texts, tf.gather(texts, pairs[:, 0])], 0),
             training=training,
         )
@@ -326,13 +294,11 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _hardest_candidates(self, batch, columns):
         """Returns of each row of candidates the most convincing, `[n, 1]`."""
+        rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
         used, places = candidates.used_columns(
-            columns,
-            tf.ones_like(columns, tf.bool),
-            tf.shape(batch["candidates"])[0],
+            columns, all_count, tf.shape(rows)[0]
         )
-        rows = tf.gather(batch["candidates"], used)
-        embeddings = candidates.embed_as_served(self, rows)
+        embeddings = candidates.embed_as_served(self, tf.gather(rows, used))
         texts = self.embed_text(batch["captions"], training=False)
         owners = tf.repeat(batch["drawn_for"], self.num_candidates)
         return self._most_convincing(

@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
+from tbnets.layers.configured import arguments_of
 from tbnets.losses.distances import similarities
 from tbnets.models import finite
 
 KERAS_2 = keras.__version__.startswith("2.")
-PARTS = ("image_branch", "text_branch", "image_encoder", "text_encoder")
 
 
 def current_learning_rate(optimizer):
@@ -27,14 +27,13 @@ def current_learning_rate(optimizer):
     return tf.cast(tf.convert_to_tensor(rate), tf.float32)
 
 
-def output_dim(layer):
+def _output_dim(layer):
     """Returns the size of what a built branch or encoder returns."""
     size = getattr(layer, "output_dim", None)
     if size is None:
         raise InputError(
-            "A branch or encoder must have an `output_dim`, the size of what "
-            f"it returns. Received: {type(layer).__name__} without. Set the "
-            "attribute in its `__init__` or `build`."
+            "A branch or encoder must tell its `output_dim`. Received: "
+            f"{type(layer).__name__} without. Set it in `__init__` or `build`."
         )
     return size
 
@@ -46,13 +45,17 @@ def build_side(shape, encoder, branch):
         shape: of what comes in.
         encoder: layer, or None.
         branch: layer on what the encoder returns.
+
+    Returns:
+        The size of what the branch returns.
     """
     if encoder is not None:
         if not encoder.built:
             encoder.build(shape)
-        shape = (None, output_dim(encoder))
+        shape = (None, _output_dim(encoder))
     if not branch.built:
         branch.build(shape)
+    return _output_dim(branch)
 
 
 def embed_side(inputs, encoder, branch, training):
@@ -79,18 +82,16 @@ class TwoBranchModel(keras.Model):
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
+    What the constructors and `compile` of a model and of those above it take,
+    up to here, it keeps in attributes of the same names: so its configs need
+    no list of them.
+
     Attributes:
-        compile_arguments: names of what `compile` takes beside that of Keras;
-            the model keeps it in attributes of the same names.
-        parts: names of the layers among the constructor's arguments.
         learned_similarity: whether a model learns what `similarities`
             computes; else these are the inner products.
     """
 
-    compile_arguments = ("gradient_clip_norm",)
-    parts = PARTS
     learned_similarity = False
-    gradient_clip_norm = None
     input_shapes = None
 
     def __init__(
@@ -172,8 +173,7 @@ class TwoBranchModel(keras.Model):
         config = super().get_compile_config()
         if not config:
             return config
-        own = {name: getattr(self, name) for name in self.compile_arguments}
-        return {**config, **keras.saving.serialize_keras_object(own)}
+        return {**config, **self._arguments("compile")}
 
     def compile_from_config(self, config):
         """Compiles the model as `get_compile_config` describes it."""
@@ -181,18 +181,10 @@ class TwoBranchModel(keras.Model):
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)
 
-    def is_reported(self, name):
-        """Tells whether a step reports the mean of a name, as compiled."""
-        return True
-
     @property
     def metrics(self):
-        """The means over an epoch of what `train_step` reports."""
-        return [
-            tracker
-            for name, tracker in self.trackers.items()
-            if self.is_reported(name)
-        ]
+        """The means over an epoch of all that `train_step` may report."""
+        return list(self.trackers.values())
 
     def build(self, input_shape):
         """Builds both sides.
@@ -203,15 +195,17 @@ class TwoBranchModel(keras.Model):
         """
         shapes = checked_dict("inputs", input_shape, ("images", "captions"))
         shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        build_side(shapes["images"], self.image_encoder, self.image_branch)
-        build_side(shapes["captions"], self.text_encoder, self.text_branch)
-        sizes = (output_dim(self.image_branch), output_dim(self.text_branch))
-        if sizes[0] != sizes[1]:
+        images = build_side(
+            shapes["images"], self.image_encoder, self.image_branch
+        )
+        texts = build_side(
+            shapes["captions"], self.text_encoder, self.text_branch
+        )
+        if images != texts:
             raise InputError(
                 "`image_branch` and `text_branch` must end in the same size. "
-                f"Received: {sizes[0]} for images, {sizes[1]} for texts. "
-                "Change the last entry of --image_units or --text_units, or "
-                "--rnn_units where the text branch has no layers."
+                f"Received: {images} and {texts}. Change the last of "
+                "--image_units or --text_units, or without these --rnn_units."
             )
         self.input_shapes = shapes
         self.built = True
@@ -289,20 +283,17 @@ class TwoBranchModel(keras.Model):
         return {name: self.trackers[name].result() for name in scalars}
 
     def get_config(self):
-        """Returns the constructor's arguments, layers as their configs."""
-        config = super().get_config()
-        for name in self.parts:
-            layer = getattr(self, name)
-            config[name] = layer and keras.saving.serialize_keras_object(layer)
-        return config
+        """Returns the constructors' arguments, layers as their configs."""
+        return {**super().get_config(), **self._arguments("__init__")}
+
+    def _arguments(self, method):
+        """Returns what a method was given, as a config."""
+        names = arguments_of(type(self), method, TwoBranchModel)
+        own = {name: getattr(self, name) for name in names}
+        own.pop("optimizer", None)  # Keras' own config has it.
+        return keras.saving.serialize_keras_object(own)
 
     @classmethod
     def from_config(cls, config):
         """Returns a new model of the same construction."""
-        config = dict(config)
-        for name in cls.parts:
-            if config.get(name):
-                config[name] = keras.saving.deserialize_keras_object(
-                    config[name]
-                )
-        return cls(**config)
+        return cls(**keras.saving.deserialize_keras_object(config))

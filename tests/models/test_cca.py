@@ -358,11 +358,11 @@ def test_background_of_one_number_by_hand():
 
 def test_background_needs_candidates_and_a_bias():
     batch = correlated()
-    with pytest.raises(ValueError, match="bring no candidates.*=2.0.*captions"):
-        fitted([batch], background=2.0)
     empty = {**batch, "candidates": candidates(0)}
-    with pytest.raises(ValueError, match="none in all .*--candidates_per"):
-        fitted([empty], background=2.0)
+    for nothing in (batch, empty):
+        expected = "must hold candidates.*=2.0.*--candidates_per"
+        with pytest.raises(ValueError, match=expected):
+            fitted([nothing], background=2.0)
     with pytest.raises(ValueError, match="`background` must be .* at least 0"):
         fitted([batch], background=-1.0)
     sides = tbnets.CanonicalProjection(2), tbnets.CanonicalProjection(2)
