@@ -41,38 +41,29 @@ PLACES = {"train/": ".*", "dev/": "3_dev/.*", "health/": f"{HEALTH}.*"}
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
-    "recall_sum": "Recall at 1, 5 and 10 both ways, added in per cent: 0 to "
-    "600. Larger is better.",
+    "recall_sum": "Recall at 1, 5, 10 both ways, added in per cent: 0 to 600.",
     "mean_recall": "Mean of recall at 1, 5 and 10 both ways, a fraction.",
     "recall_at_1": "Fraction of the queries whose right answer comes first.",
-    "recall_at_5": "Fraction of the queries with a right answer among the "
-    "first 5.",
-    "recall_at_10": "Fraction of the queries with a right answer among the "
-    "first 10.",
-    "upper_bound": "Fraction of the phrases with a right region among all that "
-    "are proposed: no network can find more.",
+    "recall_at_5": "Fraction of the queries with one among the first 5.",
+    "recall_at_10": "Fraction of the queries with one among the first 10.",
+    "upper_bound": "Fraction of the phrases with a right region proposed.",
     "median_rank": "Median rank of the best right answer; 1 is perfect.",
     "mean_rank": "Mean rank of the best right answer; 1 is perfect.",
-    "tie_rate": "Fraction of the queries with a wrong answer that scores "
-    "exactly as the best right one; it counts as a miss.",
+    "tie_rate": "Fraction of the queries whose right answer ties: a miss.",
     "total_loss": "The loss that is made small: the terms, weighted.",
     "loss": "A term of the loss, before its weight.",
-    "active": "Share of the triplets with a loss above 0: those the network "
-    "still gets wrong, or right by less than the margin.",
-    "positive_loss": "The loss of the pairs that match; log 2 = 0.69 is "
-    "guessing.",
-    "negative_loss": "The loss of the pairs that do not match; log 2 = 0.69 is "
-    "guessing.",
-    "pair_accuracy": "Share of the pairs that the network judges right; half "
-    "of them match.",
-    "ranked_first": "Share of the matching pairs that the network finds better "
-    "than each wrong one of the batch.",
+    "active": "Share of the triplets with a loss above 0: wrong, or right by "
+    "less than the margin.",
+    "positive_loss": "Loss of the pairs that match; log 2 = 0.69 is guessing.",
+    "negative_loss": "Loss of those that do not; log 2 = 0.69 is guessing.",
+    "pair_accuracy": "Share of the pairs judged right; half of them match.",
+    "ranked_first": "Share of the matching pairs found better than each wrong "
+    "one of the batch.",
     "learning_rate": "Mean learning rate over the steps of the epoch.",
     "gradient_norm": "Norm of the whole gradient, before clipping.",
     "mean_cosine": "Mean cosine of all pairs of embeddings of one side: 0 all "
     "over the space, 1 collapsed to a point.",
-    "dimension_spread": "How evenly the dimensions are used: 1 all alike, 0 "
-    "for a collapse.",
+    "dimension_spread": "How evenly dimensions are used: 1 alike, 0 collapsed.",
     "seconds": "Seconds of the epoch: steps and evaluation.",
 }
 
@@ -80,10 +71,8 @@ DESCRIPTIONS = {
 def describe(key):
     """Returns what a scalar means, in Markdown; "" where nobody says."""
     name = key.rpartition("/")[2]
-    endings = (name, name.rpartition("_")[2])
-    return next(
-        (DESCRIPTIONS[one] for one in endings if one in DESCRIPTIONS), ""
-    )
+    ending = name.rpartition("_")[2]
+    return DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
 
 
 def settings_table(settings):
@@ -128,17 +117,12 @@ def comparable_settings(settings):
 
 def chart_layout():
     """Returns the panels of curves.png for the dashboard Custom Scalars."""
-    charts = [
-        layout_pb2.Chart(
-            title=title,
-            multiline=layout_pb2.MultilineChartContent(
-                tag=[f"{PLACES[prefix]}{suffix.replace('/', '.')}$"]
-            ),
-        )
-        for title, prefix, suffix in PANELS
-    ]
-    category = layout_pb2.Category(title="learning curves", chart=charts)
-    return layout_pb2.Layout(category=[category])
+    layout = layout_pb2.Layout()
+    category = layout.category.add(title="learning curves")
+    for title, prefix, suffix in PANELS:
+        tag = f"{PLACES[prefix]}{suffix.replace('/', '.')}$"
+        category.chart.add(title=title).multiline.tag.append(tag)
+    return layout
 
 
 def _unless_lost(method):
@@ -154,9 +138,9 @@ def _unless_lost(method):
                 reason = getattr(error, "message", None) or str(error)
                 reason = reason.rpartition("}} ")[2]  # Not the operation.
                 tqdm.tqdm.write(
-                    f"note: {board.folder} can not be written, so TensorBoard "
+                    f"note: {board.folder} can not be written; TensorBoard "
                     f"shows no more of this run: {reason.splitlines()[0]}. "
-                    "Everything else goes on; free some space.",
+                    "Everything else goes on.",
                     file=sys.stderr,
                 )
 
@@ -244,22 +228,22 @@ class Board:
             for key in history[-1]:
                 tag = self.tag(key)
                 values = [row.get(key) for row in history]
+                moves = [value != values[0] for value in values]
                 first = len(values)
                 if not tag.startswith(OVERVIEW):
-                    if all(value == values[0] for value in values):
+                    if not any(moves):
                         continue
-                    if all(value == values[0] for value in values[:-1]):
-                        first = 1
-                for step in range(first, len(values) + 1):
-                    if values[step - 1] is not None:
-                        self._scalar(tag, values[step - 1], step, describe(key))
+                    first = first if any(moves[:-1]) else 1
+                for step, value in enumerate(values[first - 1 :], first):
+                    if value is not None:
+                        _scalar(tag, value, step, key)
 
     @_unless_lost
     def add_best(self, split, value, epoch):
         """Writes what the best epoch reaches on a split."""
         with self._best.as_default():
             name = f"{BEST_EPOCH}/{split}_{self._metric}"
-            self._scalar(name, value, epoch, describe(self._metric))
+            _scalar(name, value, epoch, self._metric)
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
@@ -272,12 +256,8 @@ class Board:
         """
         with self._run.as_default():
             for name, pixels in pictures.items():
-                tf.summary.image(
-                    f"{ANSWERS}/{name}",
-                    np.asarray(pixels)[None],
-                    step=epoch,
-                    description=about,
-                )
+                tag, rows = f"{ANSWERS}/{name}", np.asarray(pixels)[None]
+                tf.summary.image(tag, rows, epoch, description=about)
 
     @_unless_lost
     def add_points(self, name, points):
@@ -291,6 +271,6 @@ class Board:
         self._run.flush()
         self._best.flush()
 
-    @staticmethod
-    def _scalar(tag, value, step, description):
-        tf.summary.scalar(tag, value, step=step, description=description)
+
+def _scalar(tag, value, step, key):
+    tf.summary.scalar(tag, value, step=step, description=describe(key))

@@ -18,6 +18,7 @@ from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.files import write_atomically
 from tbnets.store.npz import ERRORS, read_npz
+from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"
@@ -51,22 +52,21 @@ class RunState:
     @property
     def dev(self):
         """The metrics of the dev split after the last epoch."""
-        prefix = "dev/"
-        return {
-            key[len(prefix) :]: value
-            for key, value in self.history[-1].items()
-            if key.startswith(prefix)
-        }
-
-
-def optimizer_variables(optimizer):
-    """Returns the list of an optimizer's variables, on every Keras version."""
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
+        row, group = self.history[-1], "dev/"
+        own = [key for key in row if key.startswith(group)]
+        return {key.removeprefix(group): row[key] for key in own}
 
 
 def _name(variable):
     return getattr(variable, "path", None) or variable.name
+
+
+def _variables(model, optimizer):
+    """Returns what a checkpoint keeps by its kind; `optimizer` may be None."""
+    kinds = {"model": model.weights}
+    if optimizer is not None:
+        kinds["optimizer"] = optimizer_variables(optimizer)
+    return kinds
 
 
 def _to_numpy(variable):
@@ -88,19 +88,11 @@ def save_checkpoint(path, model, optimizer, state):
         OSError: the disk is full or read-only; an older file at `path`
             survives.
     """
-    arrays = {
-        f"model/{i:04d}": _to_numpy(variable)
-        for i, variable in enumerate(model.weights)
-    }
-    names = {
-        f"model/{i:04d}": _name(variable)
-        for i, variable in enumerate(model.weights)
-    }
-    if optimizer is not None:
-        for i, variable in enumerate(optimizer_variables(optimizer)):
-            arrays[f"optimizer/{i:04d}"] = _to_numpy(variable)
-            names[f"optimizer/{i:04d}"] = _name(variable)
-    values = vars(state).copy()
+    arrays, names, values = {}, {}, vars(state).copy()
+    for kind, variables in _variables(model, optimizer).items():
+        for i, variable in enumerate(variables):
+            key = f"{kind}/{i:04d}"
+            arrays[key], names[key] = _to_numpy(variable), _name(variable)
     for kind in ("fitted", "held"):
         values[kind] = dict(values[kind])
         for name, value in vars(state)[kind].items():
@@ -125,18 +117,6 @@ class Checkpoint(NamedTuple):
     state: RunState
 
 
-def read_checkpoint(path):
-    """Reads a file written by `save_checkpoint`.
-
-    Returns:
-        The `Checkpoint`.
-
-    Raises:
-        ValueError: the file is no checkpoint, or damaged.
-    """
-    return _read(path)
-
-
 def read_progress(path):
     """Reads of a checkpoint what is no array: its settings, epoch, history.
 
@@ -148,97 +128,90 @@ def read_progress(path):
     Raises:
         ValueError: the file is no checkpoint, or damaged where it is read.
     """
-    return _read(path, "header").state
+    return read_checkpoint(path, "header").state
 
 
-def _read(path, only=None):
+def read_checkpoint(path, only=None):
+    """Reads a file written by `save_checkpoint`.
+
+    Args:
+        path: the file.
+        only: see `read_progress`.
+
+    Returns:
+        The `Checkpoint`.
+
+    Raises:
+        ValueError: the file is no checkpoint, or damaged.
+    """
     path = pathlib.Path(path)
     try:
         arrays = read_npz(path, only)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] not in (FORMAT, BEFORE):
             raise InputError(f"its format is {shown(header['format'])}")
-        values = header["state"]
+        values, names = header["state"], header["names"]
         if header["format"] == BEFORE:
-            values = _converted(values)
+            values["fitted"] = {
+                "words": values.pop("words"),
+                **values.pop("dims"),
+                "image_features_made_by": values.pop("image_source", {}),
+            }
         state = _checked(RunState(**values))
         for kind in ("fitted", "held"):
             for key in [key for key in arrays if key.startswith(kind + "/")]:
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
-        names = header["names"]
         if not (isinstance(names, dict) and set(arrays) <= set(names)):
-            if only is None:
-                raise InputError("it does not name its arrays")
+            raise InputError("it does not name its arrays")
         return Checkpoint(arrays, names, state)
     except ERRORS as error:
         raise InputError(
             f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
-            f"a file of {path.stat().st_size} bytes that can not be read as "
-            f"one ({error}). Use the run's other checkpoint, best.npz or "
-            "last.npz: a copy of it in this place."
+            f"{path.stat().st_size} bytes that are none ({error}). Copy the "
+            "run's other checkpoint, best.npz or last.npz, to this place."
         ) from error
 
 
-_COUNT = "a number from 0", lambda value: type(value) is int and value >= 0
-_DICT = "a dict", lambda value: isinstance(value, dict)
-_TYPES = {
-    "epoch": _COUNT,
-    "best_epoch": _COUNT,
-    "best_metric": (
-        "a number",
-        lambda value: value is None or type(value) in (int, float),
-    ),
-    "history": (
-        "a list of scalars",
-        lambda value: isinstance(value, list) and all(map(_are_scalars, value)),
-    ),
-    "settings": _DICT,
-    "fitted": _DICT,
-    "held": _DICT,
-}
-
-
-def _are_scalars(row):
-    return isinstance(row, dict) and all(
-        type(value) in (int, float) for value in row.values()
-    )
+def _is_number(value):
+    return type(value) in (int, float)
 
 
 def _checked(state):
     """Returns a `RunState`; raises ValueError where it can be none."""
-    for name, (expected, is_right) in _TYPES.items():
-        value = getattr(state, name)
-        if not is_right(value):
-            raise InputError(f"`{name}` is {shown(value)}, not {expected}")
+    good = {
+        name: isinstance(getattr(state, name), dict)
+        for name in ("settings", "fitted", "held")
+    }
+    for name in ("epoch", "best_epoch"):
+        count = getattr(state, name)
+        good[name] = type(count) is int and count >= 0
+    good["best_metric"] = state.best_metric is None or _is_number(
+        state.best_metric
+    )
+    good["history"] = isinstance(state.history, list) and all(
+        isinstance(row, dict) and all(map(_is_number, row.values()))
+        for row in state.history
+    )
+    for name, is_good in good.items():
+        if not is_good:
+            raise InputError(f"`{name}` is {shown(getattr(state, name))}")
     return state
 
 
-def _converted(values):
-    """Returns the state that a checkpoint of the format before holds."""
-    values = dict(values)
-    values["fitted"] = {
-        "words": values.pop("words"),
-        **values.pop("dims"),
-        "image_features_made_by": values.pop("image_source", {}),
-    }
-    return values
-
-
-def _assign(path, kind, variables, arrays, names):
+def _assign(path, kind, variables, checkpoint):
+    arrays, names, _ = checkpoint
     stored = sorted(key for key in arrays if key.startswith(kind + "/"))
     if len(stored) != len(variables):
         raise InputError(
-            f"{path} must fit the {kind}: expected {len(variables)} "
-            f"variables. Received: {len(stored)}. Use the flags the run was "
-            "started with."
+            f"{path} must fit the {kind}: expected {len(variables)} variables. "
+            f"Received: {len(stored)}. Use the flags the run was started with."
         )
     for key, variable in zip(stored, variables):
         if tuple(variable.shape) != arrays[key].shape:
             raise InputError(
-                f"{path}: {names[key]} must fit {_name(variable)} of shape "
-                f"{tuple(variable.shape)}. Received: shape "
-                f"{arrays[key].shape}. Use the flags and the vocabulary the "
-                "run was started with."
+                f"{path}: {names[key]} must have the shape "
+                f"{tuple(variable.shape)} of {_name(variable)}. Received: "
+                f"{arrays[key].shape}. Use the run's own flags and vocabulary."
             )
     for key, variable in zip(stored, variables):
         variable.assign(arrays[key])
@@ -276,9 +249,5 @@ def put_into(checkpoint, path, model, optimizer=None):
     Raises:
         ValueError: see `restore_checkpoint`.
     """
-    arrays, names, _ = checkpoint
-    _assign(path, "model", model.weights, arrays, names)
-    if optimizer is not None:
-        _assign(
-            path, "optimizer", optimizer_variables(optimizer), arrays, names
-        )
+    for kind, variables in _variables(model, optimizer).items():
+        _assign(path, kind, variables, checkpoint)

@@ -24,6 +24,12 @@ import keras
 import tensorflow as tf
 
 
+def optimizer_variables(optimizer):
+    """Returns the list of an optimizer's variables, on every Keras version."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
 class _Moments:
     """Finds what an optimizer keeps of a variable.
 
@@ -97,9 +103,8 @@ class FusedAdam(keras.optimizers.Adam):
         """Creates the moments of `variables`, the last that are created."""
         super().build(variables)
         if self.moments is None:
-            kept = self.variables
-            kept = list(kept() if callable(kept) else kept)
-            kept = [] if self.amsgrad else kept[-2 * len(variables) :]
+            kept = optimizer_variables(self)[-2 * len(variables) :]
+            kept = [] if self.amsgrad else kept
             self.moments = _Moments(variables, kept)
 
     def update_step(self, gradient, variable, *learning_rate):

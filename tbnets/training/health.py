@@ -2,12 +2,22 @@
 
 import numpy as np
 
-from tbnets.rounding import per_cent
-
 COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
-COIN_TOSS = 0.52
+# What judges pairs by guessing, and what to do about it.
+GUESSED = {
+    "train/pair_accuracy": (
+        0.52,
+        "the pairs are judged right about as often as by tossing a coin. Give "
+        "it some epochs, another --learning_rate or fewer --num_candidates",
+    ),
+    "train/ranked_first": (
+        0.0,
+        "no matching pair is found better than the wrong ones beside it: the "
+        "network says the same of all. Try a lower --learning_rate",
+    ),
+}
 
 
 def embedding_health(embeddings):
@@ -37,19 +47,6 @@ def embedding_health(embeddings):
     }
 
 
-def health_of_sides(sides):
-    """Returns `embedding_health` of each side: `side/name` -> value.
-
-    Args:
-        sides: name -> float `[n, dim]`, unit vectors.
-    """
-    return {
-        f"{side}/{name}": value
-        for side, embeddings in sides.items()
-        for name, value in embedding_health(embeddings).items()
-    }
-
-
 def diagnose(logs, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 
@@ -63,27 +60,11 @@ def diagnose(logs, margin, reduction):
         margin: of the loss.
         reduction: of the loss; the plateau shows under the means only.
     """
-    accuracy = logs.get("train/pair_accuracy")
-    if accuracy is not None:
-        if accuracy > COIN_TOSS:
-            return None
-        return (
-            f"{per_cent(accuracy, 0)}% of the pairs are judged right, about as "
-            "many as by tossing a coin. Give it some epochs, or try another "
-            "--learning_rate or fewer --num_candidates"
-        )
-    ranked_first = logs.get("train/ranked_first")
-    if ranked_first is not None:
-        if ranked_first > 0.0:
-            return None
-        return (
-            "no matching pair is found better than the wrong ones beside it: "
-            "the network says the same of all. Try a lower --learning_rate"
-        )
-    cosines = [
-        value for key, value in logs.items() if key.endswith("/mean_cosine")
-    ]
-    if cosines and max(cosines) > COLLAPSED_COSINE:
+    for key, (guessing, advice) in GUESSED.items():
+        if key in logs:
+            return None if logs[key] > guessing else advice
+    cosines = [logs[key] for key in logs if key.endswith("/mean_cosine")]
+    if max(cosines, default=0) > COLLAPSED_COSINE:
         return (
             "the embeddings have collapsed: their mean pairwise cosine is "
             f"above {COLLAPSED_COSINE}. Try --negatives=all, more "
@@ -94,10 +75,9 @@ def diagnose(logs, margin, reduction):
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
     if reduction == "sum" or None in losses or min(active) < PLATEAU_ACTIVE:
         return None
-    if all(abs(x - margin) < PLATEAU_TOLERANCE * margin for x in losses):
-        return (
-            f"the loss sits at the margin plateau ({margin:g}): every triplet "
-            "is violated by just the margin, so nothing is told apart. Try a "
-            "lower --learning_rate or --negatives=all for the first epochs"
-        )
-    return None
+    if any(abs(x - margin) >= PLATEAU_TOLERANCE * margin for x in losses):
+        return None
+    return (
+        f"the loss sits at the margin plateau ({margin:g}): nothing is told "
+        "apart. Try a lower --learning_rate, or --negatives=all at first"
+    )

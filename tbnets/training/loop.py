@@ -1,6 +1,7 @@
 """Training a network, epoch after epoch: evaluate, save, show, stop."""
 
 import dataclasses
+import datetime
 import pathlib
 import time
 
@@ -158,8 +159,9 @@ def _train_epoch(session, train):
 
 def _measure_epoch(scores):
     """Measures the dev split; returns `dev/...` and `health/...`."""
-    sides = health.health_of_sides(scores.sides)
-    found = {"dev": scores.metrics(), "health": sides}
+    found = {"dev": scores.metrics()}
+    for side, embeddings in scores.sides.items():
+        found[f"health/{side}"] = health.embedding_health(embeddings)
     return {
         f"{group}/{key}": value
         for group, values in found.items()
@@ -173,9 +175,8 @@ def _show_epoch(session, board, scores):
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
         board.add_best("dev", state.best_metric, state.epoch)
-        board.add_pictures(
-            scores.pictures(), state.epoch, scores.about_pictures
-        )
+        pictures, about = scores.pictures(), scores.about_pictures
+        board.add_pictures(pictures, state.epoch, about)
     board.flush()
 
 
@@ -190,36 +191,23 @@ def _save_epoch(session, row):
     if state.best_metric is None or metric > state.best_metric:
         state.best_metric, state.best_epoch = metric, state.epoch
         names = ["best", "last"]
+    network = session.network
     for name in names:
-        checkpoints.save_checkpoint(
-            session.checkpoint(name),
-            session.network,
-            session.network.optimizer,
-            state,
-        )
+        path = session.checkpoint(name)
+        checkpoints.save_checkpoint(path, network, network.optimizer, state)
 
 
 def _epoch_line(session):
     """Returns what an epoch brought, and how long the rest may take."""
     settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
-    left = (settings.epochs - state.epoch) * np.mean(
-        [past["seconds"] for past in state.history[-5:]]
-    )
+    recent = [past["seconds"] for past in state.history[-5:]]
+    left = (settings.epochs - state.epoch) * np.mean(recent)
     mark = "*" if state.best_epoch == state.epoch else " "
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
         f"  loss {row[f'train/{task.model.loss}']:.4f}"
         f"  dev {headline(state.dev, task.best_metric)}{mark}"
         f"  {row['seconds']:5.1f} s"
-        f"  left {format_seconds(left)}"
+        f"  left {datetime.timedelta(seconds=round(left))}"
     )
-
-
-def format_seconds(seconds):
-    """Returns seconds as `m:ss` or `h:mm:ss`."""
-    minutes, seconds = divmod(int(round(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{seconds:02}"
-    return f"{minutes}:{seconds:02}"

@@ -6,12 +6,15 @@ import warnings
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
-
-
+# Those that update in one pass, and as Keras writes them.
+OPTIMIZERS = {
+    "sgd": (FusedSGD, keras.optimizers.SGD),
+    "adam": (FusedAdam, keras.optimizers.Adam),
+    "adamw": (FusedAdam, keras.optimizers.AdamW),
+}
 NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
@@ -45,10 +48,9 @@ def _addons_optimizer(name, rate, weight_decay):
             import tensorflow_addons as tfa
     except ImportError as error:
         raise InputError(
-            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or one of "
-            "tensorflow-addons when that is installed. Received: "
-            f"--optimizer={name}. Install it on Python <= 3.11 with: "
-            'pip install -e ".[addons]"'
+            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or of "
+            f"tensorflow-addons. Received: --optimizer={name}. Install that on "
+            'Python <= 3.11: pip install -e ".[addons]"'
         ) from error
     known = {
         key: value
@@ -57,38 +59,11 @@ def _addons_optimizer(name, rate, weight_decay):
         and issubclass(value, keras.optimizers.legacy.Optimizer)
         and "learning_rate" in inspect.signature(value).parameters
     }
-    if name not in known:
-        raise InputError(
-            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)} or, from "
-            f"tensorflow-addons, {', '.join(sorted(known))}. Received: "
-            f"--optimizer={name}. Choose one of these."
-        )
+    check_choice("--optimizer", name, [*OPTIMIZERS, *sorted(known)])
     arguments = {"learning_rate": rate}
     if "weight_decay" in inspect.signature(known[name]).parameters:
         arguments["weight_decay"] = weight_decay
     return known[name](**arguments)
-
-
-def _by_tbnets(settings, rate, decay, averaged):
-    """Returns an optimizer that updates in one pass."""
-    if settings.optimizer == "sgd":
-        return FusedSGD(rate, settings.momentum, weight_decay=decay, **averaged)
-    if settings.optimizer == "adamw":
-        return FusedAdam(rate, "adam_w", weight_decay=decay, **averaged)
-    return FusedAdam(rate, **averaged)
-
-
-def _by_keras(settings, rate, decay, averaged):
-    """Returns the same optimizer as Keras writes it."""
-    if settings.optimizer == "sgd":
-        return keras.optimizers.SGD(
-            rate, momentum=settings.momentum, weight_decay=decay, **averaged
-        )
-    if settings.optimizer == "adamw":
-        return keras.optimizers.AdamW(
-            rate, weight_decay=decay or 0.0, **averaged
-        )
-    return keras.optimizers.Adam(rate, **averaged)
 
 
 def build_optimizer(settings, steps_per_epoch):
@@ -103,16 +78,18 @@ def build_optimizer(settings, steps_per_epoch):
         ValueError: an unknown name; the known ones are listed.
     """
     rate = build_schedule(settings, steps_per_epoch)
-    decay = settings.weight_decay or None
-    if settings.optimizer not in OPTIMIZERS:
-        return _addons_optimizer(
-            settings.optimizer, rate, settings.weight_decay
-        )
-    build = _by_tbnets if settings.fused_optimizer else _by_keras
-    averaged = {}
+    name, decay = settings.optimizer, settings.weight_decay
+    if name not in OPTIMIZERS:
+        return _addons_optimizer(name, rate, decay)
+    fused, by_keras = OPTIMIZERS[name]
+    make, options = fused if settings.fused_optimizer else by_keras, {}
+    if name == "sgd":
+        options["momentum"] = settings.momentum
+    if name != "adam" and (decay or make is keras.optimizers.AdamW):
+        options["weight_decay"] = decay
     if settings.weight_average:
-        averaged = {"use_ema": True, "ema_momentum": settings.weight_average}
-    optimizer = build(settings, rate, decay, averaged)
+        options |= {"use_ema": True, "ema_momentum": settings.weight_average}
+    optimizer = make(rate, **options)
     if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
     return optimizer

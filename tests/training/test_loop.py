@@ -347,7 +347,7 @@ def test_addons_optimizers_train_and_resume(folder, tmp_path):
         train(tiny.settings(folder, tmp_path / "straight", **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
-    with pytest.raises(ValueError, match="LazyAdam.*--optimizer=Lambda"):
+    with pytest.raises(ValueError, match="LazyAdam.*--optimizer='Lambda'"):
         optimizers.build_optimizer(
             tiny.settings(folder, tmp_path, optimizer="Lambda"), 5
         )
@@ -483,11 +483,6 @@ def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
     last = tmp_path / "run" / "checkpoints" / "last.npz"
     assert last.read_bytes() == good
     assert train(settings, resume=True).state.epoch == 2
-
-
-def test_seconds_read_as_minutes():
-    assert loop.format_seconds(59.6) == "1:00"
-    assert loop.format_seconds(3725) == "1:02:05"
 
 
 def test_an_interrupt_that_was_lost_ends_the_training(
