@@ -25,8 +25,7 @@ def read_array(path) -> np.ndarray:
     header = check_numbers(path, expected, "Write it with numpy.save.")
     if 0 in header.shape:
         raise InputError(
-            f"{path}: expected {expected}; found none, in the shape "
-            f"{header.shape}. Write it with numpy.save."
+            f"{path}: expected {expected}; found the shape {header.shape}."
         )
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
@@ -55,7 +54,7 @@ def read_caption_to_image(path) -> np.ndarray:
             rows.append(np.int64(int(line)))
         except (ValueError, OverflowError) as error:
             raise InputError(
-                f"{path}, line {number}: expected the image row of one "
-                f"caption, a whole number from 0; found {line[:50]!r}."
+                f"{path}, line {number}: expected the row of an image, a whole "
+                f"number from 0; found {line[:50]!r}."
             ) from error
     return np.array(rows, np.int64)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tbnets.identity import rows_by
+
 RECALLS = 10
 """Precision is read at the recalls 0/10, 1/10, ..., 10/10."""
 
@@ -49,17 +51,10 @@ def mean_average_precision(scores, hits, classes, num_positives) -> float:
     Returns:
         Fraction in [0, 1]; NaN where no class has a positive.
     """
-    order = np.argsort(classes, kind="stable")
-    ends = np.searchsorted(
-        np.asarray(classes)[order], np.arange(len(num_positives) + 1)
-    )
+    groups = rows_by(np.asarray(classes), len(num_positives))
     values = [
-        average_precision(
-            scores[order[ends[row] : ends[row + 1]]],
-            hits[order[ends[row] : ends[row + 1]]],
-            count,
-        )
-        for row, count in enumerate(num_positives)
+        average_precision(scores[rows], hits[rows], count)
+        for rows, count in zip(groups, num_positives)
         if count
     ]
     return float(np.mean(values)) if values else float("nan")

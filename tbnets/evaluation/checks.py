@@ -16,8 +16,8 @@ def checked_recall_at(recall_at):
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
         raise InputError(
-            "`recall_at` must be one or more whole numbers of at least 1. "
-            f"Received: recall_at={recall_at}. Use for example (1, 5, 10)."
+            "`recall_at` must be whole numbers of at least 1. Received: "
+            f"recall_at={recall_at}. Use for example (1, 5, 10)."
         )
     return values
 
@@ -36,41 +36,46 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     Raises:
       ValueError: A dtype or shape is wrong, or a row number out of range.
     """
-    images = checked_embeddings("image_embeddings", image_embeddings)
-    texts = checked_embeddings("text_embeddings", text_embeddings)
-    if images.shape[1] != texts.shape[1]:
-        raise InputError(
-            "`text_embeddings` must have as many columns as "
-            "`image_embeddings`. Received: image_embeddings.shape="
-            f"{images.shape}, text_embeddings.shape={texts.shape}. Pass "
-            "embeddings of one shared space, images first."
-        )
+    images, texts = checked_embeddings(
+        image_embeddings=image_embeddings, text_embeddings=text_embeddings
+    )
     rows = checked_rows(
         "caption_to_image", caption_to_image, len(images), len(texts)
     )
     return images, texts, rows
 
 
-def checked_embeddings(name, values):
-    """Returns an array of real numbers [rows, dim], or says what is wrong."""
-    values = np.asarray(values)
-    real = values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
-    if not real:
-        raise InputError(
-            f"`{name}` must hold real numbers. Received: {name}.dtype="
-            f"{values.dtype}. Save the embeddings as float32 or float16."
-        )
-    if values.ndim != 2 or 0 in values.shape:
-        raise InputError(
-            f"`{name}` must have the shape [rows, dim] with at least one row "
-            f"and one column. Received: {name}.shape={values.shape}. Pass one "
-            "embedding per row."
-        )
-    return values
+def checked_embeddings(**named):
+    """Returns arrays of real numbers [rows, dim] of one space, by name."""
+    arrays = {name: np.asarray(values) for name, values in named.items()}
+    for name, values in arrays.items():
+        kind, shape = values.dtype, values.shape
+        if kind.kind not in "fiu" and kind.name != "bfloat16":
+            raise InputError(
+                f"`{name}` must hold real numbers. Received: {name}.dtype="
+                f"{kind}. Save the embeddings as float32 or float16."
+            )
+        if values.ndim != 2 or 0 in shape:
+            raise InputError(
+                f"`{name}` must have the shape [rows, dim], none of them 0. "
+                f"Received: {name}.shape={shape}. Pass an embedding a row."
+            )
+    first, *others = arrays
+    for name in others:
+        if arrays[name].shape[1] != arrays[first].shape[1]:
+            raise InputError(
+                f"`{name}` must have as many columns as `{first}`. Received: "
+                f"{first}.shape={arrays[first].shape}, {name}.shape="
+                f"{arrays[name].shape}. Pass embeddings of one shared space."
+            )
+    return arrays.values()
 
 
 def finite_float32(name, values):
-    """Returns float32 embeddings [n, dim] and their float64 norms [n]."""
+    """Returns float32 embeddings [n, dim] and their float64 norms [n].
+
+    Inner products of rows with such norms stay in float32.
+    """
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
     norms = exact_scores.row_norms(embeddings)
@@ -84,26 +89,20 @@ def finite_float32(name, values):
             f"non-finite values in {bad_rows.size} of {len(values)} rows. "
             "Look for a diverged model or a zero vector that was normalised."
         )
+    if norms.max() ** 2 > LARGEST_SCORE:
+        raise InputError(
+            f"`{name}` must have inner products that fit in float32. Received: "
+            f"a Euclidean norm {norms.max():.3g}. L2-normalise the rows."
+        )
     return embeddings, norms
 
 
-def check_scale(image_norms, text_norms):
-    """Raises if inner products of rows of such norms may leave float32."""
-    largest = max(image_norms.max(), text_norms.max())
-    if largest**2 > LARGEST_SCORE:
-        raise InputError(
-            "`image_embeddings` and `text_embeddings` must have inner products "
-            "that fit in float32. Received: a row with Euclidean norm "
-            f"{largest:.3g}. L2-normalise the rows."
-        )
-
-
-def finite_scores(values, name):
+def finite_scores(values, rows=None):
     """Returns scores as float32, or says which one is no number.
 
     Args:
         values: numbers of any shape.
-        name: function of the indices of one of them -> what it is a score of.
+        rows: what its rows are numbered by; None for their places.
 
     Raises:
         ValueError: one is not finite in float32.
@@ -112,9 +111,12 @@ def finite_scores(values, name):
         scores = np.asarray(values).astype(np.float32, copy=False)
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
+        value, place = scores[tuple(bad[0])], bad[0].tolist()
+        if rows is not None:
+            place[0] = int(rows[place[0]])
         raise InputError(
-            "`scores` must be finite in float32. Received: "
-            f"{scores[tuple(bad[0])]} for {name(*bad[0])}, and {len(bad)} "
-            f"such scores of {scores.size}. Look for a diverged model."
+            f"`scores` must be finite in float32. Received: {value} at "
+            f"{place}, and {len(bad)} such scores of {scores.size}. Look for "
+            "a diverged model."
         )
     return scores

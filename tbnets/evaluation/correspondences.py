@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets import boxes
-from tbnets.identity import SAME_THING
+from tbnets.identity import SAME_THING, rows_by
 
 
 class Links(NamedTuple):
@@ -66,17 +66,16 @@ def phrases_of_spans(captions, spans, phrases):
     return rows, is_exact
 
 
-def evaluate_correspondences(
-    choices, candidates, links, iou_threshold=SAME_THING
-) -> dict:
+def evaluate_correspondences(choices, candidates, links) -> dict:
     """Counts the known links whose phrase was given a right candidate.
+
+    That is one that overlaps with the box by `SAME_THING`.
 
     Args:
         choices: int `[num_phrases]`, the candidate of each noun phrase.
         candidates: function of a photo's row that returns the boxes of its
             candidates, `[k, 4]`; the last is the whole photo.
         links: `Links`.
-        iou_threshold: least overlap of a right candidate with the box.
 
     Returns:
         dict of `correspondence_accuracy`, `correspondence_chance` (of a
@@ -95,32 +94,23 @@ def evaluate_correspondences(
         how far it reaches.
     """
     count = len(links.phrases)
-    right, chance, photo, possible = np.zeros((4, count))
-    points, points_by_chance, points_of_photo = np.zeros((3, count))
-    order = np.argsort(links.images, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(links.images[order])) + 1)
-    for rows in groups if count else ():
-        found = candidates(links.images[rows[0]])
-        matches = boxes.iou(links.boxes[rows], found) >= iou_threshold
+    names = ("accuracy", "chance", "whole_photo", "upper_bound")
+    names += tuple(f"pointing_{name}" for name in names[:3])
+    shares = {name: np.zeros(count) for name in names}
+    shares["exact_spans"] = links.is_exact
+    for image, rows in enumerate(rows_by(links.images)):
+        if not len(rows):
+            continue
+        truth, found = links.boxes[rows], candidates(image)
+        matches = boxes.iou(truth, found) >= SAME_THING
         chosen = choices[links.phrases[rows]].astype(np.int64)
-        right[rows] = matches[np.arange(len(rows)), chosen]
-        chance[rows] = matches.mean(axis=1)
-        photo[rows] = matches[:, -1]
-        possible[rows] = matches.any(axis=1)
-        holds = _holds_centers(links.boxes[rows], found)
-        points[rows] = holds[np.arange(len(rows)), chosen]
-        points_by_chance[rows] = holds.mean(axis=1)
-        points_of_photo[rows] = holds[:, -1]
-    shares = {
-        "accuracy": right,
-        "chance": chance,
-        "whole_photo": photo,
-        "upper_bound": possible,
-        "pointing_accuracy": points,
-        "pointing_chance": points_by_chance,
-        "pointing_whole_photo": points_of_photo,
-        "exact_spans": links.is_exact,
-    }
+        shares["upper_bound"][rows] = matches.any(axis=1)
+        holds = _holds_centers(truth, found)
+        for kind, right in (("", matches), ("pointing_", holds)):
+            own = right[np.arange(len(rows)), chosen]
+            shares[f"{kind}accuracy"][rows] = own
+            shares[f"{kind}chance"][rows] = right.mean(axis=1)
+            shares[f"{kind}whole_photo"][rows] = right[:, -1]
     found = {
         f"correspondence_{name}": float(np.mean(values)) if count else np.nan
         for name, values in shares.items()

@@ -13,13 +13,8 @@ FLOAT64_ROUNDOFF = 2.0**-53
 
 def row_norms(embeddings):
     """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
-    norms = np.empty(len(embeddings))
-    step = max(1, 2**18 // embeddings.shape[1])
-    for start in range(0, len(embeddings), step):
-        block = embeddings[start : start + step].astype(np.float64)
-        squares = np.einsum("ij,ij->i", block, block)
-        norms[start : start + step] = np.sqrt(squares)
-    return norms
+    rows = embeddings
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
 
 
 def _round_scores(products, slack):

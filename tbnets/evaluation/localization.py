@@ -105,12 +105,10 @@ def evaluate_localization(
         mask = np.asarray(mask)
         if mask.shape != found.ranks.shape or mask.dtype != bool:
             raise InputError(
-                "`types` must hold one bool for each phrase. Received: "
-                f"types[{name!r}] of shape {mask.shape} and dtype "
-                f"{mask.dtype}, {len(found.ranks)} phrases. Give masks."
+                f"`types` must hold {len(found.ranks)} bools, one a phrase. "
+                f"Received: types[{name!r}] of shape {mask.shape}."
             )
-        prefix = f"{DIRECTION}/{name}"
-        metrics.update(_summary(found, mask, prefix, recall_at))
+        metrics |= _summary(found, mask, f"{DIRECTION}/{name}", recall_at)
     if texts is not None and len(found.ranks):
         value = unique_phrase_precision(found, texts)
         metrics[f"{DIRECTION}/mean_average_precision"] = value
@@ -140,18 +138,15 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     texts = np.asarray(texts)
     if texts.shape != found.ranks.shape or texts.dtype.kind not in "iu":
         raise InputError(
-            "`texts` must hold one whole number for each phrase. Received: "
-            f"texts of shape {texts.shape} and dtype {texts.dtype}, "
-            f"{len(found.ranks)} phrases. Number the unique phrases from 0."
+            "`texts` must hold a whole number from 0 for each of "
+            f"{len(found.ranks)} phrases. Received: {texts.shape}."
         )
     return mean_average_precision(
         found.scores, found.hits, texts[found.phrases], np.bincount(texts)
     )
 
 
-def localize(
-    scores, proposals, truth, phrase_to_image, iou_threshold=SAME_THING
-) -> Localized:
+def localize(scores, proposals, truth, phrase_to_image) -> Localized:
     """Ranks the proposals of each phrase's photo.
 
     Args:
@@ -159,7 +154,6 @@ def localize(
         proposals: sequence of num_images arrays `[k, 4]`.
         truth: `[num_phrases, 4]`.
         phrase_to_image: int `[num_phrases]`.
-        iou_threshold: least overlap of a match; more than 0, at most 1.
 
     Returns:
         Localized.
@@ -169,14 +163,11 @@ def localize(
     """
     score_of = scores if callable(scores) else _table(scores, len(truth))
     ranks = np.full(len(truth), MISSED, np.int64)
-    tied = np.zeros(len(truth), bool)
-    suppressed = ranks.copy()
-    left = []
-    for image, rows, overlaps in boxes.overlaps_by_photo(
-        truth, phrase_to_image, proposals
-    ):
+    tied, suppressed, left = np.zeros(len(truth), bool), ranks.copy(), []
+    photos = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
+    for image, rows, overlaps in photos:
         values = _checked_scores(score_of(image, rows), image, overlaps, rows)
-        matches = overlaps >= iou_threshold
+        matches = overlaps >= SAME_THING
         found, tied[rows] = best_ranks(values, matches)
         ranks[rows] = np.where(matches.any(axis=1), found, MISSED)
         others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
@@ -235,13 +226,12 @@ def _summary(found, phrases, prefix, recall_at):
     metrics = {f"{prefix}/num_queries": float(len(ranks))}
     if not len(ranks):
         return metrics
-    for k in recall_at:
-        metrics[f"{prefix}/recall_at_{k}"] = float(np.mean(ranks <= k))
-    metrics[f"{prefix}/upper_bound"] = float(np.mean(ranks < MISSED))
-    for k in recall_at:
-        name = f"{prefix}/suppressed_recall_at_{k}"
-        metrics[name] = float(np.mean(after <= k))
-    metrics[f"{prefix}/tie_rate"] = float(np.mean(found.tied[phrases]))
+    shares = {f"recall_at_{k}": ranks <= k for k in recall_at}
+    shares["upper_bound"] = ranks < MISSED
+    shares |= {f"suppressed_recall_at_{k}": after <= k for k in recall_at}
+    shares["tie_rate"] = found.tied[phrases]
+    for name, are in shares.items():
+        metrics[f"{prefix}/{name}"] = float(np.mean(are))
     return metrics
 
 
@@ -251,8 +241,7 @@ def _table(scores, num_phrases):
     if scores.ndim != 2 or len(scores) != num_phrases:
         raise InputError(
             "`scores` must have the shape [num_phrases, width]. Received: "
-            f"scores.shape={scores.shape}, {num_phrases} phrases. Give a row "
-            "a phrase."
+            f"scores.shape={scores.shape}, {num_phrases} phrases."
         )
     return lambda image, rows: scores[rows]
 
@@ -265,12 +254,6 @@ def _checked_scores(values, image, overlaps, rows):
         raise InputError(
             "`scores` must have a number for each proposal of the phrase's "
             f"image. Received: scores of shape {values.shape} for {len(rows)} "
-            f"phrases and {num_proposals} proposals of image {image}. Score "
-            "the proposals that are given."
+            f"phrases and {num_proposals} proposals of image {image}."
         )
-    return checks.finite_scores(
-        values,
-        lambda row, column: (
-            f"phrase {rows[row]} and proposal {column} of image {image}"
-        ),
-    )
+    return checks.finite_scores(values, rows)

@@ -4,10 +4,13 @@ Regions and phrases match in many ways: a region has several phrases, and one
 phrase is said of regions in several photos.
 """
 
+import copy
+
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation import checks, exact_scores, retrieval
+from tbnets.evaluation import checks, retrieval
+from tbnets.evaluation.exact_scores import strip_scores
 from tbnets.evaluation.ranking import MAX_BLOCK
 from tbnets.evaluation.ranks import Ranks, Side, best_ranks
 
@@ -30,46 +33,32 @@ class EmbeddingScores:
     """
 
     def __init__(self, queries, candidates):
-        sides = []
-        for name, rows in (("queries", queries), ("candidates", candidates)):
-            rows = checks.checked_embeddings(name, rows)
-            rows, norms = checks.finite_float32(name, rows)
-            sides.append(Side(rows, norms, np.arange(len(rows))))
-        dims = [side.embeddings.shape[1] for side in sides]
-        if dims[0] != dims[1]:
-            raise InputError(
-                "`candidates` must have as many columns as `queries`. "
-                f"Received: {dims[0]} of queries and {dims[1]} of candidates. "
-                "Pass embeddings of one shared space."
-            )
-        checks.check_scale(sides[0].norms, sides[1].norms)
-        self._set(*sides)
+        arrays = checks.checked_embeddings(
+            queries=queries, candidates=candidates
+        )
+        self._sides = [
+            Side(*checks.finite_float32(name, rows), np.arange(len(rows)))
+            for name, rows in zip(("queries", "candidates"), arrays)
+        ]
 
-    def _set(self, rows, columns):
-        self._rows, self._columns = rows, columns
-        self.shape = len(rows.embeddings), len(columns.embeddings)
+    @property
+    def shape(self):
+        """How many queries and candidates there are."""
+        return tuple(len(side.embeddings) for side in self._sides)
 
     @property
     def T(self):  # noqa: N802 (as NumPy calls it)
         """The table with queries and candidates exchanged."""
-        turned = object.__new__(EmbeddingScores)
-        turned._set(self._columns, self._rows)
+        turned = copy.copy(self)
+        turned._sides = self._sides[::-1]
         return turned
 
     def __getitem__(self, strip):
         """Returns the scores of a slice of queries, float32 `[n, m]`."""
-        return np.concatenate(
-            [
-                exact_scores.strip_scores(
-                    self._rows,
-                    self._columns,
-                    strip,
-                    slice(start, start + MAX_BLOCK),
-                )
-                for start in range(0, self.shape[1], MAX_BLOCK)
-            ],
-            axis=1,
-        )
+        starts = range(0, self.shape[1], MAX_BLOCK)
+        blocks = [slice(start, start + MAX_BLOCK) for start in starts]
+        parts = [strip_scores(*self._sides, strip, block) for block in blocks]
+        return np.concatenate(parts, axis=1)
 
 
 def pair_ranks(scores, pairs) -> Ranks:
@@ -104,10 +93,7 @@ def pair_ranks(scores, pairs) -> Ranks:
             values = np.concatenate([scores[q : q + 1] for q in wanted])
         else:
             values = np.asarray(scores[strip])[wanted - wanted[0]]
-        values = checks.finite_scores(
-            values,
-            lambda row, column, of=wanted: f"scores[{of[row]}, {column}]",
-        )
+        values = checks.finite_scores(values, wanted)
         positive = np.zeros(values.shape, bool)
         own = pairs[ends[rows.start] : ends[rows.stop]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
@@ -115,9 +101,7 @@ def pair_ranks(scores, pairs) -> Ranks:
     return Ranks(queries, ranks, tied)
 
 
-def evaluate_region_phrase_ranking(
-    scores, pairs, recall_at: tuple = retrieval.RECALL_AT
-) -> dict:
+def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     """Ranks all phrases for each true region, and all regions for a phrase.
 
     Unlike localization, candidates are those of all photos, and regions are
@@ -130,7 +114,6 @@ def evaluate_region_phrase_ranking(
         scores: `[num_regions, num_phrases]` as for `pair_ranks`. Let each
             phrase stand once: equal phrases tie, and ties are lost.
         pairs: int `[n, 2]`, rows of a region and of a phrase said of it.
-        recall_at: the cut-offs k.
 
     Returns:
         Flat dict of floats.
@@ -146,9 +129,7 @@ def evaluate_region_phrase_ranking(
     return {
         f"{direction}/{name}": value
         for direction, ranks in directions.items()
-        for name, value in retrieval.summarize_direction(
-            ranks, recall_at
-        ).items()
+        for name, value in retrieval.summarize_direction(ranks).items()
     }
 
 
@@ -161,8 +142,7 @@ def _checked_pairs(pairs, num_queries, num_candidates):
     inside = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
     if not inside or ((pairs < 0) | (pairs >= shape)).any():
         raise InputError(
-            "`pairs` must be whole numbers [n, 2], rows and columns of "
-            f"`scores`. Received: pairs of shape {pairs.shape} and dtype "
-            f"{pairs.dtype}, scores of shape {shape}. Count from 0."
+            "`pairs` must be whole numbers [n, 2], rows and columns of `scores`"
+            f" {shape} from 0. Received: {pairs.dtype} {pairs.shape}."
         )
     return pairs[np.argsort(pairs[:, 0], kind="stable")]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checked_numbers import checked_rows
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import checks, retrieval, score_tiles
 
 
@@ -57,18 +57,14 @@ def evaluate_protocol(
     images, texts, rows = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
-    folds = list(_folds(name, len(images), rows))
-    return _averaged(
-        [
-            retrieval.evaluate_retrieval(
-                images[fold],
-                texts if len(folds) == 1 else texts[captions],
-                rows[captions] - fold.start,
-                **options,
-            )
-            for fold, captions in folds
-        ]
-    )
+
+    def evaluate(fold, captions, own_rows):
+        own = texts if len(captions) == len(texts) else texts[captions]
+        return retrieval.evaluate_retrieval(
+            images[fold], own, own_rows, **options
+        )
+
+    return _averaged(name, len(images), rows, evaluate)
 
 
 def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
@@ -85,52 +81,51 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     Raises:
       ValueError: as `evaluate_protocol`.
     """
-    rows = checked_rows(
-        "caption_to_image",
-        caption_to_image,
-        scores.num_images,
-        scores.num_texts,
-    )
+    counts = scores.num_images, scores.num_texts
+    rows = checked_rows("caption_to_image", caption_to_image, *counts)
     numbers = np.arange(scores.num_images)
-    return _averaged(
-        [
-            score_tiles.evaluate_scores(
-                scores.subset(numbers[fold], captions),
-                rows[captions] - fold.start,
-            )
-            for fold, captions in _folds(name, scores.num_images, rows)
-        ]
-    )
+
+    def evaluate(fold, captions, own_rows):
+        fold = scores.subset(numbers[fold], captions)
+        return score_tiles.evaluate_scores(fold, own_rows)
+
+    return _averaged(name, scores.num_images, rows, evaluate)
 
 
 def _folds(name, num_images, rows):
     """Yields the folds of a protocol: slice of images, rows of captions."""
-    if name not in PROTOCOLS:
-        raise InputError(
-            f"`name` must be a protocol. Received: name={name!r}. Use one of "
-            f"{', '.join(PROTOCOLS)}."
-        )
+    check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
         raise InputError(
-            f"`image_embeddings` must have {protocol.num_images} rows for the "
-            f"protocol {name}. Received: {num_images} images. Use the "
-            'protocol "full", or pass the whole MSCOCO test set.'
+            f"`image_embeddings` must have {protocol.num_images} rows for "
+            f"{name}. Received: {num_images} images. Use the protocol full."
         )
     size = num_images // protocol.num_folds
     for start in range(0, size * protocol.num_folds, size):
         captions = np.flatnonzero(rows // size == start // size)
         if not captions.size:
             raise InputError(
-                "`caption_to_image` must give every fold captions. Received: "
-                f"none for the images {start} to {start + size - 1}. Check "
-                "the order of the images."
+                "`caption_to_image` must give each fold captions. Received: "
+                f"none for the images {start} to {start + size - 1}."
             )
         yield slice(start, start + size), captions
 
 
-def _averaged(folds):
-    """Averages the metrics of folds, over those that have them."""
+def _averaged(name, num_images, rows, evaluate):
+    """Averages the metrics of folds, over those that have them.
+
+    Args:
+      name: of the protocol.
+      num_images: in all folds.
+      rows: int64 [num_captions], row of the image of each caption.
+      evaluate: function of a fold -> its metrics. It is given a slice of
+        images, rows of captions, and of each of these its row in the slice.
+    """
+    folds = [
+        evaluate(fold, captions, rows[captions] - fold.start)
+        for fold, captions in _folds(name, num_images, rows)
+    ]
     names = dict.fromkeys(name for fold in folds for name in fold)
     metrics = {}
     for name in names:

@@ -12,7 +12,6 @@ is computed again in float64, whose error decides all but a vanishing share.
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
 
-import queue
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,20 +28,19 @@ MAX_BLOCK = 8 * 255
 DENSE_SHARE = 32
 
 
-class _ColumnGroups:
-    """Finds the positives of rows among the columns of a block."""
+def _positives(row_groups, column_groups, order):
+    """Returns indices (i, j) of all pairs with the same group.
 
-    def __init__(self, groups):
-        self.order = np.argsort(groups, kind="stable")
-        self.sorted = groups[self.order]
-
-    def pairs(self, row_groups):
-        """Returns indices (i, j) of all pairs with the same group."""
-        first = np.searchsorted(self.sorted, row_groups, "left")
-        counts = np.searchsorted(self.sorted, row_groups, "right") - first
-        ends = np.cumsum(counts)
-        place = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
-        return np.repeat(np.arange(len(counts)), counts), self.order[place]
+    Args:
+      row_groups: int64 [rows].
+      column_groups: int64 [columns], sorted.
+      order: int64 [columns], j of each.
+    """
+    first = np.searchsorted(column_groups, row_groups, "left")
+    counts = np.searchsorted(column_groups, row_groups, "right") - first
+    ends = np.cumsum(counts)
+    place = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
+    return np.repeat(np.arange(len(counts)), counts), order[place]
 
 
 class _Counter:
@@ -52,21 +50,21 @@ class _Counter:
         self._scores = np.empty(block * block, np.float32)
         self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
-    def count(self, rows, columns, row_slice, column_slice):
+    def count(self, sides, row_slice, column_slice):
         """Scores one block and counts it in both directions."""
+        rows, columns = sides
         x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
         scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
         np.matmul(x, y.T, out=scores)
-        groups = _ColumnGroups(columns.groups[column_slice])
+        order = np.argsort(columns.groups[column_slice], kind="stable")
+        groups = columns.groups[column_slice][order]
         mirrored = rows is columns and row_slice == column_slice
         for start in range(0, len(x), MAX_STRIP):
             part = scores[start : start + MAX_STRIP]
             first = row_slice.start + start
             places = slice(first, first + len(part)), column_slice
-            part[groups.pairs(rows.groups[places[0]])] = -np.inf
-            self._count_strip(
-                (rows, columns), places, part, 1 if mirrored else 2
-            )
+            part[_positives(rows.groups[places[0]], groups, order)] = -np.inf
+            self._count_strip(sides, places, part, 1 if mirrored else 2)
 
     def _count_strip(self, sides, places, scores, num_directions):
         """Counts approximate scores, -inf at positives, where they decide.
@@ -149,24 +147,14 @@ def _count_pairs(axis, sides, places, pairs):
 
 def block_size(dim, memory_limit_mb):
     """Returns the rows and columns of a tile that fit in the memory limit."""
-    limit = memory_limit_mb * 2**20
-    for block in range(MAX_BLOCK, 8, -8):
+
+    def needed(block):
         strip = min(MAX_STRIP, block)
-        tile = 4 * block * block
         exact_strip = 40 * strip * block + 8 * dim * (strip + block)
-        if tile + exact_strip <= limit:
-            return block
-    return 8
+        return 4 * block * block + exact_strip
 
-
-def _blocks(num_rows, num_columns, block, symmetric):
-    """Yields row and column slices; on and above the diagonal if symmetric."""
-    for i in range(0, num_rows, block):
-        for j in range(i if symmetric else 0, num_columns, block):
-            yield (
-                slice(i, min(i + block, num_rows)),
-                slice(j, min(j + block, num_columns)),
-            )
+    limit, sizes = memory_limit_mb * 2**20, range(MAX_BLOCK, 8, -8)
+    return next((size for size in sizes if needed(size) <= limit), 8)
 
 
 def count_better(rows, columns, memory_limit_mb):
@@ -187,24 +175,23 @@ def count_better(rows, columns, memory_limit_mb):
     """
     num_threads = usable_cores()
     dim = rows.embeddings.shape[1]
-    block = block_size(dim, memory_limit_mb / num_threads)
-    blocks = list(
-        _blocks(len(rows.groups), len(columns.groups), block, rows is columns)
-    )
-    free = queue.SimpleQueue()
-    for _ in range(min(num_threads, len(blocks))):
-        free.put(_Counter(block))
+    size = block_size(dim, memory_limit_mb / num_threads)
+    # Where both sides are one: on and above the diagonal.
+    blocks = [
+        (slice(i, i + size), slice(j, j + size))
+        for i in range(0, len(rows.groups), size)
+        for j in range(i * (rows is columns), len(columns.groups), size)
+    ]
+    left = iter(blocks)
 
-    def count(slices):
-        counter = free.get()
-        try:
-            counter.count(rows, columns, *slices)
-        finally:
-            free.put(counter)
+    def count(_):
+        counter = _Counter(size)
+        for slices in left:
+            counter.count((rows, columns), *slices)
 
     with (
         threadpoolctl.threadpool_limits(1, "blas"),
         ThreadPoolExecutor(num_threads) as threads,
     ):
         # Reading the results raises what a thread raised.
-        list(threads.map(count, blocks))
+        list(threads.map(count, range(min(num_threads, len(blocks)))))

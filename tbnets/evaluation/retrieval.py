@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, exact_scores, ranking
 from tbnets.evaluation.ranks import Side
@@ -99,23 +100,16 @@ def retrieval_ranks(
       ValueError: A dtype or shape is wrong, a row number is out of range, or
         an embedding is not finite.
     """
-    if not memory_limit_mb > 0:
-        raise InputError(
-            "`memory_limit_mb` must be positive. Received: "
-            f"memory_limit_mb={memory_limit_mb}. Give the MiB that tiles may "
-            "take, for example 512."
-        )
+    checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
     images, texts, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
     images, image_norms = checks.finite_float32("image_embeddings", images)
     texts, text_norms = checks.finite_float32("text_embeddings", texts)
-    checks.check_scale(image_norms, text_norms)
     image_side = Side(images, image_norms, np.arange(len(images)))
     text_side = Side(texts, text_norms, groups)
-    positives = exact_scores.pair_scores(
-        image_side, text_side, groups, np.arange(len(texts))
-    )
+    pairs = groups, np.arange(len(texts))
+    positives = exact_scores.pair_scores(image_side, text_side, *pairs)
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, groups, positives)
     image_side.set_best(best, text_norms.max())
@@ -143,14 +137,9 @@ def _best_other_caption(side):
       float32 [num_captions], -inf for the only caption of an image.
     """
     order = np.argsort(side.groups, kind="stable")
-    _, first, inverse, counts = np.unique(
-        side.groups[order],
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    first, counts = first[inverse], counts[inverse]
-    place = np.arange(len(order))
+    groups, place = side.groups[order], np.arange(len(order))
+    first = np.searchsorted(groups, groups, "left")
+    counts = np.searchsorted(groups, groups, "right") - first
     best = np.full(len(order), -np.inf, np.float32)
     # The s-th next caption of the same image, going round, for all at once.
     for step in range(1, counts.max()):
@@ -171,12 +160,9 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
     Returns:
       Flat dict of floats.
     """
-    recall_at = checks.checked_recall_at(recall_at)
-    metrics = {}
-    recalls = []
+    metrics, recalls = {}, []
     for direction, found in ranks.items():
-        summary = summarize_direction(found, recall_at)
-        for name, value in summary.items():
+        for name, value in summarize_direction(found, recall_at).items():
             metrics[f"{direction}/{name}"] = value
             if direction != "text_to_text" and name.startswith("recall_at_"):
                 recalls.append(value)
@@ -200,7 +186,7 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
     metrics = {"num_queries": float(len(values))}
     if not len(values):
         return metrics
-    for k in checks.checked_recall_at(recall_at):
+    for k in recall_at:
         metrics[f"recall_at_{k}"] = float(np.mean(values <= k))
     metrics["median_rank"] = float(np.floor(np.median(values - 1)) + 1)
     metrics["mean_rank"] = float(np.mean(values))
@@ -231,15 +217,13 @@ def bootstrap_interval(
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:
         raise InputError(
-            "`ranks` must have the shape [num_queries] with at least one "
-            f"query. Received: ranks.shape={ranks.shape}. Pass the `ranks` "
-            "of one direction."
+            "`ranks` must be those of at least one query. Received: "
+            f"ranks.shape={ranks.shape}. Pass the `ranks` of one direction."
         )
     generator = np.random.default_rng(seed)
-    values = [
-        statistic(ranks[generator.integers(0, len(ranks), len(ranks))])
-        for _ in range(num_samples)
-    ]
+    count = len(ranks)
+    draws = (generator.integers(0, count, count) for _ in range(num_samples))
+    values = [statistic(ranks[rows]) for rows in draws]
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)

@@ -15,7 +15,8 @@ import tqdm
 
 from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
-from tbnets.evaluation import checks, retrieval
+from tbnets.evaluation import retrieval
+from tbnets.evaluation.checks import finite_scores
 from tbnets.evaluation.ranks import Queries
 
 TIE = 1e-5
@@ -41,27 +42,20 @@ class PairScores(NamedTuple):
 
     def subset(self, image_rows, text_rows):
         """Returns the `PairScores` of some images and texts, renumbered."""
-        return PairScores(
-            len(image_rows),
-            len(text_rows),
-            lambda images, texts: self.tile(
-                image_rows[images], text_rows[texts]
-            ),
-            lambda images, texts: self.pairs(
-                image_rows[images], text_rows[texts]
-            ),
-        )
+
+        def of_some(ask):
+            return lambda i, j: ask(image_rows[i], text_rows[j])
+
+        counts = len(image_rows), len(text_rows)
+        return PairScores(*counts, of_some(self.tile), of_some(self.pairs))
 
 
-def evaluate_scores(
-    scores, caption_to_image, *, recall_at: tuple = retrieval.RECALL_AT
-) -> dict:
+def evaluate_scores(scores, caption_to_image) -> dict:
     """Measures how well scores of pairs retrieve captions and images.
 
     Args:
       scores: `PairScores` of images and captions.
       caption_to_image: int [num_captions], row of the image of each caption.
-      recall_at: the cut-offs k.
 
     Returns:
       Flat dict of floats, as of `retrieval.evaluate_retrieval`, without
@@ -70,8 +64,7 @@ def evaluate_scores(
     Raises:
       ValueError: as `score_ranks`.
     """
-    ranks = score_ranks(scores, caption_to_image)
-    return retrieval.summarize_ranks(ranks, recall_at)
+    return retrieval.summarize_ranks(score_ranks(scores, caption_to_image))
 
 
 def score_ranks(scores, caption_to_image) -> dict:
@@ -90,28 +83,21 @@ def score_ranks(scores, caption_to_image) -> dict:
     Raises:
       ValueError: row numbers are no rows of images, or a score is not finite.
     """
-    groups = checked_rows(
-        "caption_to_image",
-        caption_to_image,
-        scores.num_images,
-        scores.num_texts,
-    )
-    positives = _finite(scores.pairs(groups, np.arange(len(groups))))
+    counts = scores.num_images, scores.num_texts
+    groups = checked_rows("caption_to_image", caption_to_image, *counts)
+    positives = finite_scores(scores.pairs(groups, np.arange(len(groups))))
     best = np.full(scores.num_images, -np.inf, np.float32)
     np.maximum.at(best, groups, positives)
     by_image = _queries(np.where(best > -np.inf, best, np.inf))
     by_text = _queries(positives)
-    tiles = [
-        (np.arange(i, min(i + TILE_IMAGES, scores.num_images)), texts)
-        for j in range(0, scores.num_texts, TILE_TEXTS)
-        for texts in [np.arange(j, min(j + TILE_TEXTS, scores.num_texts))]
-        for i in range(0, scores.num_images, TILE_IMAGES)
-    ]
-    options = {"leave": False, "disable": None, "delay": 2}
-    for images, texts in tqdm.tqdm(
-        tiles, "scoring the pairs", unit="tile", **options
-    ):
-        tile = _finite(scores.tile(images, texts)).copy()
+    images_of, texts_of = (
+        np.split(np.arange(count), range(size, count, size))
+        for count, size in zip(counts, (TILE_IMAGES, TILE_TEXTS))
+    )
+    tiles = [(images, texts) for texts in texts_of for images in images_of]
+    options = {"leave": False, "disable": None, "delay": 2, "unit": "tile"}
+    for images, texts in tqdm.tqdm(tiles, "scoring the pairs", **options):
+        tile = finite_scores(scores.tile(images, texts)).copy()
         tile[images[:, None] == groups[texts]] = -np.inf
         _count(by_image, images, tile)
         _count(by_text, texts, tile.T)
@@ -137,10 +123,6 @@ def _count(queries, rows, scores):
     queries.tied[rows] |= at_least != above
 
 
-def _finite(scores):
-    return checks.finite_scores(scores, lambda *place: f"a pair at {place}")
-
-
 def embedding_scores(image_embeddings, text_embeddings):
     """Returns the `PairScores` of unit vectors: minus their distance.
 
@@ -158,11 +140,8 @@ def embedding_scores(image_embeddings, text_embeddings):
         return scores(image_embeddings[images] @ text_embeddings[texts].T)
 
     def pairs(images, texts):
-        return scores(
-            np.einsum(
-                "ij,ij->i", image_embeddings[images], text_embeddings[texts]
-            )
-        )
+        rows = image_embeddings[images], text_embeddings[texts]
+        return scores(np.einsum("ij,ij->i", *rows))
 
     return PairScores(len(image_embeddings), len(text_embeddings), tile, pairs)
 
@@ -188,11 +167,9 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
         one, other = ask(first), ask(second)
         return np.float32(shares[0]) * one + np.float32(shares[1]) * other
 
-    return PairScores(
-        first.num_images,
-        first.num_texts,
-        lambda *rows: both(lambda scores: scores.tile(*rows)),
-        lambda *rows: both(lambda scores: scores.pairs(*rows)),
+    return first._replace(
+        tile=lambda *rows: both(lambda scores: scores.tile(*rows)),
+        pairs=lambda *rows: both(lambda scores: scores.pairs(*rows)),
     )
 
 
@@ -207,14 +184,13 @@ def spread(scores, num_pairs=65536):
       ValueError: all of them score alike.
     """
     generator = np.random.default_rng(0)
-    found = scores.pairs(
-        generator.integers(0, scores.num_images, num_pairs),
-        generator.integers(0, scores.num_texts, num_pairs),
-    )
-    found = float(np.std(_finite(found), dtype=np.float64))
+    counts = scores.num_images, scores.num_texts
+    rows = [generator.integers(0, count, num_pairs) for count in counts]
+    found = scores.pairs(*rows)
+    found = float(np.std(finite_scores(found), dtype=np.float64))
     if not found > 0:
         raise InputError(
-            "`scores` must tell pairs apart. Received: the same score for each "
-            f"of {num_pairs} pairs. Look for a collapsed model."
+            "`scores` must tell pairs apart. Received: one for all of "
+            f"{num_pairs} pairs. Look for a collapsed model."
         )
     return found

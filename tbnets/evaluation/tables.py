@@ -59,12 +59,8 @@ def format_table(metrics: dict, title: str = "") -> str:
     else:
         lines += [f"{name:40} {value:10.4f}" for name, value in metrics.items()]
     if "correspondence_accuracy" in metrics:
-        percent = {
-            name: f"{per_cent(value)} %"
-            for name, value in metrics.items()
-            if name.startswith("correspondence_")
-        }
-        lines += [line.format_map(percent) for line in _CORRESPONDENCES]
+        shares = {k: f"{per_cent(value)} %" for k, value in metrics.items()}
+        lines += [line.format_map(shares) for line in _CORRESPONDENCES]
     return "\n".join(lines + _region_phrase_lines(metrics))
 
 
@@ -72,46 +68,53 @@ def _aligned(label, cells):
     return f"{label:15}" + "".join(f"{cell:>9}" for cell in cells)
 
 
-def _retrieval_lines(metrics):
+def _recalls(metrics, title="R@", name="recall_at_"):
+    """Returns the columns of the recalls: (title, name, what writes it)."""
     cutoffs = recall_cutoffs(metrics)
-    header = [f"R@{k}" for k in cutoffs] + ["MedR", "MeanR", "queries"]
-    lines = [_aligned("", header)]
+    return [(f"{title}{k}", f"{name}{k}", per_cent) for k in cutoffs]
+
+
+def _row(metrics, group, label, columns):
+    """Returns the line of a group of metrics, none where it has no queries."""
+    if not metrics.get(f"{group}/num_queries"):
+        return []
+    cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
+    return [_aligned(label, cells)]
+
+
+def _retrieval_lines(metrics):
+    columns = [
+        *_recalls(metrics),
+        ("MedR", "median_rank", "{:g}".format),
+        ("MeanR", "mean_rank", rounded),
+        ("queries", "num_queries", "{:.0f}".format),
+    ]
+    lines = [_aligned("", [title for title, _, _ in columns])]
     for direction in DIRECTIONS:
-        if not metrics.get(f"{direction}/num_queries"):
-            continue
-        cells = [
-            per_cent(metrics[f"{direction}/recall_at_{k}"]) for k in cutoffs
-        ]
-        cells += [
-            f"{metrics[f'{direction}/median_rank']:g}",
-            rounded(metrics[f"{direction}/mean_rank"]),
-            f"{metrics[f'{direction}/num_queries']:.0f}",
-        ]
-        lines.append(_aligned(direction.replace("_to_", " to "), cells))
-        lines += _tie_note(metrics[f"{direction}/tie_rate"])
+        label = direction.replace("_to_", " to ")
+        lines += _row(metrics, direction, label, columns)
+        lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
     total = rounded(metrics["recall_sum"])
     mean = per_cent(metrics["mean_recall"])
     return [*lines, f"mean recall {mean}, recall sum {total}"]
 
 
 def _localization_lines(metrics):
-    end = "/num_queries"
-    names = [n.removesuffix(end) for n in metrics if n.endswith(end)]
-    names = [n for n in names if n.split("/")[0] == REGIONS]
-    names.sort(key=lambda n: (n != REGIONS, -metrics[n + end]))
-    cutoffs = recall_cutoffs(metrics)
-    columns = [f"recall_at_{k}" for k in cutoffs] + ["upper_bound"]
-    columns += [f"suppressed_recall_at_{k}" for k in cutoffs]
-    header = [f"R@{k}" for k in cutoffs] + ["bound"]
-    header += [f"nms R@{k}" for k in cutoffs] + ["phrases"]
-    lines = [_aligned("", header)]
-    for name in names:
-        if not metrics[name + end]:
-            continue
-        cells = [per_cent(metrics[f"{name}/{key}"]) for key in columns]
-        cells.append(f"{metrics[name + end]:.0f}")
-        label = "all" if name == REGIONS else name.removeprefix(f"{REGIONS}/")
-        lines.append(_aligned(label, cells))
+    columns = [
+        *_recalls(metrics),
+        ("bound", "upper_bound", per_cent),
+        *_recalls(metrics, "nms R@", "suppressed_recall_at_"),
+        ("phrases", "num_queries", "{:.0f}".format),
+    ]
+    lines = [_aligned("", [title for title, _, _ in columns])]
+    counts = {
+        name.removesuffix("/num_queries"): count
+        for name, count in metrics.items()
+        if name.startswith(f"{REGIONS}/") and name.endswith("/num_queries")
+    }
+    for group in sorted(counts, key=lambda n: (n != REGIONS, -counts[n])):
+        label = "all" if group == REGIONS else group.partition("/")[2]
+        lines += _row(metrics, group, label, columns)
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
     if f"{REGIONS}/mean_average_precision" in metrics:
         value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])
@@ -122,13 +125,13 @@ def _localization_lines(metrics):
 def _region_phrase_lines(metrics):
     """Formats what `pair_ranks.evaluate_region_phrase_ranking` returns."""
     lines, cutoffs = [], recall_cutoffs(metrics)
+    titles = "/".join(f"R@{k}" for k in cutoffs)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
         if f"{direction}/median_rank" in metrics:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
             recalls = " ".join(map(per_cent, cells))
             lines.append(
-                f"{direction.replace('_', ' ')}: "
-                f"{'/'.join(f'R@{k}' for k in cutoffs)} {recalls}, median "
+                f"{direction.replace('_', ' ')}: {titles} {recalls}, median "
                 f"rank {metrics[f'{direction}/median_rank']:g}"
             )
     return lines
@@ -148,26 +151,20 @@ def headline(metrics: dict, best: str) -> str:
       metrics: as for `format_table`.
       best: name of the one that chooses the best epoch.
     """
+    shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:
-        names = [f"recall_at_{k}" for k in (1, 5, 10)] + ["upper_bound"]
-        cells = [per_cent(metrics[f"{REGIONS}/{name}"]) for name in names]
-        recalls = " ".join(f"{cell:>5}" for cell in cells[:3])
-        return f"R@1 R@5 R@10 {recalls} of {cells[3]}"
+        recalls = [shares[f"{REGIONS}/recall_at_{k}"] for k in (1, 5, 10)]
+        line = "R@1 R@5 R@10 " + " ".join(f"{cell:>5}" for cell in recalls)
+        return f"{line} of {shares[f'{REGIONS}/upper_bound']}"
     if f"{DIRECTIONS[0]}/recall_at_1" not in metrics:
         return f"{best} {metrics[best]:.4f}"
-    recalls = [
-        per_cent(metrics[f"{direction}/recall_at_1"])
-        for direction in DIRECTIONS[:2]
-    ]
+    recalls = [shares[f"{one}/recall_at_1"] for one in DIRECTIONS[:2]]
     line = f"R@1 {recalls[0]:>5} {recalls[1]:>5}"
     line += f"  recall sum {rounded(metrics['recall_sum']):>6}"
-    if "correspondence_accuracy" not in metrics:
-        return line
-    right, chance = (
-        per_cent(metrics[f"correspondence_{name}"])
-        for name in ("accuracy", "chance")
-    )
-    return f"{line}  regions {right:>4} (chance {chance})"
+    if "correspondence_accuracy" in metrics:
+        line += f"  regions {shares['correspondence_accuracy']:>4} "
+        line += f"(chance {shares['correspondence_chance']})"
+    return line
 
 
 def markdown_columns(metrics: dict) -> list[tuple]:
@@ -183,23 +180,21 @@ def markdown_columns(metrics: dict) -> list[tuple]:
       mean average precision, then the number of phrases; of others each.
     """
     if are_of_retrieval(metrics):
-        shown = [(f"R@{k}", f"recall_at_{k}") for k in recall_cutoffs(metrics)]
-        shown = [(*one, per_cent) for one in shown]
-        shown.append(("MedR", "median_rank", "{:g}".format))
+        shown = [*_recalls(metrics), ("MedR", "median_rank", "{:g}".format)]
         columns = []
         for direction in DIRECTIONS[:2]:
-            (title, *first), *rest = shown
-            named = f"{direction.replace('_', ' ')} {title}"
-            columns += [
-                (title, f"{direction}/{name}", write)
-                for title, name, write in ((named, *first), *rest)
-            ]
+            label = direction.replace("_", " ") + " "
+            for title, name, write in shown:
+                columns.append((label + title, f"{direction}/{name}", write))
+                label = ""
         return [*columns, ("recall sum", "recall_sum", rounded)]
     if are_of_regions(metrics):
-        shares = [(f"R@{k}", f"recall_at_{k}") for k in (1, 5, 10)]
-        shares += [("bound", "upper_bound"), ("mAP", "mean_average_precision")]
-        shown = [(*one, per_cent) for one in shares]
-        shown.append(("phrases", "num_queries", "{:.0f}".format))
+        shown = [
+            *((f"R@{k}", f"recall_at_{k}", per_cent) for k in (1, 5, 10)),
+            ("bound", "upper_bound", per_cent),
+            ("mAP", "mean_average_precision", per_cent),
+            ("phrases", "num_queries", "{:.0f}".format),
+        ]
         return [(one, f"{REGIONS}/{name}", write) for one, name, write in shown]
     return [(name, name, "{:.4g}".format) for name in metrics]
 

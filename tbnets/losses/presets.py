@@ -5,65 +5,53 @@ without a weight is not part of the loss. Where negatives are not "top_k",
 `num_negatives` has no use.
 """
 
+TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
+
+
+def _weights(*weights):
+    """Returns the weights of the first terms by their names."""
+    return dict(zip(TERMS, weights))
+
+
+_WANG = {
+    "distance": "euclidean",
+    "reduction": "mean_active",
+    "negatives": "top_k",
+}
 _KIROS_2014 = {
     "margin": 0.2,
     "distance": "cosine",
     "reduction": "sum",
     "negatives": "all",
-    "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
+    "term_weights": _weights(1.0, 1.0),
 }
 
 PRESETS = {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
     # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
     "wang2016": {
+        **_WANG,
         "margin": 0.1,
         "num_negatives": 50,
-        "distance": "euclidean",
-        "reduction": "mean_active",
-        "negatives": "top_k",
-        "term_weights": {
-            "image_to_text": 1.0,
-            "text_to_image": 2.0,
-            "text_to_text": 0.2,
-        },
+        "term_weights": _weights(1.0, 2.0, 0.2),
     },
     # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums; see `TripletLoss`.
     "wang2018": {
+        **_WANG,
         "margin": 0.05,
         "num_negatives": 10,
-        "distance": "euclidean",
-        "reduction": "mean_active",
-        "negatives": "top_k",
-        "term_weights": {
-            "image_to_text": 1.0,
-            "text_to_image": 1.5,
-            "text_to_text": 0.05,
-        },
+        "term_weights": _weights(1.0, 1.5, 0.05),
     },
     # Wang 2018, Sec. 4.2 and Algorithm 1, phrase localization: an "image" is a
     # region. The margin is that of image-sentence matching, none is told.
     "wang2018_phrases": {
+        **_WANG,
         "margin": 0.05,
         "num_negatives": 30,
-        "distance": "euclidean",
-        "reduction": "mean_active",
-        "negatives": "top_k",
-        "term_weights": {
-            "image_to_text": 1.0,
-            "text_to_image": 4.0,
-            "text_to_text": 0.1,
-            "image_to_image": 0.1,
-        },
+        "term_weights": _weights(1.0, 4.0, 0.1, 0.1),
     },
     # Faghri 2018 (VSE++): the one hardest negative, summed.
-    "vse++": {
-        "margin": 0.2,
-        "distance": "cosine",
-        "reduction": "sum",
-        "negatives": "hardest",
-        "term_weights": {"image_to_text": 1.0, "text_to_image": 1.0},
-    },
+    "vse++": _KIROS_2014 | {"negatives": "hardest"},
     # Kiros 2014: every negative of the batch, summed.
     "kiros2014": _KIROS_2014,
     # Vilalta 2017, Eq. 1, trains with the loss of Kiros 2014.

@@ -175,7 +175,7 @@ def test_what_lies_beyond_the_proposals_is_not_read():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"scores": [[0, np.nan, 0, 0]]}, "finite.*phrase 0 and proposal 1"),
+        ({"scores": [[0, np.nan, 0, 0]]}, r"finite.*nan at \[0, 1\]"),
         ({"scores": [[0, 1e39, 0, 0]]}, "finite in float32. Received: inf"),
         ({"scores": [[0, 0]]}, "a number for each proposal"),
         ({"scores": [[0] * 4] * 2}, "num_phrases, width"),

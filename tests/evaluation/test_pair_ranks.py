@@ -51,20 +51,22 @@ def test_region_phrase_ranking_literal():
     # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
     scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
     metrics = pair_ranks.evaluate_region_phrase_ranking(
-        scores, [[0, 0], [1, 2], [0, 2]], recall_at=(1, 2)
+        scores, [[0, 0], [1, 2], [0, 2]]
     )
     # Region 0: .4 after .9: 2. Region 1: .5 after .6: 2. Phrase 0: .1 after
     # .6 and .2: 3. Phrase 2: .5 after .7: 2; region 0 is no rival.
     assert metrics == {
         "true_region_to_phrase/num_queries": 2,
         "true_region_to_phrase/recall_at_1": 0,
-        "true_region_to_phrase/recall_at_2": 1,
+        "true_region_to_phrase/recall_at_5": 1,
+        "true_region_to_phrase/recall_at_10": 1,
         "true_region_to_phrase/median_rank": 2,
         "true_region_to_phrase/mean_rank": 2,
         "true_region_to_phrase/tie_rate": 0,
         "phrase_to_true_region/num_queries": 2,
         "phrase_to_true_region/recall_at_1": 0,
-        "phrase_to_true_region/recall_at_2": 0.5,
+        "phrase_to_true_region/recall_at_5": 1,
+        "phrase_to_true_region/recall_at_10": 1,
         # floor((1 + 2) / 2) + 1.
         "phrase_to_true_region/median_rank": 2,
         "phrase_to_true_region/mean_rank": 2.5,
@@ -92,7 +94,7 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(ValueError, match="`pairs` must be whole numbers"):
             pair_ranks.pair_ranks(scores, pairs)
     scores[1, 2] = np.nan
-    with pytest.raises(ValueError, match=r"nan for scores\[1, 2\]"):
+    with pytest.raises(ValueError, match=r"nan at \[1, 2\]"):
         pair_ranks.pair_ranks(scores, [[0, 0], [1, 0]])
     with pytest.raises(ValueError, match="`candidates` must have as many"):
         pair_ranks.EmbeddingScores(np.zeros((2, 3)), np.zeros((2, 4)))
