@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import check_choice
-from tbnets.layers.configured import ConfiguredLayer
+from tbnets.layers.configured import ConfiguredLayer, build_steps, run_steps
 from tbnets.layers.dropout import SeededDropout
 
 BATCH_NORMALIZATION = ("last", "first", "none")
@@ -95,22 +95,10 @@ class Branch(ConfiguredLayer):
 
     def build(self, input_shape):
         """Builds the steps one after the other."""
-        shape = tuple(input_shape)
-        for step in self.steps:
-            step.build(shape)
-            if isinstance(step, keras.layers.Dense):
-                shape = (*shape[:-1], step.units)
-        self.output_dim = shape[-1]
+        self.output_dim = build_steps(self.steps, tuple(input_shape))[-1]
         super().build(input_shape)
 
     def call(self, inputs, training=False):
         """Returns embeddings of unit length `[n, output_dim]`."""
-        outputs = inputs
-        for step in self.steps:
-            if isinstance(
-                step, keras.layers.BatchNormalization | SeededDropout
-            ):
-                outputs = step(outputs, training=training)
-            else:
-                outputs = step(outputs)
+        outputs = run_steps(self.steps, inputs, training)
         return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)

@@ -38,13 +38,11 @@ class CanonicalProjection(FittedLayer):
     def build(self, input_shape):
         """Creates the weights, as yet without effect."""
         size = input_shape[-1]
-        self.mean = self.constant("mean", (size,))
+        self.constant("mean", (size,))
         # Solved for in float64, it is kept and used in float32.
-        self.projection = self.constant(
-            "projection", (size, self.output_dim), "identity"
-        )
+        self.constant("projection", (size, self.output_dim), "identity")
         if self.use_bias:
-            self.bias = self.constant("bias", (self.output_dim,))
+            self.constant("bias", (self.output_dim,))
         super().build(input_shape)
 
     def call(self, inputs, training=False):

@@ -49,11 +49,24 @@ class FittedLayer(ConfiguredLayer):
         super().__init__(**{**kwargs, "trainable": False})
 
     def constant(self, name, shape, initial="zeros", dtype="float32"):
-        """Returns a weight that holds a fitted constant."""
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=initial,
-            trainable=False,
-            dtype=dtype,
-        )
+        """Makes a weight that holds a fitted constant, an attribute."""
+        options = {"initializer": initial, "trainable": False, "dtype": dtype}
+        setattr(self, name, self.add_weight(name=name, shape=shape, **options))
+
+
+def build_steps(steps, shape):
+    """Builds layers one after the other; returns the shape behind them."""
+    for step in steps:
+        step.build(shape)
+        if isinstance(step, keras.layers.Dense):
+            shape = (*shape[:-1], step.units)
+    return shape
+
+
+def run_steps(steps, outputs, training):
+    """Returns what layers make of something, one after the other."""
+    plain = (keras.layers.Dense, keras.layers.ReLU)
+    for step in steps:
+        told = {} if isinstance(step, plain) else {"training": training}
+        outputs = step(outputs, **told)
+    return outputs

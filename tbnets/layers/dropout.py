@@ -27,8 +27,8 @@ class SeededDropout(ConfiguredLayer):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise InputError(
-                "`rate` must be in [0, 1), the fraction of units dropped. "
-                f"Received: rate={rate}. Use 0 to switch dropout off."
+                "`rate` must be in [0, 1). Received: "
+                f"rate={rate}. Use 0 to switch dropout off."
             )
         self.rate = rate
         self.seed = seed
@@ -36,12 +36,9 @@ class SeededDropout(ConfiguredLayer):
 
     def build(self, input_shape):
         """Creates the counter of draws."""
+        options = {"initializer": "zeros", "trainable": False}
         self.draws = self.add_weight(
-            name="draws",
-            shape=(),
-            dtype="int32",
-            initializer="zeros",
-            trainable=False,
+            name="draws", shape=(), dtype="int32", **options
         )
         super().build(input_shape)
 

@@ -41,8 +41,7 @@ def ternary_bounds(mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD):
     """
     if low > high:
         raise InputError(
-            "`low` must not be above `high`. Received: "
-            f"low={low}, high={high}. Use for example -0.25 and 0.15."
+            f"`low` must not be above `high`. Received: low={low}, high={high}."
         )
     mean, deviation = np.asarray(mean), np.asarray(deviation)
     lower = np.where(deviation > 0, mean + low * deviation, -np.inf)
@@ -95,9 +94,8 @@ class FeatureTransform(FittedLayer):
     def __init__(self, steps=(), **kwargs):
         super().__init__(**kwargs)
         for step in steps:
-            check_choice(
-                "steps", step, FEATURE_STEPS, "Change --image_transform."
-            )
+            advice = "Change --image_transform."
+            check_choice("steps", step, FEATURE_STEPS, advice)
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
                 "`steps` must have `center`, `standardize` or `ternary` as the "
@@ -115,12 +113,10 @@ class FeatureTransform(FittedLayer):
         """Creates the statistics, as yet without effect."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
-            names = ("mean", "deviation")
-            if "ternary" in self.steps:
-                names = ("lower", "upper")
+            is_ternary = "ternary" in self.steps
+            names = ("lower", "upper") if is_ternary else ("mean", "deviation")
             for name, initial in zip(names, ("zeros", "ones")):
-                weight = self.constant(name, (self.output_dim,), initial)
-                setattr(self, name, weight)
+                self.constant(name, (self.output_dim,), initial)
         super().build(input_shape)
 
     def adapt(self, batches):
@@ -151,7 +147,7 @@ class FeatureTransform(FittedLayer):
         for step in self.steps:
             if step == "signed_sqrt":
                 outputs = tf.sign(outputs) * tf.sqrt(tf.abs(outputs))
-            elif step == "l2":
+            if step == "l2":
                 outputs = tf.math.l2_normalize(outputs, axis=-1)
         return outputs
 
@@ -159,11 +155,8 @@ class FeatureTransform(FittedLayer):
         """Returns the rescaled features, in shape and dtype of `inputs`."""
         outputs = self._without_statistics(tf.cast(inputs, tf.float32))
         if "ternary" in self.steps:
-            outputs = ternary(
-                outputs,
-                tf.convert_to_tensor(self.lower),
-                tf.convert_to_tensor(self.upper),
-            )
+            lower = tf.convert_to_tensor(self.lower)
+            outputs = ternary(outputs, lower, tf.convert_to_tensor(self.upper))
         elif self.needs_statistics:
             mean = tf.convert_to_tensor(self.mean)
             outputs = (outputs - mean) / tf.convert_to_tensor(self.deviation)

@@ -23,8 +23,28 @@ def _with_unknown(rows):
     return np.pad(rows, [[FIRST_WORD, 0]] + [[0, 0]] * (rows.ndim - 1))
 
 
+class _EncoderLayer(FittedLayer):
+    """A layer whose constants an encoder has, as `NAME_`.
+
+    Attributes:
+        of_words: names of those with a row a word.
+        others: names of the others.
+    """
+
+    of_words = others = ()
+
+    def take(self, encoder):
+        """Takes the constants of a fitted `CaptionEncoder`."""
+        for name in (*self.of_words, *self.others):
+            values = np.asarray(getattr(encoder, f"{name}_"))
+            if name in self.of_words:
+                values = _with_unknown(values)
+            weight = getattr(self, name)
+            weight.assign(tf.cast(values, weight.dtype))
+
+
 @keras.saving.register_keras_serializable(package="tbnets")
-class TfidfVectors(FittedLayer):
+class TfidfVectors(_EncoderLayer):
     """Gives captions the vectors of `features.tfidf.TfidfFeatures`.
 
     Args:
@@ -36,6 +56,8 @@ class TfidfVectors(FittedLayer):
     Source: Wang et al. 2016, Sec. 3.1.
     """
 
+    of_words, others = ("columns",), ("idf",)
+
     def __init__(self, vocabulary_size, num_terms, **kwargs):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
@@ -44,36 +66,28 @@ class TfidfVectors(FittedLayer):
 
     def build(self, input_shape):
         """Creates the constants, as yet without effect."""
-        self.columns = self.constant(
-            "columns", (self.vocabulary_size,), dtype="int32"
-        )
-        self.idf = self.constant("idf", (self.num_terms,))
+        size = (self.vocabulary_size,)
+        self.constant("columns", size, dtype="int32")
+        self.constant("idf", (self.num_terms,))
         super().build(input_shape)
-
-    def take(self, encoder):
-        """Takes the constants of a fitted `TfidfFeatures`."""
-        self.columns.assign(_with_unknown(encoder.columns_))
-        self.idf.assign(encoder.idf_)
 
     def call(self, inputs):
         """Returns the tf-idf vector of each row of ids, of length 1 or 0."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
-        rows = tf.broadcast_to(
-            tf.range(tf.shape(ids)[0])[:, None], tf.shape(ids)
-        )
-        ones = tf.cast(ids >= FIRST_WORD, tf.float32)
+        count = tf.shape(ids)[0]
+        rows = tf.broadcast_to(tf.range(count)[:, None], tf.shape(ids))
         counts = tf.scatter_nd(
             tf.stack([rows, columns], axis=-1),
-            ones,
-            tf.stack([tf.shape(ids)[0], self.num_terms]),
+            tf.cast(ids >= FIRST_WORD, tf.float32),
+            tf.stack([count, self.num_terms]),
         )
         weighted = counts * tf.convert_to_tensor(self.idf)
         return tf.math.l2_normalize(weighted, axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class MeanVectors(FittedLayer):
+class MeanVectors(_EncoderLayer):
     """Gives captions the vectors of `features.mean_vectors.MeanFeatures`.
 
     Args:
@@ -85,6 +99,8 @@ class MeanVectors(FittedLayer):
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     """
 
+    of_words = ("vectors",)
+
     def __init__(self, vocabulary_size, word_dim, **kwargs):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
@@ -94,12 +110,8 @@ class MeanVectors(FittedLayer):
     def build(self, input_shape):
         """Creates the constants, as yet without effect."""
         shape = (self.vocabulary_size, self.word_dim)
-        self.vectors = self.constant("vectors", shape)
+        self.constant("vectors", shape)
         super().build(input_shape)
-
-    def take(self, encoder):
-        """Takes the constants of a fitted `MeanFeatures`."""
-        self.vectors.assign(_with_unknown(encoder.vectors_))
 
     def call(self, inputs):
         """Returns the mean of the known words of each row of ids."""
@@ -111,7 +123,7 @@ class MeanVectors(FittedLayer):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class FisherVectors(FittedLayer):
+class FisherVectors(_EncoderLayer):
     """Gives captions the vectors of `features.fisher.FisherFeatures`.
 
     Gradients are computed for the words at hand, a component after the
@@ -129,6 +141,9 @@ class FisherVectors(FittedLayer):
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
     """
 
+    of_words = ("vectors", "shares")
+    others = ("locations", "scales", "laplacian")
+
     def __init__(
         self, vocabulary_size, word_dim, num_components=30, pca_dim=0, **kwargs
     ):
@@ -144,28 +159,16 @@ class FisherVectors(FittedLayer):
         """Creates the constants, as yet without effect."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
-        self.vectors = self.constant("vectors", (words, self.word_dim))
-        self.shares = self.constant("shares", (words, components))
-        self.locations = self.constant("locations", shape)
-        self.scales = self.constant("scales", shape, "ones")
-        self.laplacian = self.constant("laplacian", shape)
+        self.constant("vectors", (words, self.word_dim))
+        self.constant("shares", (words, components))
+        self.constant("locations", shape)
+        self.constant("scales", shape, "ones")
+        self.constant("laplacian", shape)
         if self.pca_dim:
-            self.pca_mean = self.constant("pca_mean", (self.full_dim,))
-            self.pca_axes = self.constant(
-                "pca_axes", (self.pca_dim, self.full_dim)
-            )
+            self.constant("pca_mean", (self.full_dim,))
+            self.constant("pca_axes", (self.pca_dim, self.full_dim))
+            self.others = (*self.others, "pca_mean", "pca_axes")
         super().build(input_shape)
-
-    def take(self, encoder):
-        """Takes the constants of a fitted `FisherFeatures`."""
-        self.vectors.assign(_with_unknown(encoder.vectors_))
-        self.shares.assign(_with_unknown(encoder.shares_))
-        self.locations.assign(encoder.locations_)
-        self.scales.assign(encoder.scales_)
-        self.laplacian.assign(encoder.laplacian_.astype(np.float32))
-        if self.pca_dim:
-            self.pca_mean.assign(encoder.pca_mean_)
-            self.pca_axes.assign(encoder.pca_axes_)
 
     def call(self, inputs):
         """Returns the Fisher vector of each row of ids, of length 1 or 0."""
@@ -179,26 +182,19 @@ class FisherVectors(FittedLayer):
             first = tf.where(laplacian, tf.sign(z), z)
             half = np.float32(np.sqrt(0.5))
             second = tf.where(laplacian, size - 1, (z * z - 1) * half)
-            return tf.concat(
-                [
-                    tf.einsum("nw,nwd->nd", share, first),
-                    tf.einsum("nw,nwd->nd", share, second),
-                ],
-                axis=1,
-            )
+            both = [
+                tf.einsum("nw,nwd->nd", share, part) for part in (first, second)
+            ]
+            return tf.concat(both, axis=1)
 
-        rows = tf.map_fn(
-            sums,
-            (
-                tf.transpose(shares, [2, 0, 1]),
-                tf.convert_to_tensor(self.locations),
-                tf.convert_to_tensor(self.scales),
-                tf.convert_to_tensor(self.laplacian) > 0.5,
-            ),
-            fn_output_signature=tf.TensorSpec(
-                [None, 2 * self.word_dim], tf.float32
-            ),
+        components = (
+            tf.transpose(shares, [2, 0, 1]),
+            tf.convert_to_tensor(self.locations),
+            tf.convert_to_tensor(self.scales),
+            tf.convert_to_tensor(self.laplacian) > 0.5,
         )
+        kind = tf.TensorSpec([None, 2 * self.word_dim], tf.float32)
+        rows = tf.map_fn(sums, components, fn_output_signature=kind)
         rows = tf.reshape(tf.transpose(rows, [1, 0, 2]), [-1, self.full_dim])
         rows = tf.sign(rows) * tf.sqrt(tf.abs(rows))
         rows = tf.math.l2_normalize(rows, axis=-1)
@@ -218,18 +214,13 @@ def fitted_layer(encoder):
     Args:
         encoder: a fitted `CaptionEncoder`.
     """
-    size = encoder.vocabulary.size
-    make = {
-        "tfidf": lambda: TfidfVectors(size, encoder.dim),
-        "mean_vector": lambda: MeanVectors(size, encoder.dim),
-        "fisher": lambda: FisherVectors(
-            size,
-            encoder.vectors_.shape[1],
-            encoder.num_components,
-            len(encoder.pca_axes_),
-        ),
-    }
-    layer = make[encoder.kind]()
+    kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
+    sizes = [encoder.dim]
+    if encoder.kind == "fisher":
+        sizes = [encoder.vectors_.shape[1], encoder.num_components]
+        sizes.append(len(encoder.pca_axes_))
+    make = kinds.get(encoder.kind, FisherVectors)
+    layer = make(encoder.vocabulary.size, *sizes)
     layer.build((None, None))
     layer.take(encoder)
     return layer

@@ -4,12 +4,8 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features.cnn import (
-    LAST,
-    build_cnn,
-    call_with_any_batch,
-    pooled_network,
-)
+from tbnets.features import cnn
+from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.configured import ConfiguredLayer
 
 
@@ -33,19 +29,14 @@ class SmallConvNet(ConfiguredLayer):
         self.channels = tuple(int(size) for size in channels)
         self.stages = []
         for i, size in enumerate(self.channels):
-            convolution = keras.layers.Conv2D(
-                size,
-                3,
-                strides=2,
-                padding="same",
-                use_bias=False,
-                name=f"conv{i + 1}",
-            )
-            normalisation = keras.layers.BatchNormalization(
-                momentum=0.9, name=f"bn{i + 1}"
-            )
+            options = {"strides": 2, "padding": "same", "use_bias": False}
             # Flat: Keras 2 saves no layers of a list inside a list.
-            self.stages += [convolution, normalisation]
+            self.stages += [
+                keras.layers.Conv2D(size, 3, name=f"conv{i + 1}", **options),
+                keras.layers.BatchNormalization(
+                    momentum=0.9, name=f"bn{i + 1}"
+                ),
+            ]
 
     def _pairs(self):
         return zip(self.stages[::2], self.stages[1::2])
@@ -55,9 +46,8 @@ class SmallConvNet(ConfiguredLayer):
         shape = tuple(input_shape)
         if len(shape) != 4 or None in shape[1:]:
             raise InputError(
-                "`input_shape` must be (n, height, width, 3) with height and "
-                f"width known. Received: input_shape={shape}. "
-                "Set --image_size."
+                "`input_shape` must be (n, height, width, 3) of a known size. "
+                f"Received: input_shape={shape}. Set --image_size."
             )
         for convolution, normalisation in self._pairs():
             convolution.build(shape)
@@ -73,8 +63,7 @@ class SmallConvNet(ConfiguredLayer):
         def encode(pixels):
             outputs = pixels / 127.5 - 1.0
             for convolution, normalisation in self._pairs():
-                outputs = convolution(outputs)
-                outputs = normalisation(outputs, training=training)
+                outputs = normalisation(convolution(outputs), training=training)
                 outputs = tf.nn.relu(outputs)
             return tf.reshape(outputs, [-1, self.output_dim])
 
@@ -109,9 +98,9 @@ class ApplicationEncoder(ConfiguredLayer):
         self.application = application
         self.image_size = image_size
         self.fine_tune = fine_tune
-        cnn = build_cnn(application, weights, image_size, top=False)
-        self.preprocess = cnn.preprocess
-        self.network = pooled_network(cnn, cnn.outputs([LAST]))
+        found = cnn.build_cnn(application, weights, image_size, top=False)
+        self.preprocess = found.preprocess
+        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
 
@@ -122,12 +111,11 @@ class ApplicationEncoder(ConfiguredLayer):
     def call(self, inputs, training=False):
         """Returns the pooled activations of the last convolution."""
         learn = training and self.fine_tune
-        return call_with_any_batch(
-            lambda pixels: self.network(
-                self.preprocess(pixels), training=learn
-            ),
-            inputs,
-        )
+
+        def encode(pixels):
+            return self.network(self.preprocess(pixels), training=learn)
+
+        return call_with_any_batch(encode, inputs)
 
     def get_config(self):
         """Returns the constructor's arguments; weights are not fetched."""

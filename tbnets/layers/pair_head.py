@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
-from tbnets.layers.configured import ConfiguredLayer
+from tbnets.layers.configured import ConfiguredLayer, build_steps, run_steps
 from tbnets.layers.dropout import SeededDropout
 
 
@@ -62,19 +62,11 @@ class PairHead(ConfiguredLayer):
         """Builds the steps one after the other."""
         shape = tuple(input_shape)
         self.factor = float(shape[-1] if self.scale is None else self.scale)
-        for step in self.steps:
-            step.build(shape)
-            if isinstance(step, keras.layers.Dense):
-                shape = (*shape[:-1], step.units)
-        self.last.build(shape)
+        self.last.build(build_steps(self.steps, shape))
         super().build(input_shape)
 
     def call(self, inputs, training=False):
         """Returns the logits float32 `[n]` of products `[n, dim]`."""
         outputs = inputs * tf.cast(self.factor, inputs.dtype)
-        for step in self.steps:
-            if isinstance(step, SeededDropout):
-                outputs = step(outputs, training=training)
-            else:
-                outputs = step(outputs)
+        outputs = run_steps(self.steps, outputs, training)
         return tf.squeeze(self.last(outputs), axis=-1)

@@ -68,12 +68,9 @@ class TextEncoder(ConfiguredLayer):
         self.seed = seed
         self.word_training = word_training
         self.word_weight = word_weight
+        sizes = vocabulary_size, embedding_dim
         self.embedding = WordTable(
-            vocabulary_size,
-            embedding_dim,
-            word_training,
-            word_weight,
-            name="words",
+            *sizes, word_training, word_weight, name="words"
         )
         self.drop = SeededDropout(word_dropout, seed)
         self.output_dim = embedding_dim
@@ -164,17 +161,14 @@ class RecurrentEncoder(TextEncoder):
         self.bidirectional = bidirectional
         self.pooling = pooling
         self.mean_beside = mean_beside
-        self.recurrence = self._make_recurrence()
-        self.output_dim = units * (2 if bidirectional else 1)
-        self.output_dim += embedding_dim if mean_beside else 0
-
-    def _make_recurrence(self):
-        layer = CELLS[self.cell](
-            self.units, return_sequences=self.pooling != "last", name=self.cell
+        layer = CELLS[cell](
+            units, return_sequences=pooling != "last", name=cell
         )
-        if self.bidirectional:
+        if bidirectional:
             layer = keras.layers.Bidirectional(layer, name="both_directions")
-        return layer
+        self.recurrence = layer
+        self.output_dim = units * (1 + bidirectional)
+        self.output_dim += embedding_dim * mean_beside
 
     def build(self, input_shape):
         """Builds the word table and the recurrence."""

@@ -92,23 +92,21 @@ def span_means(words, trees):
     """
     num_words, num_trees = tf.shape(words)[0], tf.size(trees.roots)
     owners = trees.trees[:num_words]
-    counts = tf.math.unsorted_segment_sum(
-        tf.ones_like(owners), owners, num_trees
-    )
+    ones = tf.ones_like(owners)
+    counts = tf.math.unsorted_segment_sum(ones, owners, num_trees)
     first = tf.cumsum(counts, exclusive=True)
     places = tf.range(num_words) - tf.gather(first, owners)
     # A tree for itself, so that no caption's sums are rounded by others'.
     width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
     shape = tf.stack([num_trees, width, words.shape[1]])
-    own = tf.scatter_nd(
-        tf.stack([owners, places], axis=1), tf.cast(words, tf.float32), shape
-    )
+    places = tf.stack([owners, places], axis=1)
+    own = tf.scatter_nd(places, tf.cast(words, tf.float32), shape)
     # The sum of a span: of the words up to its end, less those before it.
     sums = tf.pad(tf.cumsum(own, axis=1), [[0, 0], [1, 0], [0, 0]])
     start, end = tf.unstack(trees.spans, axis=1)
-    sums = tf.gather_nd(sums, tf.stack([trees.trees, end], 1)) - tf.gather_nd(
-        sums, tf.stack([trees.trees, start], 1)
+    upper, lower = (
+        tf.gather_nd(sums, tf.stack([trees.trees, place], 1))
+        for place in (end, start)
     )
-    counts = end - start
-    means = sums / tf.cast(counts, tf.float32)[:, None]
+    means = (upper - lower) / tf.cast(end - start, tf.float32)[:, None]
     return tf.cast(means, words.dtype)

@@ -11,12 +11,8 @@ of `tree_lstm.TreeLSTM`.
 import tensorflow as tf
 
 WEIGHTS = (
-    "noun_gates",
-    "other_gates",
-    "noun_forget",
-    "other_forget",
-    "bias",
-    "forget_bias",
+    *("noun_gates", "other_gates", "noun_forget", "other_forget"),
+    *("bias", "forget_bias"),
 )
 
 
@@ -62,21 +58,11 @@ def _gates(sums, cells):
 def _gates_gradient(d_hidden, d_cells, i, o, u, c):
     """Returns the gradients of the sums and cells that `_gates` took."""
     tanh_c = tf.tanh(c)
-    d_cells = d_cells + _tanh_gradient(tanh_c, d_hidden * o)
-    d_i = _sigmoid_gradient(i, d_cells * u)
-    d_o = _sigmoid_gradient(o, d_hidden * tanh_c)
-    d_u = _tanh_gradient(u, d_cells * i)
+    d_cells = d_cells + tf.raw_ops.TanhGrad(y=tanh_c, dy=d_hidden * o)
+    d_i = tf.raw_ops.SigmoidGrad(y=i, dy=d_cells * u)
+    d_o = tf.raw_ops.SigmoidGrad(y=o, dy=d_hidden * tanh_c)
+    d_u = tf.raw_ops.TanhGrad(y=u, dy=d_cells * i)
     return tf.concat([d_i, d_o, d_u], axis=1), d_cells
-
-
-def _sigmoid_gradient(y, upstream):
-    """Returns the gradient of z where y is the sigmoid of z."""
-    return tf.raw_ops.SigmoidGrad(y=y, dy=upstream)
-
-
-def _tanh_gradient(y, upstream):
-    """Returns the gradient of z where y is the tanh of z."""
-    return tf.raw_ops.TanhGrad(y=y, dy=upstream)
 
 
 def _column_sums(matrix):
@@ -93,39 +79,26 @@ class _Level:
     """
 
     def __init__(self, bounds, level, trees):
-        self.start, self.with_noun, self.only_noun = (
-            bounds[level, column] for column in range(3)
-        )
-        self.stop = bounds[level + 1, 0]
-        first, noun, last = (
-            bounds[level, 3],
-            bounds[level, 4],
-            bounds[level + 1, 3],
-        )
+        here, above = tf.unstack(bounds[level : level + 2], num=2)
+        self.start, with_noun, only_noun, first, noun = tf.unstack(here)
+        self.stop, last = above[0], above[3]
         self.num_nodes = self.stop - self.start
-        self.num_others = self.only_noun - self.start
-        self.before_noun = self.with_noun - self.start
+        self.num_others = only_noun - self.start
+        self.before_noun = with_noun - self.start
         self.num_other_edges = noun - first
         self.others = trees.children[first:noun]
         self.nouns = trees.children[noun:last]
         self.children = trees.children[first:last]
         self.parents = trees.parents[first:last] - self.start
         self.other_parents = self.parents[: self.num_other_edges]
-        self.noun_parents = (
-            self.parents[self.num_other_edges :] - self.before_noun
-        )
+        noun_parents = self.parents[self.num_other_edges :]
+        self.noun_parents = noun_parents - self.before_noun
 
     def joined(self, others, nouns):
         """Adds what stands at parents of others and at those of nouns."""
-        both = self.num_others - self.before_noun
-        return tf.concat(
-            [
-                others[: self.before_noun],
-                others[self.before_noun :] + nouns[:both],
-                nouns[both:],
-            ],
-            axis=0,
-        )
+        first, both = self.before_noun, self.num_others - self.before_noun
+        middle = others[first:] + nouns[:both]
+        return tf.concat([others[:first], middle, nouns[both:]], axis=0)
 
 
 def _bounds(trees):
@@ -151,14 +124,8 @@ def _arrays(like, count, widths):
 
 def _written(arrays, level, values):
     """Returns arrays with a value of each at a level."""
-    return tuple(
-        array.write(level, value) for array, value in zip(arrays, values)
-    )
-
-
-def _put(buffer, rows, values):
-    """Returns a buffer with other rows."""
-    return tf.tensor_scatter_nd_update(buffer, rows[:, tf.newaxis], values)
+    both = zip(arrays, values)
+    return tuple(array.write(level, value) for array, value in both)
 
 
 def _forward(projected, weights, trees):
@@ -175,11 +142,8 @@ def _forward(projected, weights, trees):
         at = _Level(bounds, level, trees)
         others = tf.gather(hidden, at.others)
         nouns = tf.gather(hidden, at.nouns)
-        forget = tf.concat(
-            [tf.matmul(others, other_forget), tf.matmul(nouns, noun_forget)],
-            axis=0,
-        )
-        forget = tf.sigmoid(forget + b_f)  # Eq. 3 and 4.
+        both = tf.matmul(others, other_forget), tf.matmul(nouns, noun_forget)
+        forget = tf.sigmoid(tf.concat(both, axis=0) + b_f)  # Eq. 3 and 4.
         left = tf.math.unsorted_segment_sum(
             forget * tf.gather(cells, at.children), at.parents, at.num_nodes
         )
@@ -193,10 +157,12 @@ def _forward(projected, weights, trees):
             tf.matmul(other_sums, other_gates), tf.matmul(noun_sums, noun_gates)
         )
         i, o, u, c, h = _gates(sums + bias, left)
-        rows = tf.range(at.start, at.stop)
         values = (i, o, u, forget, others, nouns, other_sums, noun_sums)
         kept = _written(kept, level, values)
-        return level + 1, _put(hidden, rows, h), _put(cells, rows, c), kept
+        rows = tf.range(at.start, at.stop)[:, tf.newaxis]
+        hidden = tf.tensor_scatter_nd_update(hidden, rows, h)
+        cells = tf.tensor_scatter_nd_update(cells, rows, c)
+        return level + 1, hidden, cells, kept
 
     _, hidden, cells, kept = tf.while_loop(
         lambda level, *_: level < count,
@@ -248,8 +214,8 @@ def _backward(upstream, weights, saved, trees):
         )
         d_forget = tf.gather(d_left, at.parents)
         d_put = d_forget * f
-        d_forget = _sigmoid_gradient(
-            f, d_forget * tf.gather(cells, at.children)
+        d_forget = tf.raw_ops.SigmoidGrad(
+            y=f, dy=d_forget * tf.gather(cells, at.children)
         )
         values = (
             d_sums[: at.num_others],
@@ -266,17 +232,12 @@ def _backward(upstream, weights, saved, trees):
         found = _written(found, level, values)
         return level - 1, d_hidden, d_cells, d_bias, found
 
-    widths = [3 * units] * 2 + [units] * 2
+    nothing = tf.zeros_like(upstream), tf.zeros(3 * units, upstream.dtype)
+    found = _arrays(upstream, count, [3 * units] * 2 + [units] * 2)
     _, d_hidden, d_cells, d_bias, found = tf.while_loop(
         lambda level, *_: level >= 0,
         step,
-        (
-            count - 1,
-            upstream,
-            tf.zeros_like(upstream),
-            tf.zeros(3 * units, upstream.dtype),
-            _arrays(upstream, count, widths),
-        ),
+        (count - 1, upstream, *nothing, found),
     )
     d_projected, _ = _gates_gradient(
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
@@ -296,16 +257,12 @@ def _of_matrices(inputs, gradients):
             sums of others and of nouns, then those of others and of nouns.
     """
     others, nouns, other_sums, noun_sums = (array.concat() for array in inputs)
-    d_other_sums, d_noun_sums, d_others, d_nouns = (
-        array.concat() for array in gradients
-    )
-    products = (
-        (noun_sums, d_noun_sums),
-        (other_sums, d_other_sums),
-        (nouns, d_nouns),
-        (others, d_others),
-    )
+    gradients = [array.concat() for array in gradients]
+    d_other_sums, d_noun_sums, d_others, d_nouns = gradients
     return (
-        *(tf.matmul(a, b, transpose_a=True) for a, b in products),
+        tf.matmul(noun_sums, d_noun_sums, transpose_a=True),
+        tf.matmul(other_sums, d_other_sums, transpose_a=True),
+        tf.matmul(nouns, d_nouns, transpose_a=True),
+        tf.matmul(others, d_others, transpose_a=True),
         _column_sums(d_others) + _column_sums(d_nouns),
     )

@@ -44,12 +44,10 @@ class WordTable(keras.layers.Embedding):
     def build(self, input_shape=None):
         """Creates the table, and what it is held to."""
         if self.training == "regularized":
+            options = {"initializer": "zeros", "trainable": False}
+            shape = (self.input_dim, self.output_dim)
             self.first = self.add_weight(
-                name="first",
-                shape=(self.input_dim, self.output_dim),
-                initializer="zeros",
-                trainable=False,
-                dtype="float32",
+                name="first", shape=shape, dtype="float32", **options
             )
             self.embeddings_regularizer = _Distance(self.first, self.weight)
         super().build(input_shape)

@@ -37,24 +37,12 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
     own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
-    phrase_to_region = tf.logical_and(
-        tf.transpose(is_contrast), tf.logical_not(own)
-    )
+    others = tf.transpose(is_contrast)
+    others = tf.logical_not(tf.logical_and(others, tf.logical_not(own)))
+    anchors = tf.gather(regions, region_of)
+    itself = tf.eye(num_phrases, dtype=tf.bool)
+    of_anchors = tf.gather(tf.transpose(others), region_of)
     return {
-        "image_to_text": View(
-            tf.gather(regions, region_of),
-            phrases,
-            tf.eye(num_phrases, dtype=tf.bool),
-            tf.logical_not(
-                tf.gather(tf.transpose(phrase_to_region), region_of)
-            ),
-            weights,
-        ),
-        "text_to_image": View(
-            phrases,
-            regions,
-            own,
-            tf.logical_not(phrase_to_region),
-            weights,
-        ),
+        "image_to_text": View(anchors, phrases, itself, of_anchors, weights),
+        "text_to_image": View(phrases, regions, own, others, weights),
     }

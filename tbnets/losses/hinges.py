@@ -12,20 +12,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.losses import distances, miners
-
-TERMS = (
-    "image_to_text",
-    "text_to_image",
-    "text_to_text",
-    "image_to_image",
-)
+from tbnets.losses.presets import TERMS
 
 # Terms that read one matrix of similarities: along its rows, its columns.
-_TERMS_BY_MATRIX = (
-    ("image_to_text", "text_to_image"),
-    ("text_to_text",),
-    ("image_to_image",),
-)
+_TERMS_BY_MATRIX = TERMS[:2], TERMS[2:3], TERMS[3:]
 
 # With more triplets an anchor than this, they are not compared one by one.
 _FEW_TRIPLETS = 512
@@ -66,11 +56,10 @@ def views(terms, images, texts, masks):
         A dict of the terms, in the order given.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
+    turned = tf.transpose(cross)
     makers = {
         "image_to_text": lambda: View(images, texts, cross, cross),
-        "text_to_image": lambda: View(
-            texts, images, *[tf.transpose(cross)] * 2
-        ),
+        "text_to_image": lambda: View(texts, images, turned, turned),
         "text_to_text": lambda: _within(texts, text_mask),
         "image_to_image": lambda: _within(images, image_mask),
     }
@@ -80,12 +69,8 @@ def views(terms, images, texts, masks):
 def _within(rows, mask):
     """Builds the `View` of a set that ranks itself."""
     itself = tf.ones(tf.shape(mask)[:1], tf.bool)
-    return View(
-        rows,
-        rows,
-        tf.linalg.set_diag(mask, tf.logical_not(itself)),
-        tf.linalg.set_diag(mask, itself),
-    )
+    positive = tf.linalg.set_diag(mask, tf.logical_not(itself))
+    return View(rows, rows, positive, tf.linalg.set_diag(mask, itself))
 
 
 def sums(views, num_negatives, max_positives, margin, distance):
@@ -113,13 +98,9 @@ def sums(views, num_negatives, max_positives, margin, distance):
     sums = {}
     for group in _TERMS_BY_MATRIX:
         terms = [term for term in group if term in views]
-        rows = _sums_by_survivors(
-            [views[term] for term in terms],
-            num_negatives,
-            max_positives,
-            margin,
-            distance,
-        )
+        group = [views[term] for term in terms]
+        counts = num_negatives, max_positives
+        rows = _sums_by_survivors(group, *counts, margin, distance)
         sums.update(zip(terms, rows))
     return sums
 
@@ -147,8 +128,8 @@ def _sums_by_survivors(views, num_negatives, max_positives, margin, distance):
             view.not_negative,
             num_negatives,
         )
-        pairs.append(_pairs(positives[:, :max_positives], bool(turned)))
-        pairs.append(_pairs(negatives, bool(turned)))
+        pairs.append(_pairs(positives[:, :max_positives], turned))
+        pairs.append(_pairs(negatives, turned))
         valid.append((match[:, :max_positives], differ))
         broken = tf.reduce_any(match[:, max_positives:])
         promises.append(tf.where(broken, float("nan"), 1.0))
@@ -182,13 +163,12 @@ def _hinge_sums(picked, valid, margin, distance):
     # Asked this way round, a NaN counts as a loss and is seen; the negation
     # of a comparison is rewritten by TensorFlow's graph optimizer.
     idle = tf.logical_or(tf.logical_not(kept), hinges <= 0.0)
-    return tf.stack(
-        [
-            tf.reduce_sum(tf.where(idle, 0.0, hinges)),
-            tf.reduce_sum(tf.cast(kept, tf.float32)),
-            tf.reduce_sum(tf.where(idle, 0.0, 1.0)),
-        ]
+    parts = (
+        tf.where(idle, 0.0, hinges),
+        tf.cast(kept, tf.float32),
+        tf.where(idle, 0.0, 1.0),
     )
+    return tf.stack([tf.reduce_sum(part) for part in parts])
 
 
 def _sums_by_rank(view, num_negatives, margin, distance):
@@ -203,11 +183,9 @@ def _sums_by_rank(view, num_negatives, margin, distance):
         )
         picked = tf.gather_nd(matrix, _pairs(indices, turned=False))
         negative = distance(tf.reshape(picked, tf.shape(indices)))
+    bounds = tf.stop_gradient(margin + positive)
     by_positive, by_negative = _active_triplets(
-        tf.stop_gradient(margin + positive),
-        tf.stop_gradient(negative),
-        view.positive,
-        valid,
+        bounds, tf.stop_gradient(negative), view.positive, valid
     )
     num_active = tf.reduce_sum(by_positive)
     if view.weights is not None:
@@ -217,17 +195,12 @@ def _sums_by_rank(view, num_negatives, margin, distance):
     total = tf.reduce_sum(by_positive * (margin + positive)) - tf.reduce_sum(
         by_negative * negative
     )
-    pairs_of = [
+    positives, negatives = (
         tf.reduce_sum(tf.cast(mask, tf.float32), axis=1)
         for mask in (view.positive, valid)
-    ]
-    return tf.stack(
-        [
-            total,
-            tf.reduce_sum(pairs_of[0] * pairs_of[1]),
-            num_active,
-        ]
     )
+    num_kept = tf.reduce_sum(positives * negatives)
+    return tf.stack([total, num_kept, num_active])
 
 
 def _active_triplets(bounds, negative_distances, positive, valid):
@@ -255,13 +228,10 @@ def _active_triplets(bounds, negative_distances, positive, valid):
         bound = tf.where(column < 0, float("-inf"), tf.gather_nd(bounds, pair))
         # A NaN counts as active, as in `_hinge_sums`.
         active = tf.where(reached >= bound[:, None], 0.0, 1.0)
-        return (
-            tf.logical_and(left, places != column[:, None]),
-            tf.tensor_scatter_nd_add(
-                by_positive, pair, tf.reduce_sum(active, axis=1)
-            ),
-            by_negative + active,
-        )
+        left = tf.logical_and(left, places != column[:, None])
+        count = tf.reduce_sum(active, axis=1)
+        by_positive = tf.tensor_scatter_nd_add(by_positive, pair, count)
+        return left, by_positive, by_negative + active
 
     counts = tf.while_loop(
         lambda left, *counts: tf.reduce_any(left),

@@ -15,15 +15,15 @@ class LogisticOutput(NamedTuple):
 
     Attributes:
         total: mean over all valid pairs, the value to minimise.
-        positive: mean over the valid pairs that match; 0 without any.
-        negative: mean over the valid pairs that do not; 0 without any.
-        accuracy: share of the valid pairs whose logit has the right sign.
+        positive_loss: mean over the valid pairs that match; 0 without any.
+        negative_loss: mean over the valid pairs that do not; 0 without any.
+        pair_accuracy: share of the valid pairs whose logit has the right sign.
     """
 
     total: tf.Tensor
-    positive: tf.Tensor
-    negative: tf.Tensor
-    accuracy: tf.Tensor
+    positive_loss: tf.Tensor
+    negative_loss: tf.Tensor
+    pair_accuracy: tf.Tensor
 
 
 class SoftmaxOutput(NamedTuple):
@@ -70,9 +70,9 @@ def logistic_loss(logits, is_match, valid=None):
     right = tf.cast(labels * logits > 0.0, tf.float32)
     return LogisticOutput(
         total=_mean(values, valid),
-        positive=_mean(values, valid & is_match),
-        negative=_mean(values, valid & ~is_match),
-        accuracy=tf.stop_gradient(_mean(right, valid)),
+        positive_loss=_mean(values, valid & is_match),
+        negative_loss=_mean(values, valid & ~is_match),
+        pair_accuracy=tf.stop_gradient(_mean(right, valid)),
     )
 
 

@@ -47,15 +47,12 @@ def hardest_negatives(similarities, positive_mask, num_negatives):
     num_kept = _minimum(num_negatives, num_columns)
     padding = -num_columns % _GROUP
     num_groups = (num_columns + padding) // _GROUP
-    grouped = tf.reshape(
-        tf.pad(masked, [[0, 0], [0, padding]], constant_values=float("-inf")),
-        [num_rows, num_groups, _GROUP],
-    )
-    _, groups = tf.math.top_k(
-        tf.reduce_max(grouped, axis=2),
-        _minimum(num_negatives, num_groups),
-        sorted=False,
-    )
+    paddings = [[0, 0], [0, padding]]
+    masked = tf.pad(masked, paddings, constant_values=float("-inf"))
+    grouped = tf.reshape(masked, [num_rows, num_groups, _GROUP])
+    count = _minimum(num_negatives, num_groups)
+    largest = tf.reduce_max(grouped, axis=2)
+    _, groups = tf.math.top_k(largest, count, sorted=False)
     members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
     values, places = tf.math.top_k(members, num_kept)
     columns = _flat_rows(

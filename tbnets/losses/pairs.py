@@ -78,11 +78,9 @@ def own_images(image_ids, caption_image_ids):
         The first of the rows where an image was drawn twice; -1 where it is
         not in the batch.
     """
-    own = tf.equal(
-        tf.cast(caption_image_ids, tf.int64)[:, None],
-        tf.cast(image_ids, tf.int64)[None, :],
-    )
-    return miners.first_true(own)
+    ids = (tf.cast(one, tf.int64) for one in (caption_image_ids, image_ids))
+    captions, images = ids
+    return miners.first_true(captions[:, None] == images[None, :])
 
 
 def sample_pairs(

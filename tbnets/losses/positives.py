@@ -84,14 +84,12 @@ def _integer_ids(name, ids):
     found = f"{name}={ids.dtype.name}{ids.shape}"
     if not ids.dtype.is_integer:
         raise InputTypeError(
-            f"`{name}` must be integers. Received: {found}. Number the "
-            "original ids, those of images and captions together; a float "
-            "merges large ones."
+            f"`{name}` must be integers. Received: {found}. Number the ids of "
+            "images and captions together; a float merges large ones."
         )
     if ids.shape.rank not in (1, None):
         raise InputError(
-            f"`{name}` must be of shape [n], one id a row. Received: {found}. "
-            "Flatten them."
+            f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
         )
     return tf.cast(ids, tf.int64)
 

@@ -195,12 +195,10 @@ class TripletLoss:
         Raises:
             ValueError: If `hardness` is missing, or given without use.
         """
-        views = hinges.views(
-            [term for term in TERMS if self.term_weights[term]],
-            tf.cast(image_embeddings, tf.float32),
-            tf.cast(text_embeddings, tf.float32),
-            masks,
-        )
+        terms = [term for term in TERMS if self.term_weights[term]]
+        images = tf.cast(image_embeddings, tf.float32)
+        texts = tf.cast(text_embeddings, tf.float32)
+        views = hinges.views(terms, images, texts, masks)
         return self.of_views(views, hardness, self.max_positives)
 
     @property
@@ -231,55 +229,40 @@ class TripletLoss:
         blended = self.negatives == "all_to_hardest"
         if blended != (hardness is not None):
             raise InputError(
-                "`hardness` must be given exactly when negatives is "
-                f"'all_to_hardest'. Received: hardness={hardness}, "
-                f"negatives={self.negatives!r}. Set the one or drop the other."
+                "`hardness` must be given for negatives='all_to_hardest' alone."
+                f" Received: hardness={hardness}, negatives={self.negatives!r}."
             )
-        if not blended:
-            values = self._values(views, max_positives, self.kept_negatives)
-        else:
+        values = self._values(views, max_positives, self.kept_negatives)
+        if blended:
             hardness = tf.cast(hardness, tf.float32)
-            soft = self._values(views, max_positives, None)
             hard = self._values(views, max_positives, 1)
             values = {
                 term: [
                     (1.0 - hardness) * before + hardness * after
-                    for before, after in zip(soft[term], hard[term])
+                    for before, after in zip(row, hard[term])
                 ]
-                for term in soft
+                for term, row in values.items()
             }
         total = tf.zeros([])
         for term, (loss, _) in values.items():
             total += self.term_weights[term] * loss
-        return LossOutput(
-            total,
-            {term: loss for term, (loss, _) in values.items()},
-            {term: fraction for term, (_, fraction) in values.items()},
-        )
+        losses = {term: loss for term, (loss, _) in values.items()}
+        return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
 
     def _values(self, views, max_positives, num_negatives):
         """Returns `(loss, active fraction)` for every view."""
-        sums = hinges.sums(
-            views,
-            num_negatives,
-            max_positives,
-            self.margin,
-            distances.DISTANCES[self.distance],
-        )
+        given = self.margin, distances.DISTANCES[self.distance]
+        sums = hinges.sums(views, num_negatives, max_positives, *given)
         return {term: self._reduce(row) for term, row in sums.items()}
 
     def _reduce(self, sums):
         """Reduces a term's `[sum, kept, active]` to its loss and fraction."""
         total, num_kept, num_active = tf.unstack(sums, num=3)
-        divisor = {
-            "sum": 1.0,
-            "mean": tf.stop_gradient(num_kept),
-            "mean_active": tf.stop_gradient(num_active),
-        }[self.reduction]
-        return (
-            tf.math.divide_no_nan(total, divisor),
-            tf.stop_gradient(tf.math.divide_no_nan(num_active, num_kept)),
-        )
+        divisors = {"sum": 1.0, "mean": num_kept, "mean_active": num_active}
+        divisor = tf.stop_gradient(divisors[self.reduction])
+        fraction = tf.math.divide_no_nan(num_active, num_kept)
+        loss = tf.math.divide_no_nan(total, divisor)
+        return loss, tf.stop_gradient(fraction)
 
 
 def _check_as_many(name, ids, rows_name, rows):
@@ -289,5 +272,4 @@ def _check_as_many(name, ids, rows_name, rows):
         raise InputError(
             f"`{name}` must have an id for each row of `{rows_name}`. "
             f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
-            " Pass images with their ids, captions with those of their images."
         )

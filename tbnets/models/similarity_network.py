@@ -9,24 +9,14 @@ from tbnets.layers.pair_head import PairHead
 from tbnets.localization import candidates
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
+    LogisticOutput,
     SoftmaxOutput,
     logistic_loss,
     softmax_loss,
 )
 from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
-from tbnets.models.embedding_network import IDS, INPUTS
-from tbnets.models.two_branch import TwoBranchModel
-
-# What is told of each loss, and the field of its output.
-_REPORTED = {
-    "logistic": {
-        "positive_loss": "positive",
-        "negative_loss": "negative",
-        "pair_accuracy": "accuracy",
-    },
-    "softmax": {"ranked_first": "ranked_first"},
-}
+from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -106,7 +96,7 @@ class SimilarityNetwork(TwoBranchModel):
     @staticmethod
     def reported_names():
         """Returns the names of what is told of either loss."""
-        return [name for names in _REPORTED.values() for name in names]
+        return [*LogisticOutput._fields[1:], *SoftmaxOutput._fields[1:]]
 
     def build(self, input_shape):
         """Builds both sides and the head.
@@ -147,9 +137,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     def call(self, inputs, training=False):
         """Returns the dict of `similarities`, logits `[n, m]` of all pairs."""
-        inputs = checked_dict("inputs", inputs, INPUTS)
-        images = self.embed_images(inputs["images"], training=training)
-        texts = self.embed_text(inputs["captions"], training=training)
+        images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
 
@@ -167,12 +155,9 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _logistic_loss(self, batch, training):
         """Returns the `LogisticOutput` of captions with their images."""
-        images = self.embed_images(batch["images"], training=training)
-        texts = self.embed_text(batch["captions"], training=training)
+        images, texts = self.embed(batch, training)
         pairs = sample_pairs(
-            batch["image_ids"],
-            batch["caption_image_ids"],
-            batch.get("text_ids"),
+            *ids_of(batch),
             seed=self._draw_seed(),
             num_candidates=self.num_candidates,
         )
@@ -196,9 +181,8 @@ class SimilarityNetwork(TwoBranchModel):
             valid: bool `[p]`, which pairs count, of both alike.
             training: whether dropout is on.
         """
-        logits = self.judge(
-            tf.concat(images, 0), tf.concat(texts, 0), training=training
-        )
+        sides = tf.concat(images, 0), tf.concat(texts, 0)
+        logits = self.judge(*sides, training=training)
         is_match = tf.repeat([True, False], tf.shape(valid)[0])
         return logistic_loss(logits, is_match, tf.tile(valid, [2]))
 
@@ -232,9 +216,8 @@ class SimilarityNetwork(TwoBranchModel):
         """
         owners = batch["drawn_for"]
         count = tf.stack([tf.shape(owners)[0], self.num_candidates])
-        draws = tf.random.stateless_uniform(
-            count, self._draw_seed(), alg="philox"
-        )
+        seed = self._draw_seed()
+        draws = tf.random.stateless_uniform(count, seed, alg="philox")
         columns, valid = random_columns(batch["is_negative"], owners, draws)
         if self.num_candidates > 1:
             columns = self._hardest_candidates(batch, columns)
@@ -255,12 +238,11 @@ class SimilarityNetwork(TwoBranchModel):
         the image's other captions and beside the caption's other images: what
         matches is in neither.
         """
-        ids = [batch[name] for name in IDS]
-        matches = positive_masks(*ids, batch.get("text_ids")).image_to_text
-        images = self.embed_images(batch["images"], training=training)
-        texts = self.embed_text(batch["captions"], training=training)
+        ids = ids_of(batch)
+        matches = positive_masks(*ids).image_to_text
+        images, texts = self.embed(batch, training)
         logits = self.similarities(images, texts, training=training)
-        own = own_images(*ids)
+        own = own_images(*ids[:2])
         known, own = own[:, None] >= 0, tf.maximum(own, 0)
         own_logits = tf.gather(tf.transpose(logits), own, batch_dims=1)
         lists = [
@@ -283,11 +265,9 @@ class SimilarityNetwork(TwoBranchModel):
         valid = tf.gather(batch["is_negative"], batch["drawn_for"])
         pairs = tf.where(valid)
         others = tf.gather(images[num_images:], pairs[:, 1])
-        logits = self.judge(
-            tf.concat([images[:num_images], others], 0),
-            tf.concat([texts, tf.gather(texts, pairs[:, 0])], 0),
-            training=training,
-        )
+        images = tf.concat([images[:num_images], others], 0)
+        texts = tf.concat([texts, tf.gather(texts, pairs[:, 0])], 0)
+        logits = self.judge(images, texts, training=training)
         shape = tf.shape(valid, out_type=tf.int64)
         others = tf.scatter_nd(pairs, logits[num_images:], shape)
         return softmax_loss(logits[:num_images], others, valid)
@@ -309,7 +289,6 @@ class SimilarityNetwork(TwoBranchModel):
 
     def report(self, output):
         """Returns what there is to tell of the output of its loss."""
-        return {
-            name: getattr(output, field)
-            for name, field in _REPORTED[self.pair_loss].items()
-        }
+        scalars = output._asdict()
+        scalars.pop("total")
+        return scalars

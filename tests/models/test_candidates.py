@@ -194,10 +194,10 @@ def test_pairs_have_a_negative_of_their_own_phrase(num_candidates):
         network.judge(rows[:4], texts[:4]).numpy() for rows in (regions, others)
     )
     np.testing.assert_allclose(
-        output.positive, np.log1p(np.exp(-good)).mean(), rtol=1e-4
+        output.positive_loss, np.log1p(np.exp(-good)).mean(), rtol=1e-4
     )
     np.testing.assert_allclose(
-        output.negative, np.log1p(np.exp(bad)).mean(), rtol=1e-4
+        output.negative_loss, np.log1p(np.exp(bad)).mean(), rtol=1e-4
     )
 
 
@@ -211,7 +211,7 @@ def test_hardest_of_the_drawn_candidates_is_the_negative():
     worst = network.similarities(others, texts).numpy().max(axis=0)
     worst = worst[values["drawn_for"]]
     np.testing.assert_allclose(
-        output.negative, np.log1p(np.exp(worst)).mean(), rtol=1e-4
+        output.negative_loss, np.log1p(np.exp(worst)).mean(), rtol=1e-4
     )
 
 
