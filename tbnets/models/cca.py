@@ -18,8 +18,9 @@ from tbnets.models.cca_solution import (
     with_background,
     with_indicator,
 )
-from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
+from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
+from tbnets.models.two_branch import IDS, INPUTS
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

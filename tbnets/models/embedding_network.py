@@ -9,10 +9,8 @@ from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import TERMS
-from tbnets.models.two_branch import TwoBranchModel
+from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
-INPUTS = ("images", "captions")
-IDS = ("image_ids", "caption_image_ids")
 WITHIN_VIEWS = ("text_to_text", "image_to_image")
 
 
@@ -93,9 +91,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def call(self, inputs, training=False):
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
-        inputs = checked_dict("inputs", inputs, INPUTS)
-        images = self.embed_images(inputs["images"], training=training)
-        texts = self.embed_text(inputs["captions"], training=training)
+        images, texts = self.embed(inputs, training)
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch, training=False):
@@ -110,8 +106,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def _ranking_loss(self, images, texts, batch):
         """Returns the `LossOutput` of images and texts that rank each other."""
-        ids = [batch[name] for name in IDS] + [batch.get("text_ids")]
-        hardness = self._hardness()
+        ids, hardness = ids_of(batch), self._hardness()
         return self._staged(lambda loss: loss(images, texts, *ids, hardness))
 
     def _staged(self, compute):
@@ -127,7 +122,7 @@ class EmbeddingNetwork(TwoBranchModel):
         staged = self.structure_steps or self.structure_end is not None
         if not staged or not waiting:
             return compute(loss)
-        step = tf.cast(self._step(), tf.float32)
+        step = self._step()
         off = step < self.structure_steps
         if self.structure_end is not None:
             off |= step >= self.structure_end
@@ -143,7 +138,8 @@ class EmbeddingNetwork(TwoBranchModel):
         return tf.cond(off, across_views, lambda: compute(loss))
 
     def _step(self):
-        return tf.convert_to_tensor(self.optimizer.iterations)
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        return tf.cast(step, tf.float32)
 
     def _loss_among_candidates(self, batch, training):
         """Returns the `LossOutput` of captions with candidates of their own.
@@ -163,17 +159,11 @@ class EmbeddingNetwork(TwoBranchModel):
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training
         )
-        masks = positive_masks(
-            *(batch[name] for name in IDS), batch.get("text_ids")
-        )
+        masks = positive_masks(*ids_of(batch))
         views = hinges.views(TERMS, images, texts, masks)
+        matches = tf.transpose(masks.image_to_text)
         views["text_to_image"] = candidates.candidate_view(
-            texts,
-            images,
-            picked,
-            tf.transpose(masks.image_to_text),
-            places,
-            valid,
+            texts, images, picked, matches, places, valid
         )
         hardness = self._hardness()
         return self._staged(lambda loss: loss.of_views(views, hardness))
@@ -182,8 +172,7 @@ class EmbeddingNetwork(TwoBranchModel):
         """Returns how far "all_to_hardest" is, None for other negatives."""
         if self.triplet_loss.negatives != "all_to_hardest":
             return None
-        step = tf.cast(self._step(), tf.float32)
-        return tf.minimum(step / self.hardness_steps, 1.0)
+        return tf.minimum(self._step() / self.hardness_steps, 1.0)
 
     def report(self, output):
         """Returns loss and share of active triplets of each term."""

@@ -29,7 +29,7 @@ def check_finite_arrays(name, arrays):
     if not isinstance(arrays, Mapping):
         return
     for key, array in arrays.items():
-        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+        if isinstance(array, np.ndarray):
             check_finite(f"{name}[{key!r}]", array)
 
 
@@ -49,7 +49,6 @@ class FiniteSteps(keras.callbacks.Callback):
         raise InputError(
             "`x` must hold finite numbers, and the steps stay finite. Received:"
             f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
-            "NaN and infinity in images and captions, at `max_positives` of "
-            "the loss, of which no batch may have more, or take a lower "
-            "learning rate or a `gradient_clip_norm`."
+            "NaN in images and captions, for more positives than the loss's "
+            "`max_positives`; lower the rate, or set `gradient_clip_norm`."
         )

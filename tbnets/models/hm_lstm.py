@@ -6,19 +6,17 @@ import tensorflow as tf
 from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
-from tbnets.models.embedding_network import IDS, INPUTS, EmbeddingNetwork
-from tbnets.models.two_branch import build_side, embed_side
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side
 
 PAIRS = (
     *("regions", "region_images", "phrase_nodes"),
     *("region_of", "is_contrast", "weights"),
 )
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
-_OF_PAIRS = {
-    "image_to_text": "region_to_phrase",
-    "text_to_image": "phrase_to_region",
-}
-_OF_MEAN = {"text_to_image": "region_mean"}
+_TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
+_OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
+_OF_MEAN = {"text_to_image": _TERMS[-1]}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -106,9 +104,7 @@ class HMLSTM(EmbeddingNetwork):
     def reported_names():
         """Returns the names of a loss and an active share for each term."""
         return EmbeddingNetwork.reported_names() + [
-            f"{term}_{what}"
-            for term in (*_OF_PAIRS.values(), *_OF_MEAN.values())
-            for what in ("loss", "active")
+            f"{term}_{what}" for term in _TERMS for what in ("loss", "active")
         ]
 
     def build(self, input_shape):
@@ -159,10 +155,8 @@ class HMLSTM(EmbeddingNetwork):
         states, trees = self.text_encoder.encode_nodes(captions, training)
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
-        embeddings = self.text_branch(
-            tf.gather(states, rows), training=training
-        )
-        count = tf.size(trees.roots)
+        states, count = tf.gather(states, rows), tf.size(trees.roots)
+        embeddings = self.text_branch(states, training=training)
         return embeddings[:count], embeddings[count:]
 
     def embed_noun_phrases(self, captions):
@@ -178,9 +172,8 @@ class HMLSTM(EmbeddingNetwork):
             its array; of a tree, all nodes that are noun phrases count.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
-        rows = tf.boolean_mask(
-            trees.rows, tf.gather(trees.is_noun_phrase, trees.rows) > 0
-        )
+        is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
+        rows = tf.boolean_mask(trees.rows, is_phrase)
         embeddings = self.text_branch(tf.gather(states, rows), training=False)
         captions, spans = (
             tf.gather(one, rows) for one in (trees.trees, trees.spans)
@@ -209,11 +202,9 @@ class HMLSTM(EmbeddingNetwork):
             batch["captions"], batch["phrase_nodes"], training
         )
         at_root = self._ranking_loss(images, sentences, batch)
-        pairs = pair_views(
-            tf.concat([regions, images], axis=0),
-            phrases,
-            *(batch[name] for name in ("region_of", "is_contrast", "weights")),
-        )
+        seen = tf.concat([regions, images], axis=0)
+        told = (batch[name] for name in PAIRS[-3:])
+        pairs = pair_views(seen, phrases, *told)
         of_pairs = self.triplet_loss.of_views(pairs, self._hardness())
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
@@ -229,10 +220,8 @@ class HMLSTM(EmbeddingNetwork):
         """
         images, regions = batch["images"], batch["regions"]
         if self.region_branch is not None:
-            return (
-                self.embed_images(images, training=training),
-                self.embed_regions(regions, training=training),
-            )
+            images = self.embed_images(images, training=training)
+            return images, self.embed_regions(regions, training=training)
         count = tf.shape(images)[0]
         both = tf.concat([images, regions], axis=0)
         both = self.embed_images(both, training=training)

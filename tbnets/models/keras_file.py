@@ -1,29 +1,18 @@
 """Whole models as Keras saves them: one `.keras` file."""
 
+import importlib
+import pkgutil
+
 import keras
+
+from tbnets import layers, losses, models
+from tbnets.training import fused_optimizers  # noqa: F401
 
 # Keras finds the classes that a file names once they are registered, and they
 # are when their modules are imported.
-from tbnets.layers import (
-    branch,  # noqa: F401
-    canonical_projection,  # noqa: F401
-    dropout,  # noqa: F401
-    feature_transform,  # noqa: F401
-    fisher_vectors,  # noqa: F401
-    image_encoders,  # noqa: F401
-    pair_head,  # noqa: F401
-    text_encoders,  # noqa: F401
-    tree_encoder,  # noqa: F401
-    word_table,  # noqa: F401
-)
-from tbnets.losses import triplet  # noqa: F401
-from tbnets.models import (
-    cca,  # noqa: F401
-    embedding_network,  # noqa: F401
-    hm_lstm,  # noqa: F401
-    similarity_network,  # noqa: F401
-)
-from tbnets.training import fused_optimizers  # noqa: F401
+for room in (layers, losses, models):
+    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
 
 
 def load_model(path, **options):

@@ -11,6 +11,8 @@ from tbnets.layers.configured import arguments_of
 from tbnets.losses.distances import similarities
 from tbnets.models import finite
 
+INPUTS = ("images", "captions")
+IDS = ("image_ids", "caption_image_ids")
 KERAS_2 = keras.__version__.startswith("2.")
 
 
@@ -63,6 +65,11 @@ def embed_side(inputs, encoder, branch, training):
     if encoder is not None:
         inputs = encoder(inputs, training=training)
     return branch(inputs, training=training)
+
+
+def ids_of(batch):
+    """Returns what tells which pairs of a batch match, see `positive_masks`."""
+    return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
 class TwoBranchModel(keras.Model):
@@ -141,6 +148,12 @@ class TwoBranchModel(keras.Model):
             captions, self.text_encoder, self.text_branch, training
         )
 
+    def embed(self, inputs, training=False):
+        """Returns the embeddings of `images` and of `captions`."""
+        inputs = checked_dict("inputs", inputs, INPUTS)
+        images = self.embed_images(inputs["images"], training=training)
+        return images, self.embed_text(inputs["captions"], training=training)
+
     def similarities(self, image_embeddings, text_embeddings):
         """Compares each image with each text, by their embeddings.
 
@@ -171,9 +184,7 @@ class TwoBranchModel(keras.Model):
     def get_compile_config(self):
         """Returns what `compile` was given, empty before that."""
         config = super().get_compile_config()
-        if not config:
-            return config
-        return {**config, **self._arguments("compile")}
+        return config and {**config, **self._arguments("compile")}
 
     def compile_from_config(self, config):
         """Compiles the model as `get_compile_config` describes it."""
@@ -193,14 +204,13 @@ class TwoBranchModel(keras.Model):
             input_shape: dict with the shapes of `images` and `captions`;
                 the number of images, captions and words may be None.
         """
-        shapes = checked_dict("inputs", input_shape, ("images", "captions"))
+        shapes = checked_dict("inputs", input_shape, INPUTS)
         shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        images = build_side(
-            shapes["images"], self.image_encoder, self.image_branch
+        sides = (
+            ("images", self.image_encoder, self.image_branch),
+            ("captions", self.text_encoder, self.text_branch),
         )
-        texts = build_side(
-            shapes["captions"], self.text_encoder, self.text_branch
-        )
+        images, texts = (build_side(shapes[key], *side) for key, *side in sides)
         if images != texts:
             raise InputError(
                 "`image_branch` and `text_branch` must end in the same size. "
@@ -212,10 +222,10 @@ class TwoBranchModel(keras.Model):
 
     def get_build_config(self):
         """Returns the shapes the model was built with; Keras 2 keeps none."""
-        if self.input_shapes is None:
-            return None
-        shapes = {key: list(shape) for key, shape in self.input_shapes.items()}
-        return {"input_shape": shapes}
+        shapes = self.input_shapes
+        return shapes and {
+            "input_shape": {key: list(shape) for key, shape in shapes.items()}
+        }
 
     def build_from_config(self, config):
         """Builds the model as `get_build_config` describes it."""
@@ -236,22 +246,19 @@ class TwoBranchModel(keras.Model):
                 epoch were not finite, whose end callbacks do not see.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
-        arguments = dict(list(given.arguments.items())[1:])
+        arguments = given.arguments
         finite.check_finite_arrays("x", arguments.get("x"))
-        callbacks = arguments.get("callbacks")
+        callbacks, check = arguments.get("callbacks"), finite.FiniteSteps()
         if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(finite.FiniteSteps())
+            callbacks.append(check)
         else:
-            arguments["callbacks"] = [
-                finite.FiniteSteps(),
-                *tf.nest.flatten(callbacks or []),
-            ]
+            arguments["callbacks"] = [check, *tf.nest.flatten(callbacks or [])]
         optimizer = getattr(self, "optimizer", None)
         if self.built and hasattr(optimizer, "build"):
             # Variables that a step makes have it traced twice.
             with self.distribute_strategy.scope():
                 optimizer.build(self.trainable_variables)
-        return super().fit(**arguments)
+        return super().fit(*given.args[1:], **given.kwargs)
 
     def train_step(self, batch):
         """Takes one step down the gradient; returns what it saw."""

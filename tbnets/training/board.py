@@ -207,10 +207,8 @@ class Board:
             tf.summary.experimental.write_raw_pb(layout, step=epoch)
         with self._best.as_default():
             # By its folder: runs of equal settings stay two in the table.
-            hparams.hparams(
-                comparable_settings(settings),
-                trial_id=str(self._run_dir),
-            )
+            values = comparable_settings(settings)
+            hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 
     @_unless_lost

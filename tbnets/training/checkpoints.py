@@ -178,23 +178,21 @@ def _is_number(value):
 
 def _checked(state):
     """Returns a `RunState`; raises ValueError where it can be none."""
-    good = {
-        name: isinstance(getattr(state, name), dict)
-        for name in ("settings", "fitted", "held")
-    }
-    for name in ("epoch", "best_epoch"):
-        count = getattr(state, name)
-        good[name] = type(count) is int and count >= 0
-    good["best_metric"] = state.best_metric is None or _is_number(
-        state.best_metric
-    )
-    good["history"] = isinstance(state.history, list) and all(
-        isinstance(row, dict) and all(map(_is_number, row.values()))
-        for row in state.history
-    )
-    for name, is_good in good.items():
-        if not is_good:
-            raise InputError(f"`{name}` is {shown(getattr(state, name))}")
+    for name, value in vars(state).items():
+        match name:
+            case "epoch" | "best_epoch":
+                good = type(value) is int and value >= 0
+            case "best_metric":
+                good = value is None or _is_number(value)
+            case "history":
+                good = isinstance(value, list) and all(
+                    isinstance(row, dict) and all(map(_is_number, row.values()))
+                    for row in value
+                )
+            case _:
+                good = isinstance(value, dict)
+        if not good:
+            raise InputError(f"`{name}` is {shown(value)}")
     return state
 
 

@@ -30,28 +30,23 @@ def optimizer_variables(optimizer):
     return list(variables() if callable(variables) else variables)
 
 
-class _Moments:
-    """Finds what an optimizer keeps of a variable.
+def _moments(variables, kept):
+    """Returns a function: a variable -> its moments, [] of an unknown one.
 
-    A plain object: Keras would track the variables in a dict a second time.
+    A function: Keras would track the variables in a dict a second time.
 
     Args:
         variables: what an optimizer was built for.
         kept: the optimizer's variables of these, those of the first first;
             of each variable equally many.
     """
-
-    def __init__(self, variables, kept):
-        count = len(kept) // max(1, len(variables))
-        kept = [_as_tensorflow(variable) for variable in kept]
-        self._found = {
-            _as_tensorflow(variable).ref(): kept[i * count : (i + 1) * count]
-            for i, variable in enumerate(variables)
-        }
-
-    def of(self, variable):
-        """Returns the moments of a variable; [] of an unknown one."""
-        return self._found.get(variable.ref(), [])
+    count = len(kept) // max(1, len(variables))
+    kept = [_as_tensorflow(variable) for variable in kept]
+    found = {
+        _as_tensorflow(variable).ref(): kept[i * count : (i + 1) * count]
+        for i, variable in enumerate(variables)
+    }
+    return lambda variable: found.get(variable.ref(), [])
 
 
 def _inputs(optimizer, gradient, variable, learning_rate, dtype):
@@ -105,11 +100,11 @@ class FusedAdam(keras.optimizers.Adam):
         if self.moments is None:
             kept = optimizer_variables(self)[-2 * len(variables) :]
             kept = [] if self.amsgrad else kept
-            self.moments = _Moments(variables, kept)
+            self.moments = _moments(variables, kept)
 
     def update_step(self, gradient, variable, *learning_rate):
         """Updates one variable; Keras 3 alone gives the learning rate."""
-        moments = self.moments.of(variable)
+        moments = self.moments(variable)
         if not moments:
             super().update_step(gradient, variable, *learning_rate)
             return
@@ -153,11 +148,11 @@ class FusedSGD(keras.optimizers.SGD):
         super().build(variables)
         if self.moments is None:
             kept = list(self.momentums) if self.momentum else []
-            self.moments = _Moments(variables, kept)
+            self.moments = _moments(variables, kept)
 
     def update_step(self, gradient, variable, *learning_rate):
         """Updates one variable; Keras 3 alone gives the learning rate."""
-        moments = self.moments.of(variable)
+        moments = self.moments(variable)
         if not moments:
             super().update_step(gradient, variable, *learning_rate)
             return

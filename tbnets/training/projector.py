@@ -1,6 +1,7 @@
 """Embeddings for TensorBoard's projector, with words and thumbnails."""
 
 import io
+import operator
 import pathlib
 
 import numpy as np
@@ -8,11 +9,7 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorboard.plugins.projector import projector_config_pb2
 
-from tbnets.errors import InputError
 from tbnets.files import write_atomically
-
-# What TensorBoard's projector draws at most.
-LARGEST_SPRITE = 8192
 
 
 def write_points(folder, name, points):
@@ -22,9 +19,6 @@ def write_points(folder, name, points):
         folder: folder of the event files.
         name: what the projector calls them.
         points: the `pictures.points.Points`.
-
-    Raises:
-        ValueError: the thumbnails are too many or too large for one sprite.
     """
     folder = pathlib.Path(folder)
     config = projector_config_pb2.ProjectorConfig()
@@ -50,11 +44,8 @@ def write_points(folder, name, points):
     config_text = text_format.MessageToString(config)
     contents["projector_config.pbtxt"] = config_text.encode()
     for path, content in contents.items():
-        _write(folder / path, content)
-
-
-def _write(path, content):
-    write_atomically(path, lambda file: file.write(content))
+        write = operator.methodcaller("write", content)
+        write_atomically(folder / path, write)
 
 
 def metadata(columns):
@@ -84,12 +75,6 @@ def sprite(thumbnails):
     """
     count, side = thumbnails.shape[:2]
     across = int(np.ceil(np.sqrt(count)))
-    if across * side > LARGEST_SPRITE:
-        raise InputError(
-            f"`thumbnails` must fit into {LARGEST_SPRITE} x {LARGEST_SPRITE} "
-            f"pixels. Received: {count} of {side} x {side}. Give fewer or "
-            "smaller ones."
-        )
     tiles = np.full((across**2, side, side, 3), 255, np.uint8)
     tiles[:count] = thumbnails
     grid = tiles.reshape(across, across, side, side, 3).swapaxes(1, 2)

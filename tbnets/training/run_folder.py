@@ -33,32 +33,28 @@ def check_run_folder(run_dir, resume):
     """
     if not run_dir:
         raise InputError(
-            "`--run_dir` must name a folder for the run. Received: "
-            "--run_dir=. Set for example --run_dir=runs/first."
+            "`--run_dir` must name a folder. Received: --run_dir=. Set for "
+            "example --run_dir=runs/first."
         )
     folder = pathlib.Path(run_dir)
-    is_run = (
-        os.path.exists(folder / SETTINGS_FILE)
-        or checkpoint_path(folder, "last").exists()
-    )
+    signs = folder / SETTINGS_FILE, checkpoint_path(folder, "last")
+    is_run = any(map(os.path.exists, signs))
     if resume and not is_run:
         raise InputError(
-            "`--resume` must come with the folder of a run. Received: "
-            f"--run_dir={folder}, which holds none. Correct --run_dir, or "
-            "leave --resume out to start a run there."
+            f"`--resume` must come with a run. Received: --run_dir={folder}, "
+            "which holds none. Leave --resume out to start a run there."
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            "`--run_dir` must be a folder. Received: "
-            f"--run_dir={folder}, which is a file. Name another."
+            f"`--run_dir` must be a folder. Received: --run_dir={folder}, a "
+            "file. Name another."
         )
     others = [] if is_run else _of_others(folder)
     if others:
         raise InputError(
             "`--run_dir` must be a new or empty folder, or that of a run. "
-            f"Received: --run_dir={folder}, which holds "
-            f"{', '.join(others[:3])}. Name another folder, for example "
-            f"--run_dir={folder / 'run'}."
+            f"Received: --run_dir={folder}, which holds {', '.join(others[:3])}"
+            f". Name another, for example --run_dir={folder / 'run'}."
         )
     return folder
 

@@ -21,39 +21,35 @@ def describe(session, train):
     lines = [f"run       {session.run_dir}"]
     if session.state.epoch:
         lines[0] += f", continued after epoch {session.state.epoch}"
-    splits = {
-        session.settings.train_split: train,
-        session.settings.dev_split: session.dev,
-    }
-    for split, examples in splits.items():
-        lines.append(f"{split:<9} {counted(examples)}")
+    told = _splits(session, train)
     if not task.data.test_split:
-        lines.append(
-            f"test      none: results are those of {session.settings.dev_split}"
+        told["test"] = (
+            f"none: results are those of {session.settings.dev_split}"
         )
-    notes = task.data.notes(session.state.fitted).items()
-    lines += [
-        *(f"{name:<9} {text}" for name, text in notes),
-        f"network   {task.describe(network)}, {size:,} trainable parameters",
-        f"watch     tensorboard --logdir {session.run_dir / 'tensorboard'}",
-    ]
+    told |= task.data.notes(session.state.fitted)
+    told |= {
+        "network": f"{task.describe(network)}, {size:,} trainable parameters",
+        "watch": f"tensorboard --logdir {session.run_dir / 'tensorboard'}",
+    }
+    lines += [f"{name:<9} {text}" for name, text in told.items()]
     return "\n".join(lines)
 
 
 def about(session, train):
     """Returns in Markdown what is trained, and on what."""
-    settings, task = session.settings, session.task
+    told = {"network": session.task.describe(session.network)}
+    told |= _splits(session, train)
+    return "\n".join(f"- {name}: {text}" for name, text in told.items())
+
+
+def _splits(session, train):
+    """Returns how many of what each split has, in words."""
+    settings = session.settings
     splits = {settings.train_split: train, settings.dev_split: session.dev}
-    lines = [f"- network: {task.describe(session.network)}"]
-    for split, examples in splits.items():
-        lines.append(f"- {split}: {counted(examples)}")
-    return "\n".join(lines)
-
-
-def counted(examples):
-    """Returns how many of what a split has, in words."""
-    counts = examples.counts.items()
-    return ", ".join(f"{count} {name}" for name, count in counts)
+    return {
+        split: ", ".join(f"{n} {name}" for name, n in examples.counts.items())
+        for split, examples in splits.items()
+    }
 
 
 def results(last, best):
