@@ -13,8 +13,8 @@ FLOAT64_ROUNDOFF = 2.0**-53
 
 def row_norms(embeddings):
     """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
-    rows = embeddings
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    both = embeddings, embeddings
+    return np.sqrt(np.einsum("ij,ij->i", *both, dtype=np.float64))
 
 
 def _round_scores(products, slack):
@@ -68,9 +68,8 @@ def strip_scores(rows, columns, strip, block):
     """Returns the exact scores of a strip of rows and a block of columns."""
     x = rows.embeddings[strip].astype(np.float64)
     y = columns.embeddings[block].astype(np.float64)
-    slack = _float64_error(x.shape[1]) * np.outer(
-        rows.norms[strip], columns.norms[block]
-    )
+    slack = np.outer(rows.norms[strip], columns.norms[block])
+    slack *= _float64_error(x.shape[1])
     scores, doubtful = _round_scores(x @ y.T, slack)
     if doubtful.size:
         i, j = np.divmod(doubtful, scores.shape[1])

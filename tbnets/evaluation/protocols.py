@@ -25,9 +25,7 @@ class Protocol(NamedTuple):
 
 PROTOCOLS = {
     "full": Protocol(None, 1, "the whole set"),
-    "coco_1k": Protocol(
-        5000, 5, "MSCOCO: 5 folds of 1000 images by row, metrics averaged"
-    ),
+    "coco_1k": Protocol(5000, 5, "MSCOCO: 5 folds of 1000 rows, averaged"),
     "coco_5k": Protocol(5000, 1, "MSCOCO: all 5000 images at once"),
 }
 

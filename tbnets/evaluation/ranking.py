@@ -117,12 +117,11 @@ class _Counter:
         width = -(-num_columns // 8) * 8
         masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)
         masks[:, :, num_columns:] = False
+        at_least, above = masks[:, :, :num_columns]
         shape = (-1, 1) if axis == 0 else (1, -1)
-        at_least, above = masks
-        low, high = low.reshape(shape), high.reshape(shape)
-        np.greater_equal(scores, low, out=at_least[:, :num_columns])
-        np.greater(scores, high, out=above[:, :num_columns])
-        return at_least, above
+        np.greater_equal(scores, low.reshape(shape), out=at_least)
+        np.greater(scores, high.reshape(shape), out=above)
+        return masks
 
 
 def _totals(axis, mask, num_columns):

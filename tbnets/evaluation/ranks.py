@@ -83,12 +83,12 @@ class Side(Queries):
         # Blocks of several threads may hold the same queries.
         self.lock = threading.Lock()
 
-    def set_best(self, best, candidate_norm):
+    def set_best(self, best, candidates):
         """Sets each row's best positive score and the band of doubt around.
 
         Args:
           best: float32 [n], -inf for a row that has no positive.
-          candidate_norm: the largest norm among the candidates.
+          candidates: `Side`.
         """
         has_positive = best > -np.inf
         self.best = np.where(has_positive, best, np.float32(np.inf))
@@ -98,7 +98,7 @@ class Side(Queries):
         # of the score itself, the last term products that underflow.
         relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
         relative += 2 * FLOAT32_ROUNDOFF
-        slack = relative * self.norms * candidate_norm
+        slack = relative * self.norms * candidates.norms.max()
         slack += dim * FLOAT32_SMALLEST_NORMAL
         low = (self.best - slack).astype(np.float32)
         high = (self.best + slack).astype(np.float32)

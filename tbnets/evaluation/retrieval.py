@@ -104,24 +104,24 @@ def retrieval_ranks(
     images, texts, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
-    images, image_norms = checks.finite_float32("image_embeddings", images)
-    texts, text_norms = checks.finite_float32("text_embeddings", texts)
-    image_side = Side(images, image_norms, np.arange(len(images)))
-    text_side = Side(texts, text_norms, groups)
-    pairs = groups, np.arange(len(texts))
+    images = checks.finite_float32("image_embeddings", images)
+    texts = checks.finite_float32("text_embeddings", texts)
+    image_side = Side(*images, np.arange(len(images[0])))
+    text_side = Side(*texts, groups)
+    pairs = groups, np.arange(len(groups))
     positives = exact_scores.pair_scores(image_side, text_side, *pairs)
-    best = np.full(len(images), -np.inf, np.float32)
+    best = np.full(len(images[0]), -np.inf, np.float32)
     np.maximum.at(best, groups, positives)
-    image_side.set_best(best, text_norms.max())
-    text_side.set_best(positives, image_norms.max())
+    image_side.set_best(best, text_side)
+    text_side.set_best(positives, image_side)
     ranking.count_better(image_side, text_side, memory_limit_mb)
     result = {
         "image_to_text": image_side.result(),
         "text_to_image": text_side.result(),
     }
     if text_to_text:
-        side = Side(texts, text_norms, groups)
-        side.set_best(_best_other_caption(side), text_norms.max())
+        side = Side(*texts, groups)
+        side.set_best(_best_other_caption(side), side)
         ranking.count_better(side, side, memory_limit_mb)
         result["text_to_text"] = side.result()
     return result

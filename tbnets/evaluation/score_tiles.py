@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import tqdm
 
 from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval
 from tbnets.evaluation.checks import finite_scores
 from tbnets.evaluation.ranks import Queries
+from tbnets.progress import progress_bar
 
 TIE = 1e-5
 """Of scores up to 1 in size; of larger ones this share."""
@@ -95,8 +95,8 @@ def score_ranks(scores, caption_to_image) -> dict:
         for count, size in zip(counts, (TILE_IMAGES, TILE_TEXTS))
     )
     tiles = [(images, texts) for texts in texts_of for images in images_of]
-    options = {"leave": False, "disable": None, "delay": 2, "unit": "tile"}
-    for images, texts in tqdm.tqdm(tiles, "scoring the pairs", **options):
+    bar = progress_bar(len(tiles), "scoring the pairs", "tile", iterable=tiles)
+    for images, texts in bar:
         tile = finite_scores(scores.tile(images, texts)).copy()
         tile[images[:, None] == groups[texts]] = -np.inf
         _count(by_image, images, tile)

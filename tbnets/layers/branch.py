@@ -8,9 +8,13 @@ text encoder, a file of features) is not its concern.
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
 from tbnets.errors import check_choice
-from tbnets.layers.configured import ConfiguredLayer, build_steps, run_steps
+from tbnets.layers.configured import (
+    ConfiguredLayer,
+    build_steps,
+    checked_units,
+    run_steps,
+)
 from tbnets.layers.dropout import SeededDropout
 
 BATCH_NORMALIZATION = ("last", "first", "none")
@@ -61,17 +65,12 @@ class Branch(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        units = tuple(
-            checked_number("units", size, 1, whole=True) for size in units
-        )
-        check_choice(
-            "batch_normalization", batch_normalization, BATCH_NORMALIZATION
-        )
-        self.units = units
-        self.output_dim = units[-1] if units else None
+        name = "batch_normalization"
+        check_choice(name, batch_normalization, BATCH_NORMALIZATION)
+        self.units = checked_units(units)
+        self.output_dim = self.units[-1] if units else None
         self.batch_normalization = batch_normalization
-        self.dropout = dropout
-        self.input_dropout = input_dropout
+        self.dropout, self.input_dropout = dropout, input_dropout
         self.seed = seed
         self.steps = self._make_steps()
 
@@ -84,9 +83,8 @@ class Branch(ConfiguredLayer):
             steps.append(keras.layers.Dense(size, name=f"fc{i + 1}"))
             where = {"first": 0, "last": last, "none": -1}
             if i == where[self.batch_normalization]:
-                steps.append(
-                    keras.layers.BatchNormalization(momentum=0.9, name="bn")
-                )
+                options = {"momentum": 0.9, "name": "bn"}
+                steps.append(keras.layers.BatchNormalization(**options))
             if i < last:
                 steps.append(keras.layers.ReLU(name=f"relu{i + 1}"))
                 if self.dropout:

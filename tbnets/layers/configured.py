@@ -4,6 +4,8 @@ import inspect
 
 import keras
 
+from tbnets.checked_numbers import checked_number
+
 
 def arguments_of(kind, method, base):
     """Returns the names of what a method takes, as a dict without values.
@@ -52,6 +54,11 @@ class FittedLayer(ConfiguredLayer):
         """Makes a weight that holds a fitted constant, an attribute."""
         options = {"initializer": initial, "trainable": False, "dtype": dtype}
         setattr(self, name, self.add_weight(name=name, shape=shape, **options))
+
+
+def checked_units(units):
+    """Returns the sizes of layers as a tuple of whole numbers from 1."""
+    return tuple(checked_number("units", one, 1, whole=True) for one in units)
 
 
 def build_steps(steps, shape):

@@ -30,8 +30,7 @@ class SeededDropout(ConfiguredLayer):
                 "`rate` must be in [0, 1). Received: "
                 f"rate={rate}. Use 0 to switch dropout off."
             )
-        self.rate = rate
-        self.seed = seed
+        self.rate, self.seed = rate, seed
         self.supports_masking = True
 
     def build(self, input_shape):
@@ -48,8 +47,5 @@ class SeededDropout(ConfiguredLayer):
             return inputs
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
-        return tf.nn.experimental.stateless_dropout(
-            inputs,
-            rate=self.rate,
-            seed=tf.stack([tf.constant(self.seed, tf.int32), draws]),
-        )
+        seed = tf.stack([tf.constant(self.seed, tf.int32), draws])
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)

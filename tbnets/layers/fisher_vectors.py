@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.features.caption_features import load_encoder_of
 from tbnets.layers.configured import FittedLayer
 from tbnets.text.vocabulary import Tokenizer
 
@@ -61,8 +60,7 @@ class TfidfVectors(_EncoderLayer):
     def __init__(self, vocabulary_size, num_terms, **kwargs):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
-        self.num_terms = num_terms
-        self.output_dim = num_terms
+        self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape):
         """Creates the constants, as yet without effect."""
@@ -104,8 +102,7 @@ class MeanVectors(_EncoderLayer):
     def __init__(self, vocabulary_size, word_dim, **kwargs):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
-        self.word_dim = word_dim
-        self.output_dim = word_dim
+        self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape):
         """Creates the constants, as yet without effect."""
@@ -148,10 +145,8 @@ class FisherVectors(_EncoderLayer):
         self, vocabulary_size, word_dim, num_components=30, pca_dim=0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.word_dim = word_dim
-        self.num_components = num_components
-        self.pca_dim = pca_dim
+        self.vocabulary_size, self.word_dim = vocabulary_size, word_dim
+        self.num_components, self.pca_dim = num_components, pca_dim
         self.full_dim = 2 * num_components * word_dim
         self.output_dim = pca_dim or self.full_dim
 
@@ -250,18 +245,3 @@ class CaptionReader(tf.Module):
     def __call__(self, captions):
         """Returns the features of captions: string `[n]` -> `[n, dim]`."""
         return self.layer(self.tokenizer(captions))
-
-
-def open_caption_reader(made_by, path, max_tokens=None):
-    """Returns the `CaptionReader` of the encoder that made some features.
-
-    Args:
-        made_by: `Features.made_by` of their store.
-        path: the store.
-        max_tokens: as of `CaptionReader`.
-
-    Raises:
-        FileNotFoundError, ValueError: its encoder is missing, damaged or
-            another one.
-    """
-    return CaptionReader(load_encoder_of(made_by, path), max_tokens)

@@ -3,8 +3,12 @@
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
-from tbnets.layers.configured import ConfiguredLayer, build_steps, run_steps
+from tbnets.layers.configured import (
+    ConfiguredLayer,
+    build_steps,
+    checked_units,
+    run_steps,
+)
 from tbnets.layers.dropout import SeededDropout
 
 
@@ -41,19 +45,12 @@ class PairHead(ConfiguredLayer):
         self, units=(512, 256), dropout=0.0, scale=None, seed=0, **kwargs
     ):
         super().__init__(**kwargs)
-        units = tuple(
-            checked_number("units", size, 1, whole=True) for size in units
-        )
-        self.units = units
-        self.dropout = dropout
-        self.scale = scale
-        self.seed = seed
+        self.units = checked_units(units)
+        self.dropout, self.scale, self.seed = dropout, scale, seed
         self.steps = []
-        for i, size in enumerate(units):
-            name = f"fc{i + 1}"
-            self.steps.append(
-                keras.layers.Dense(size, activation="relu", name=name)
-            )
+        for i, size in enumerate(self.units):
+            options = {"activation": "relu", "name": f"fc{i + 1}"}
+            self.steps.append(keras.layers.Dense(size, **options))
             if dropout:
                 self.steps.append(SeededDropout(dropout, seed + i))
         self.last = keras.layers.Dense(1, dtype="float32", name="logit")

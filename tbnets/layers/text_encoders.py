@@ -62,16 +62,12 @@ class TextEncoder(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.embedding_dim = embedding_dim
-        self.word_dropout = word_dropout
-        self.seed = seed
-        self.word_training = word_training
-        self.word_weight = word_weight
         sizes = vocabulary_size, embedding_dim
-        self.embedding = WordTable(
-            *sizes, word_training, word_weight, name="words"
-        )
+        self.vocabulary_size, self.embedding_dim = sizes
+        self.word_dropout, self.seed = word_dropout, seed
+        training = word_training, word_weight
+        self.word_training, self.word_weight = training
+        self.embedding = WordTable(*sizes, *training, name="words")
         self.drop = SeededDropout(word_dropout, seed)
         self.output_dim = embedding_dim
 
@@ -156,11 +152,8 @@ class RecurrentEncoder(TextEncoder):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         check_choice("cell", cell, CELLS)
         check_choice("pooling", pooling, POOLINGS)
-        self.cell = cell
-        self.units = units
-        self.bidirectional = bidirectional
-        self.pooling = pooling
-        self.mean_beside = mean_beside
+        self.cell, self.units, self.bidirectional = cell, units, bidirectional
+        self.pooling, self.mean_beside = pooling, mean_beside
         layer = CELLS[cell](
             units, return_sequences=pooling != "last", name=cell
         )

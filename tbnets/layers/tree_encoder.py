@@ -47,11 +47,9 @@ class TreeEncoder(TextEncoder):
         **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
-        self.units = units
-        self.tied = tied
-        self.mean_beside = mean_beside
+        self.units, self.tied, self.mean_beside = units, tied, mean_beside
         self.tree_lstm = TreeLSTM(units, tied, name="tree_lstm")
-        self.output_dim = units + (embedding_dim if mean_beside else 0)
+        self.output_dim = units + embedding_dim * mean_beside
 
     def build(self, input_shape):
         """Builds the word table and the LSTM."""

@@ -37,9 +37,7 @@ class WordTable(keras.layers.Embedding):
         check_choice("training", training, TRAININGS)
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.trainable = training != "frozen"
-        self.training = training
-        self.weight = weight
-        self.first = None
+        self.training, self.weight, self.first = training, weight, None
 
     def build(self, input_shape=None):
         """Creates the table, and what it is held to."""
@@ -69,14 +67,9 @@ class WordTable(keras.layers.Embedding):
     def get_config(self):
         """Returns the constructor's arguments."""
         config = super().get_config()
-        return {
-            "name": config["name"],
-            "dtype": config["dtype"],
-            "vocabulary_size": self.input_dim,
-            "embedding_dim": self.output_dim,
-            "training": self.training,
-            "weight": self.weight,
-        }
+        own = {"vocabulary_size": self.input_dim, "training": self.training}
+        own |= {"embedding_dim": self.output_dim, "weight": self.weight}
+        return own | {name: config[name] for name in ("name", "dtype")}
 
 
 class _Distance(keras.regularizers.Regularizer):

@@ -68,17 +68,10 @@ class CCA(EmbeddingNetwork):
     2016, Table 1. Neither tells of background.
     """
 
-    correlations = None
-    found = None
-    found_background = None
+    correlations = found = found_background = None
 
     def __init__(
-        self,
-        *sides,
-        regularization=0.5,
-        power=4.0,
-        background=0.0,
-        **kwargs,
+        self, *sides, regularization=0.5, power=4.0, background=0.0, **kwargs
     ):
         super().__init__(*sides, **kwargs)
         checked_number("regularization", regularization, 0)
@@ -89,8 +82,7 @@ class CCA(EmbeddingNetwork):
                 f"Received: none, background={background}. Give it "
                 "use_bias=True."
             )
-        self.regularization = regularization
-        self.power = power
+        self.regularization, self.power = regularization, power
         self.background = background
 
     def compile(self, **kwargs):

@@ -8,7 +8,7 @@ from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
-from tbnets.losses.triplet import TERMS
+from tbnets.losses.triplet import TERMS, LossOutput
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 WITHIN_VIEWS = ("text_to_text", "image_to_image")
@@ -79,8 +79,7 @@ class EmbeddingNetwork(TwoBranchModel):
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("hardness_steps", hardness_steps, 0, above=True)
         checked_number("structure_steps", structure_steps, 0)
-        self.triplet_loss = triplet_loss
-        self.hardness_steps = hardness_steps
+        self.triplet_loss, self.hardness_steps = triplet_loss, hardness_steps
         self.structure_steps = structure_steps
         self.structure_end = structure_end
 
@@ -130,10 +129,8 @@ class EmbeddingNetwork(TwoBranchModel):
         def across_views():
             output = compute(loss.without(waiting))
             nothing = dict.fromkeys(waiting, tf.zeros([]))
-            return output._replace(
-                terms=output.terms | nothing,
-                active_fraction=output.active_fraction | nothing,
-            )
+            terms, active = output.terms, output.active_fraction
+            return LossOutput(output.total, terms | nothing, active | nothing)
 
         return tf.cond(off, across_views, lambda: compute(loss))
 
@@ -147,14 +144,13 @@ class EmbeddingNetwork(TwoBranchModel):
         Source: Wang et al. 2018, Algorithm 1. Departures: whatever matches
         in a batch is a positive, not the pairs that were drawn alone.
         """
-        is_negative = batch["is_negative"]
-        texts = self.embed_text(batch["captions"], training=training)
-        as_served = self.embed_text(batch["captions"], training=False)
+        is_negative, captions = batch["is_negative"], batch["captions"]
+        texts = self.embed_text(captions, training=training)
+        as_served = self.embed_text(captions, training=False)
         others = candidates.embed_as_served(self, batch["candidates"])
+        compared = similarities(as_served, others)
         columns, valid = candidates.hardest_candidates(
-            similarities(as_served, others),
-            is_negative,
-            self.triplet_loss.kept_negatives,
+            compared, is_negative, self.triplet_loss.kept_negatives
         )
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training

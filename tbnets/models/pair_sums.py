@@ -45,11 +45,10 @@ class PairSums:
             mean = tf.linalg.matvec(features, uses[i], True) / total
             shift = tf.where(is_first, _wide(mean), self.shifts[i])
             self.shifts[i].assign(shift)
-            centred = features - tf.cast(shift, tf.float32)
-            rows.append(centred)
-            used = centred * uses[i][:, None]
+            rows.append(features - tf.cast(shift, tf.float32))
+            used = rows[i] * uses[i][:, None]
             self.sums[i].assign_add(_wide(tf.reduce_sum(used, 0)))
-            squares = tf.matmul(centred, used, transpose_a=True)
+            squares = tf.matmul(rows[i], used, transpose_a=True)
             self.products[i, i].assign_add(_wide(squares))
         texts_of_images = tf.matmul(pairs, rows[1])
         between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
@@ -59,10 +58,8 @@ class PairSums:
     def means(self):
         """Returns the means of images and texts over pairs, float64."""
         count = self.count.numpy()
-        return [
-            shift.numpy() + total.numpy() / count
-            for shift, total in zip(self.shifts, self.sums)
-        ]
+        sides = zip(self.shifts, self.sums)
+        return [shift.numpy() + total.numpy() / count for shift, total in sides]
 
     def covariance(self, *sides):
         """Returns the covariance of two of images (0) and texts (1), once.

@@ -89,8 +89,7 @@ class SimilarityNetwork(TwoBranchModel):
         check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("num_candidates", num_candidates, 1, whole=True)
-        self.pair_loss = pair_loss
-        self.num_candidates = num_candidates
+        self.pair_loss, self.num_candidates = pair_loss, num_candidates
         self.sampling_seed = sampling_seed
 
     @staticmethod
@@ -156,19 +155,14 @@ class SimilarityNetwork(TwoBranchModel):
     def _logistic_loss(self, batch, training):
         """Returns the `LogisticOutput` of captions with their images."""
         images, texts = self.embed(batch, training)
-        pairs = sample_pairs(
-            *ids_of(batch),
-            seed=self._draw_seed(),
-            num_candidates=self.num_candidates,
-        )
+        seed, count = self._draw_seed(), self.num_candidates
+        pairs = sample_pairs(*ids_of(batch), seed=seed, num_candidates=count)
         image_rows = tf.gather(images, pairs.images)
         others = pairs.negatives
-        if self.num_candidates > 1:
-            others = self._most_convincing(
-                others,
-                tf.repeat(image_rows, self.num_candidates, 0),
-                tf.gather(texts, tf.reshape(others, [-1])),
-            )
+        if count > 1:
+            drawn = tf.gather(texts, tf.reshape(others, [-1]))
+            own = tf.repeat(image_rows, count, 0)
+            others = self._most_convincing(others, own, drawn)
         texts = texts, tf.gather(texts, others[:, 0])
         return self._logistic([image_rows] * 2, texts, pairs.valid, training)
 
@@ -281,11 +275,8 @@ class SimilarityNetwork(TwoBranchModel):
         embeddings = candidates.embed_as_served(self, tf.gather(rows, used))
         texts = self.embed_text(batch["captions"], training=False)
         owners = tf.repeat(batch["drawn_for"], self.num_candidates)
-        return self._most_convincing(
-            columns,
-            tf.gather(embeddings, tf.reshape(places, [-1])),
-            tf.gather(texts, owners),
-        )
+        images = tf.gather(embeddings, tf.reshape(places, [-1]))
+        return self._most_convincing(columns, images, tf.gather(texts, owners))
 
     def report(self, output):
         """Returns what there is to tell of the output of its loss."""

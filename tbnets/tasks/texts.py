@@ -5,7 +5,8 @@ import os
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.layers.fisher_vectors import open_caption_reader
+from tbnets.features.caption_features import load_encoder_of
+from tbnets.layers.fisher_vectors import CaptionReader
 from tbnets.progress import progress_bar
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
@@ -164,7 +165,7 @@ class Texts:
             return None
         split = self.settings.train_split
         paths = self._data.given.feature_paths("text_features", split)
-        return open_caption_reader(made_by, *paths, max_tokens=MOST_WORDS)
+        return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
 
 def most_words(max_tokens, fitted):

@@ -12,6 +12,7 @@ import tqdm
 
 from tbnets.data.examples import refuse_broken_images
 from tbnets.evaluation.tables import headline
+from tbnets.progress import progress_bar
 from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints, health, summary
 from tbnets.training.board import Board
@@ -79,9 +80,7 @@ class ProgressBar(keras.callbacks.Callback):
     def __init__(self, title, steps, loss):
         super().__init__()
         self.loss = loss
-        self.bar = tqdm.tqdm(
-            total=steps, desc=title, leave=False, disable=None, unit="batch"
-        )
+        self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
         """Moves the bar on; stops where Ctrl-C was pressed."""
@@ -125,11 +124,9 @@ def fit(session, train):
             _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
-            advice = health.diagnose(
-                row,
-                getattr(settings, "margin", 0.0),
-                getattr(settings, "reduction", "sum"),
-            )
+            margin = getattr(settings, "margin", 0.0)
+            reduction = getattr(settings, "reduction", "sum")
+            advice = health.diagnose(row, margin, reduction)
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 

@@ -29,14 +29,12 @@ def build_schedule(settings, steps_per_epoch):
     if settings.schedule == "constant":
         return rate
     if settings.schedule == "cosine":
-        return keras.optimizers.schedules.CosineDecay(
-            rate, settings.epochs * steps_per_epoch
-        )
+        steps = settings.epochs * steps_per_epoch
+        return keras.optimizers.schedules.CosineDecay(rate, steps)
+    steps = max(1, round(settings.decay_epochs * steps_per_epoch))
+    staircase = settings.schedule == "step"
     return keras.optimizers.schedules.ExponentialDecay(
-        rate,
-        max(1, round(settings.decay_epochs * steps_per_epoch)),
-        settings.decay_rate,
-        staircase=settings.schedule == "step",
+        rate, steps, settings.decay_rate, staircase
     )
 
 

@@ -55,10 +55,8 @@ def metadata(columns):
         columns: dict, name -> strings. Tabs and line breaks in them become
             blanks.
     """
-    lines = [
-        [" ".join(str(cell).split()) for cell in row]
-        for row in zip(*columns.values())
-    ]
+    rows = zip(*columns.values())
+    lines = [[" ".join(str(cell).split()) for cell in row] for row in rows]
     # A single column has no head, says the projector.
     head = [list(columns)] if len(columns) > 1 else []
     return "".join("\t".join(line) + "\n" for line in [*head, *lines])

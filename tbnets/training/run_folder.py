@@ -42,12 +42,12 @@ def check_run_folder(run_dir, resume):
     if resume and not is_run:
         raise InputError(
             f"`--resume` must come with a run. Received: --run_dir={folder}, "
-            "which holds none. Leave --resume out to start a run there."
+            "which holds none; leave --resume out to start a run there."
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            f"`--run_dir` must be a folder. Received: --run_dir={folder}, a "
-            "file. Name another."
+            f"`--run_dir` must be a folder. Received: --run_dir={folder}, "
+            "which is a file. Name another."
         )
     others = [] if is_run else _of_others(folder)
     if others:

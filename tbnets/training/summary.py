@@ -66,9 +66,7 @@ def results(last, best):
         "dev": best.dev,
         "command": startup.typed(),
         "versions": {
-            "tbnets": tbnets.__version__,
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
+            **{one.__name__: one.__version__ for one in (tbnets, tf, keras)},
             "python": platform.python_version(),
         },
     }
