@@ -27,6 +27,8 @@ MOST_BYTES = 1 << 30
 MOST_INSTRUCTIONS = 200_000
 MOST_TUPLES = 10_000
 """Where they lie in each other, Python's hash of them calls itself in C."""
+MOST_DIMENSIONS = 8
+"""Of more than 64, some versions of NumPy make no view but a crash."""
 _INSTRUCTIONS = frozenset(
     """
     PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
@@ -58,6 +60,7 @@ class _Tensor(NamedTuple):
         steps = list(zip(shape, strides, strict=True))
         if not (
             all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
+            and len(shape) <= MOST_DIMENSIONS
             and 0 < math.prod(shape) <= numbers.size
             and offset + sum((n - 1) * step for n, step in steps) < numbers.size
         ):
@@ -175,7 +178,7 @@ def read_tensors(path) -> dict:
             raise InputError(f"has more than {MOST_BYTES} bytes")
         return _tensors(path.read_bytes())
     except _DAMAGES as error:
-        reason = f"{error!s:.200}"
+        reason = f"{error!s:.300}"
         if not isinstance(error, InputError):
             reason = f"is cut off, damaged or no such file ({reason})"
         raise InputError(
