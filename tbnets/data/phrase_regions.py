@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tbnets.boxes import check_boxes
-from tbnets.checked_files import Problem
+from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
-from tbnets.identity import first_twice, numbered, text_ids
+from tbnets.identity import numbered, text_ids
 
+_ARRAYS = {
+    "image_sizes": np.int64,
+    "phrase_to_caption": np.int64,
+    "spans": np.int64,
+    "boxes": np.float64,
+}
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
 """What phrases have that is no array."""
 
@@ -41,10 +46,6 @@ class PhraseRegions:
             pixels, continuous as in `tbnets.boxes`: one box, around all that
             the phrase names.
         left_out: reason -> int `[num_images]`, how many phrases have no box.
-
-    Raises:
-        ValueError: the lengths do not fit, an id occurs twice, or a box has
-            no area or lies outside of its image.
     """
 
     images: CaptionedImages
@@ -59,31 +60,11 @@ class PhraseRegions:
     left_out: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        count = len(self.phrases)
-        shapes = {
-            "image_sizes": (self.images.num_images, 2),
-            "phrase_to_caption": (count,),
-            "spans": (count, 2),
-        }
-        for name, shape in shapes.items():
-            array = np.array(getattr(self, name), np.int64)
-            _require_shape(name, array, shape)
+        for name, dtype in _ARRAYS.items():
+            array = np.array(getattr(self, name), dtype)
             object.__setattr__(self, name, _frozen(array))
         for name in _WORDS:
-            values = tuple(getattr(self, name))
-            _require_shape(name, np.empty(len(values)), (count,))
-            object.__setattr__(self, name, values)
-        boxes = check_boxes(self.boxes)
-        _require_shape("boxes", boxes, (count, 4))
-        object.__setattr__(self, "boxes", _frozen(boxes))
-        twice = first_twice(self.phrase_ids)
-        if twice is not None:
-            raise InputError(
-                f"`phrase_ids` must be unique. Received: {twice!r} twice. "
-                "Number the phrases of each caption."
-            )
-        for text in self._misfits(boxes, self.image_sizes).values():
-            raise InputError(text)
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def num_phrases(self) -> int:
@@ -155,20 +136,27 @@ class PhraseRegions:
                 `problems` is None.
         """
         sizes = np.asarray(photo_sizes)
-        _require_shape("photo_sizes", sizes, self.image_sizes.shape)
-        if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
+        is_size = sizes.dtype.kind in "iu" and (sizes > 0).all()
+        if not is_size or sizes.shape != self.image_sizes.shape:
             raise InputError(
-                "`photo_sizes` must be whole numbers of at least 1. Received: "
-                f"dtype {sizes.dtype}, least {sizes.min()}. Give width, height."
+                "`photo_sizes` must be whole numbers of at least 1, of shape "
+                f"{self.image_sizes.shape}. Received: {shown(sizes.tolist())}. "
+                "Give width and height of each photo."
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
-        kept = np.arange(self.num_phrases)
-        if problems is not None:
-            misfits = self._misfits(boxes, sizes)
-            path = self.images.path
-            problems += [Problem(path, None, one) for one in misfits.values()]
-            kept = np.setdiff1d(kept, list(misfits))
+        good = (boxes >= 0) & (boxes <= self._by_phrase(sizes))
+        good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
+        good = good.all(axis=1)
+        file = CheckedFile(self.images.path, problems)
+        for row in np.flatnonzero(~good):
+            file.report(
+                f"expected boxes inside of their image; found "
+                f"{boxes[row].tolist()} of the phrase {self.phrase_ids[row]!r} "
+                f"in an image of {sizes[self.phrase_to_image[row]].tolist()} "
+                "pixels. Correct the box, or the size it was made for."
+            )
+        kept = np.flatnonzero(good)
         return dataclasses.replace(
             self,
             image_sizes=sizes,
@@ -196,29 +184,7 @@ class PhraseRegions:
         """Returns width, height, width, height for each phrase's box."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
-    def _misfits(self, boxes, sizes):
-        """Returns {row: what is wrong} of boxes not inside of what is known."""
-        limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
-        good = (boxes >= 0) & (boxes <= limits)
-        good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
-        return {
-            row: "`boxes` must have an area and lie inside of their image. "
-            f"Received: {boxes[row].tolist()} of the phrase "
-            f"{self.phrase_ids[row]!r} in an image of "
-            f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
-            "Correct the annotation, or the size it was made for."
-            for row in np.flatnonzero(~good.all(axis=1))
-        }
-
 
 def _frozen(array):
     array.setflags(write=False)
     return array
-
-
-def _require_shape(name, array, shape):
-    if array.shape != shape:
-        raise InputError(
-            f"`{name}` must have the shape {shape}. Received: {array.shape}. "
-            "Give one entry for each image or phrase."
-        )
