@@ -8,7 +8,9 @@ import numpy as np
 from tbnets.errors import InputError
 
 
-def checked_number(name, value, least, whole=False, above=False, most=math.inf):
+def checked_number(
+    name, value, least, whole=False, above=False, most=math.inf, below=False
+):
     """Returns a number that is finite and neither too small nor too large.
 
     Args:
@@ -18,6 +20,7 @@ def checked_number(name, value, least, whole=False, above=False, most=math.inf):
         whole: whether it must be an integer, which is then returned.
         above: whether `least` itself is too small.
         most: the largest number allowed.
+        below: whether `most` itself is too large.
 
     Returns:
         float or int.
@@ -30,13 +33,16 @@ def checked_number(name, value, least, whole=False, above=False, most=math.inf):
     except (TypeError, ValueError):
         number = math.nan
     exact = value if isinstance(value, int) else number
-    good = exact > least if above else least <= exact <= most
+    good = exact > least if above else exact >= least
+    good = good and (exact < most if below else exact <= most)
     if good and math.isfinite(number) and (not whole or number % 1 == 0):
         return int(value) if whole else number
     kind, bound = "whole" if whole else "finite", "above" if above else "from"
     expected = f"be a {kind} number {bound} {least}"
     if most < math.inf:
-        expected = f"lie from {least} to {most}{', a whole number' * whole}"
+        up_to = "to below" if below else "to"
+        expected = f"lie {bound} {least} {up_to} {most}"
+        expected += ", a whole number" * whole
     raise InputError(
         f"`{name}` must {expected}. Received: {name}={value!r}. Choose another."
     )

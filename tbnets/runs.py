@@ -27,7 +27,7 @@ from tbnets import tasks
 from tbnets.errors import InputError
 from tbnets.files import write_json
 from tbnets.flags import records
-from tbnets.flags.limits import check_limits
+from tbnets.flags.flag import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves
 from tbnets.serving.export import next_version, write_saved_model

@@ -105,7 +105,7 @@ class Options(DataRoot):
         "Of a run on phrases: rank all phrases of the split for each true "
         "region too, and all true regions for each phrase (Niu 2017, Table 4).",
     )
-    memory_limit_mb: Annotated[float, Limits(at_least=1)] = flag(
+    memory_limit_mb: Annotated[float, Limits(1)] = flag(
         512,
         "MiB for tiles of scores, beside the embeddings. The result does not "
         "depend on it.",
@@ -117,7 +117,7 @@ class Options(DataRoot):
         "that a run embeds, laid out in a plane by t-SNE, so that what is "
         "alike lies together (Niu 2017, Fig. 8).",
     )
-    map_images: Annotated[int, Limits(at_least=1, at_most=1000)] = flag(
+    map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,
         "Images on the map, evenly spread over the split, each with up to 5 of "
         "its captions. Niu 2017: 60. More than 100 leave no space for words.",

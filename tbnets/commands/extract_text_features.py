@@ -78,7 +78,7 @@ class Options(Captions):
         "Of fisher: dimensions kept by PCA, where there are more; 0: all. "
         "Papers: 6000 of 18,000.",
     )
-    pca_captions: Annotated[int, Limits(at_least=2)] = flag(
+    pca_captions: Annotated[int, Limits(2)] = flag(
         20_000,
         "Of fisher: training captions that PCA looks at, all of them in "
         "memory.",

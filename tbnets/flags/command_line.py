@@ -6,8 +6,7 @@ from absl import flags as absl_flags
 
 from tbnets.errors import InputError
 from tbnets.flags import flagfiles
-from tbnets.flags.flag import REQUIRED, flags_of, written
-from tbnets.flags.limits import check_limits
+from tbnets.flags.flag import REQUIRED, check_limits, flags_of, written
 
 _NUMBERS = {"integers": int, "floats": float}
 _DEFINE = {

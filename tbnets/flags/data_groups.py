@@ -33,7 +33,7 @@ class Run:
     )
     task: str = flag("matching", "What the run is about.")
     model: str = flag("embedding", "What is trained for it.")
-    seed: Annotated[int, Limits(at_least=0, at_most=2_000_000)] = flag(
+    seed: Annotated[int, Limits(0, 2_000_000)] = flag(
         0, "Of all that is drawn: weights, batches, dropout."
     )
     train_split: str = flag("train", "Split that is learned from.")
@@ -69,9 +69,7 @@ class Captions:
         "Folder of the embedded data set, rendered there when absent; instead "
         "of --captions and --images.",
     )
-    num_scenes: Annotated[
-        list[int], Limits(at_least=0, at_most=1_000_000, length=3)
-    ] = flag(
+    num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250],
         "Scenes to render for train,dev,test.",
         when=({"scenes": Other("")},),

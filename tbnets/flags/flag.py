@@ -15,9 +15,11 @@ and shown goes by `flags_of` the group.
 
 import dataclasses
 import math
-import operator
 import typing
 from typing import Annotated, NamedTuple
+
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError
 
 REQUIRED = dataclasses.MISSING
 KINDS = {
@@ -40,64 +42,31 @@ class Other(tuple):
         return super().__new__(cls, values)
 
 
-_HOLDS = {
-    "at_least": operator.ge,
-    "above": operator.gt,
-    "at_most": operator.le,
-    "below": operator.lt,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The numbers that a flag may have; of a list, each.
 
     Args:
-        at_least: the smallest; None for no such bound.
-        above: what it must be larger than.
-        at_most: the largest.
-        below: what it must be smaller than.
+        least: the smallest.
+        most: the largest.
+        above: whether `least` itself is too small.
+        below: whether `most` itself is too large.
         length: how many numbers a list must have; None for any number.
     """
 
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
+    least: float
+    most: float = math.inf
+    above: bool = False
+    below: bool = False
     length: int | None = None
-
-    @property
-    def _bounds(self):
-        bounds = {name: getattr(self, name) for name in _HOLDS}
-        return {name: b for name, b in bounds.items() if b is not None}
-
-    def allow(self, value):
-        """Tells whether a number, or a list of them, keeps to the limits."""
-        if isinstance(value, list | tuple):
-            right_length = self.length in (None, len(value))
-            return right_length and all(map(self.allow, value))
-        return math.isfinite(value) and all(
-            _HOLDS[name](value, bound) for name, bound in self._bounds.items()
-        )
-
-    def __str__(self):
-        """Returns limits in words: `at least 0 and below 1`."""
-        words = " and ".join(
-            f"{name.replace('_', ' ')} {bound}"
-            for name, bound in self._bounds.items()
-        )
-        if self.length is None:
-            return words
-        return f"{self.length} numbers with commas between, each {words}"
 
 
 # What a field is annotated with tells the limits of its numbers, too.
-Count = Annotated[int, Limits(at_least=1)]
-Counts = Annotated[list[int], Limits(at_least=1)]
-Whole = Annotated[int, Limits(at_least=0)]
-Amount = Annotated[float, Limits(at_least=0)]
-Rate = Annotated[float, Limits(at_least=0, below=1)]
-Share = Annotated[float, Limits(at_least=0, at_most=1)]
+Count = Annotated[int, Limits(1)]
+Counts = Annotated[list[int], Limits(1)]
+Whole = Annotated[int, Limits(0)]
+Amount = Annotated[float, Limits(0)]
+Rate = Annotated[float, Limits(0, 1, below=True)]
+Share = Annotated[float, Limits(0, 1)]
 PLACE = "a file or folder of this machine"
 Place = Annotated[str, PLACE]
 
@@ -163,7 +132,7 @@ def _flag_of(field):
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is Annotated:
         kind, told = typing.get_args(kind)
-        more = {"is_place": True} if told is PLACE else {"limits": told}
+        more = {"is_place": True} if told == PLACE else {"limits": told}
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
     given = {"kind": KINDS[kind], "default": default, **more, **field.metadata}
@@ -175,6 +144,34 @@ def written(value):
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_limits(settings, flags):
+    """Refuses numbers that can not be worked with.
+
+    Args:
+        settings: what has the value of each flag as an attribute.
+        flags: the `Flag`s to check.
+
+    Raises:
+        ValueError: naming the first flag whose number lies outside its
+            `Limits`.
+    """
+    for flag in flags:
+        value = getattr(settings, flag.name)
+        if flag.limits is None or value is None:
+            continue
+        numbers = value if isinstance(value, list) else [value]
+        bounds = flag.limits._asdict()
+        length = bounds.pop("length")
+        if length not in (None, len(numbers)):
+            raise InputError(
+                f"`--{flag.name}` must be {length} numbers with commas between."
+                f" Received: --{flag.name}={written(value)}. Give {length}."
+            )
+        whole = flag.kind in ("integer", "integers")
+        for number in numbers:
+            checked_number(f"--{flag.name}", number, whole=whole, **bounds)
 
 
 def changed(options):

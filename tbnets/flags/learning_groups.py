@@ -18,7 +18,7 @@ from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 
-_Positive = Annotated[float, Limits(above=0)]
+_Positive = Annotated[float, Limits(0, above=True)]
 _STEPPED = ({"schedule": ("step", "exponential")},)
 _IN_ONE_PASS = ({"optimizer": ("sgd", "adam", "adamw")},)
 
@@ -149,7 +149,7 @@ class Cca:
 class Batches:
     """Batches."""
 
-    images_per_batch: Annotated[int, Limits(at_least=2)] = flag(
+    images_per_batch: Annotated[int, Limits(2)] = flag(
         500,
         "Images a batch; the others of it are an image's negatives. Wang 2018: "
         "500; 2016: 1500.",
@@ -207,7 +207,7 @@ class Optimizer:
         "How the learning rate falls. Wang 2016: step.",
         choices=("constant", "step", "exponential", "cosine"),
     )
-    decay_rate: Annotated[float, Limits(above=0, at_most=1)] = flag(
+    decay_rate: Annotated[float, Limits(0, 1, above=True)] = flag(
         0.1, "Factor of step and exponential.", when=_STEPPED
     )
     decay_epochs: _Positive = flag(

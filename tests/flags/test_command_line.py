@@ -8,7 +8,7 @@ import pytest
 
 from tbnets import runs, tasks
 from tbnets.flags import records, run_line
-from tbnets.flags.limits import check_limits
+from tbnets.flags.flag import check_limits
 from tbnets.flags.table import ALL
 from tbnets.losses.presets import PRESETS
 from tests.tiny import parse, typed, unread
@@ -379,51 +379,51 @@ def test_resume_asks_only_for_flags_that_are_read():
 @pytest.mark.parametrize(
     "flag, expected",
     [
-        ("images_per_batch=1", "at least 2. Received: --images_per_batch=1"),
-        ("images_per_batch=0", "at least 2"),
-        ("captions_per_image=0", "at least 1"),
-        ("image_size=-3", "at least 1"),
-        ("rnn_units=0", "at least 1"),
-        ("word_dim=0", "at least 1"),
-        ("image_units=8,0", "at least 1"),
-        ("text_units=-8", "at least 1"),
-        ("min_count=0", "at least 1"),
-        ("max_words=-1", "at least 0"),
-        ("max_tokens=-1", "at least 0"),
-        ("evaluate_memory=0", "at least 1"),
-        ("num_scenes=5,5", "3 numbers with commas between, each at least 0"),
-        ("num_scenes=5,-5,5", "each at least 0 and at most 1000000"),
-        ("dropout=1.5", "at least 0 and below 1"),
-        ("input_dropout=1", "at least 0 and below 1"),
-        ("word_dropout=-0.1", "at least 0 and below 1"),
-        ("momentum=5", "at least 0 and below 1"),
-        ("seed=-1", "at least 0 and at most 2000000"),
-        ("seed=3000000", "at least 0 and at most 2000000"),
-        ("epochs=0", "at least 1"),
-        ("patience=-1", "at least 0"),
+        ("images_per_batch=1", "number from 2. Received: --images_per_batch=1"),
+        ("images_per_batch=0", "number from 2"),
+        ("captions_per_image=0", "number from 1"),
+        ("image_size=-3", "number from 1"),
+        ("rnn_units=0", "number from 1"),
+        ("word_dim=0", "number from 1"),
+        ("image_units=8,0", "number from 1"),
+        ("text_units=-8", "number from 1"),
+        ("min_count=0", "number from 1"),
+        ("max_words=-1", "number from 0"),
+        ("max_tokens=-1", "number from 0"),
+        ("evaluate_memory=0", "number from 1"),
+        ("num_scenes=5,5", "3 numbers with commas between"),
+        ("num_scenes=5,-5,5", "from 0 to 1000000"),
+        ("dropout=1.5", "from 0 to below 1"),
+        ("input_dropout=1", "from 0 to below 1"),
+        ("word_dropout=-0.1", "from 0 to below 1"),
+        ("momentum=5", "from 0 to below 1"),
+        ("seed=-1", "from 0 to 2000000"),
+        ("seed=3000000", "from 0 to 2000000"),
+        ("epochs=0", "number from 1"),
+        ("patience=-1", "number from 0"),
         ("learning_rate=-1", "above 0"),
         ("learning_rate=nan", "above 0"),
         ("learning_rate=inf", "above 0"),
-        ("weight_decay=-1", "at least 0"),
-        ("decay_rate=0", "above 0 and at most 1"),
+        ("weight_decay=-1", "number from 0"),
+        ("decay_rate=0", "above 0 to 1"),
         ("decay_epochs=0", "above 0"),
-        ("clip_norm=-1", "at least 0"),
-        ("margin=-0.1", "at least 0"),
-        ("num_negatives=0", "at least 1"),
-        ("hardness_epochs=-1", "at least 0"),
-        ("text_to_text_weight=-1", "at least 0"),
+        ("clip_norm=-1", "number from 0"),
+        ("margin=-0.1", "number from 0"),
+        ("num_negatives=0", "number from 1"),
+        ("hardness_epochs=-1", "number from 0"),
+        ("text_to_text_weight=-1", "number from 0"),
     ],
 )
 def test_a_number_out_of_its_range_is_refused(tmp_path, flag, expected):
-    name, _, value = flag.partition("=")
+    name = flag.partition("=")[0]
     settings = parse(f"--{flag}", f"--run_dir={tmp_path / 'run'}")
     with pytest.raises(ValueError) as caught:
         runs.start(settings, resume=False)
     message = str(caught.value)
-    assert message.startswith(f"`--{name}` must be ")
+    assert message.startswith(f"`--{name}` must ")
     assert re.search(expected, message)
-    assert f"Received: --{name}={value}" in message
-    assert message.endswith(f"Change --{name}.")
+    assert f"Received: --{name}=" in message
+    assert message.endswith(("Choose another.", "Give 3."))
     assert not (tmp_path / "run").exists()
 
 
