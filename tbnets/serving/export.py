@@ -27,35 +27,6 @@ from tbnets.serving.saved_files import (
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 
-class ServingModule(tf.Module):
-    """Holds what a SavedModel needs: functions, and what these read.
-
-    Each function goes through `doors.guarded`. Of the Keras model only the
-    variables that the endpoints read are kept, and of the endpoints what was
-    traced: TensorFlow would trace a `tf.function` once more, and keep both.
-
-    Args:
-        endpoints: `Endpoints`.
-        half_precision: whether weights are kept as float16.
-    """
-
-    def __init__(self, endpoints, half_precision=False):
-        super().__init__(name="tbnets")
-        self.tokenizer = endpoints.tokenizer
-        functions, used = {}, {}
-        for name, function in endpoints.functions.items():
-            functions[name] = guarded(function)
-            used.update({id(one): one for one in functions[name].variables})
-        if half_precision:
-            halves = copy_halved(used.values())
-            used.update(halves)
-            for name, function in functions.items():
-                functions[name] = with_halves(function, halves)
-        self.used_variables = list(used.values())
-        for name, function in functions.items():
-            setattr(self, name, function)
-
-
 def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     model,
     vocabulary,
@@ -133,8 +104,7 @@ def write_saved_model(
         )
     if max_pixels is not None:
         limit_pixels(endpoints, max_pixels)
-    module = ServingModule(endpoints, half_precision)
-    signatures = {name: getattr(module, name) for name in endpoints.functions}
+    module, signatures = _traced(endpoints, half_precision)
     tokenizer = endpoints.tokenizer
     for name, function in signatures.items():
         check_ops(name, function.graph.as_graph_def())
@@ -167,6 +137,27 @@ def write_saved_model(
             "free some space or choose another folder."
         ) from error
     return path
+
+
+def _traced(endpoints, half_precision):
+    """Returns what a SavedModel keeps, and its functions: name -> function.
+
+    Each function goes through `doors.guarded`. Of the Keras model only the
+    variables that the endpoints read are kept, and of the endpoints what was
+    traced: TensorFlow would trace a `tf.function` once more, and keep both.
+    """
+    functions = {n: guarded(one) for n, one in endpoints.functions.items()}
+    used = {id(v): v for one in functions.values() for v in one.variables}
+    if half_precision:
+        halves = copy_halved(used.values())
+        used.update(halves)
+        functions = {n: with_halves(f, halves) for n, f in functions.items()}
+    module = tf.Module(name="tbnets")
+    module.tokenizer = endpoints.tokenizer
+    module.used_variables = list(used.values())
+    for name, function in functions.items():
+        setattr(module, name, function)
+    return module, functions
 
 
 def next_version(folder):
