@@ -7,8 +7,8 @@ import shutil
 import keras
 import pytest
 
-from tbnets import runs, tasks
-from tbnets.flags import run_line
+from tbnets import runs
+from tbnets.commands import run_line
 from tbnets.serving.served import load_saved_model
 from tbnets.training import loop
 from tests import tiny
@@ -54,7 +54,7 @@ def test_it_exports(old_run):
 def test_it_resumes(old_run):
     line = tiny.typed("--epochs=4")
     before = runs.record_before(old_run)
-    settings = run_line.settings(line, tasks.settings_of, before)
+    settings = run_line.settings(line, before)
     settings = settings.replace(run_dir="run")
     session, train = runs.prepare(settings, runs.start(settings, True))
     # By the code that it was started with.

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
-from tbnets.commands import train
+from tbnets.commands import run_line, train
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.flags import run_line
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
 from tbnets.flags.table import ALL
@@ -76,13 +74,12 @@ def typed(*line):
 
 def parse(*line):
     """Parses flags as a training does; those not given have defaults."""
-    return run_line.settings(typed(*line), tasks.settings_of)
+    return run_line.settings(typed(*line))
 
 
 def unread(*line):
     """Refuses flags that nothing reads, as a training does."""
-    readers = tasks.readers_of_groups()
-    return run_line.check_read(typed(*line), parse(*line), readers)
+    return run_line.check_read(typed(*line), parse(*line))
 
 
 def split_of(settings, name, **options):

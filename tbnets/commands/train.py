@@ -17,9 +17,9 @@ import dataclasses
 import sys
 
 from tbnets import runs, startup, tasks
+from tbnets.commands import run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.flags import run_line
 from tbnets.flags.flag import Flag, flag, flags_of, title_of
 from tbnets.flags.records import as_flagfile_line
 from tbnets.flags.table import ALL, FLAGS
@@ -74,14 +74,13 @@ def help_sections():
 
 def checked_settings(options, line):
     """Returns the settings of the run, and a line on flags not read."""
-    settings = run_line.settings(line, tasks.settings_of)
+    settings = run_line.settings(line)
     if options.resume:
         before = runs.record_before(settings.run_dir)
-        settings = run_line.settings(line, tasks.settings_of, before)
+        settings = run_line.settings(line, before)
     else:
         settings = with_recipe(line, settings)
-    readers = tasks.readers_of_groups()
-    unread = run_line.check_read(line, settings, readers)
+    unread = run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.export:
         raise InputError(
             "`--example_query` must come with --export: the exported model "

@@ -43,13 +43,3 @@ def open_task(settings):
     """Returns the task of some settings."""
     compose = TASKS[settings.task].compose
     return compose(settings, BUILDERS[settings.model])
-
-
-def readers_of_groups():
-    """Returns group of flags -> the tasks and models that read it."""
-    readers = {}
-    for flag, known in (("task", TASKS), ("model", BUILDERS)):
-        for name, entry in known.items():
-            for group in entry.flag_groups:
-                readers.setdefault(group, []).append(f"--{flag}={name}")
-    return {group: " or ".join(names) for group, names in readers.items()}

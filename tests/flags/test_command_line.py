@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tbnets import runs, tasks
-from tbnets.flags import records, run_line
+from tbnets.commands import run_line
+from tbnets.flags import records
 from tbnets.flags.flag import check_limits
 from tbnets.flags.table import ALL
 from tbnets.losses.presets import PRESETS
@@ -443,6 +444,6 @@ def test_every_config_keeps_to_the_ranges(path):
 def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     line = ("--margin=0.3", "--epochs=7", "--image_units=8,4")
     before = records.completed(parse(*line).values(), "kept")
-    now = run_line.settings(typed("--epochs=9"), tasks.settings_of, before)
+    now = run_line.settings(typed("--epochs=9"), before)
     assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
     records.check_resumable(before, now)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tbnets import runs, tasks
+from tbnets.commands import run_line
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
-from tbnets.flags import run_line
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching import own_photos, recipes
 from tbnets.training import checkpoints, summary
@@ -65,7 +65,7 @@ def settings_for(*more):
         "--min_count=1",
         *more,
     )
-    settings = run_line.settings(line, tasks.settings_of)
+    settings = run_line.settings(line)
     recipe = tasks.open_task(settings).data.recipe[1]
     return settings.replace(**run_line.not_given(line, settings, recipe))
 
@@ -165,7 +165,7 @@ def test_a_resumed_run_goes_by_its_own_flags(folder):
     session, _ = begun(settings_for())
     before = runs.record_before("runs/photos")
     line = tiny.typed("--run_dir=runs/photos")
-    settings = run_line.settings(line, tasks.settings_of, before)
+    settings = run_line.settings(line, before)
     again, _ = runs.prepare(settings, runs.start(settings, True))
     assert again.settings == tasks.settings_of(before)
     assert again.settings.image_transform == ["signed_sqrt", "standardize"]
@@ -216,14 +216,14 @@ def test_flags_that_are_given_win_over_the_recipe():
     given = ("--images=photos", "--captions=own.csv", "--epochs=3")
     recipe = recipes.recipe(100)
     line = tiny.typed(*given)
-    settings = run_line.settings(line, tasks.settings_of)
+    settings = run_line.settings(line)
     taken = run_line.not_given(line, settings, recipe)
     settings = settings.replace(**taken)
     assert taken == {k: v for k, v in recipe.items() if k != "epochs"}
     assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
     assert settings.captions_format == "table"
     line = tiny.typed(*given, "--loss=vse++")
-    settings = run_line.settings(line, tasks.settings_of)
+    settings = run_line.settings(line)
     taken = run_line.not_given(line, settings, recipe)
     settings = settings.replace(**taken)
     assert (settings.negatives, settings.reduction) == ("hardest", "sum")

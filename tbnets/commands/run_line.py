@@ -2,6 +2,7 @@
 
 import os
 
+from tbnets import tasks
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
@@ -9,12 +10,11 @@ from tbnets.flags.flag import what_reads
 from tbnets.flags.table import ALL, FLAGS, GROUPS, complete
 
 
-def settings(line, build, before=None):
+def settings(line, before=None):
     """Returns the settings of a run.
 
     Args:
         line: the `CommandLine`.
-        build: function from a record to settings: `tasks.settings_of`.
         before: record of a run that goes on, from which come the flags that
             are not given; None for their defaults.
     """
@@ -27,9 +27,9 @@ def settings(line, build, before=None):
             DATA_ROOT_VARIABLE, record["data_root"]
         )
     if before is None:
-        usual = _usual_values(record, build(record))
+        usual = _usual_values(record, tasks.settings_of(record))
         record |= {k: v for k, v in usual.items() if k not in line.given}
-    return build(record)
+    return tasks.settings_of(record)
 
 
 def _usual_values(record, settings):
@@ -61,7 +61,7 @@ def not_given(line, settings, values):
     return {name: values[name] for name in values if name in free}
 
 
-def check_read(line, settings, readers):
+def check_read(line, settings):
     """Refuses flags on the command line that nothing reads.
 
     Where a run leaves a flag that others read by at one value, no other may
@@ -70,7 +70,6 @@ def check_read(line, settings, readers):
     Args:
         line: the `CommandLine`.
         settings: the run's settings.
-        readers: group -> the tasks and models that read it, in words.
 
     Returns:
         A line that names those of the flagfiles that nothing reads; "".
@@ -88,7 +87,7 @@ def check_read(line, settings, readers):
             if name not in line.given or agrees:
                 continue
             if not isinstance(settings, GROUPS[group]):
-                unread[name] = readers.get(group, "nothing")
+                unread[name] = _readers(group)
             elif name in fixed:
                 raise InputError(
                     f"`--{name}` must be {fixed[name]} with "
@@ -106,3 +105,15 @@ def check_read(line, settings, readers):
     return ", ".join(
         f"--{name} (read with {reader})" for name, reader in unread.items()
     )
+
+
+def _readers(group):
+    """Returns in words which tasks and models read a group of flags."""
+    axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
+    found = (
+        f"--{axis}={name}"
+        for axis, known in axes.items()
+        for name, entry in known.items()
+        if group in entry.flag_groups
+    )
+    return " or ".join(found) or "nothing"
