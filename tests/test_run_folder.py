@@ -187,7 +187,10 @@ def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
 
 @pytest.mark.parametrize(
     "name, value",
-    [("words", 5), ("words", [1]), ("image_dim", "8"), ("left_out", [])],
+    [
+        *(("words", 5), ("words", [1]), ("image_dim", "8"), ("left_out", [])),
+        ("longest_text", "long"),
+    ],
 )
 def test_what_was_fitted_of_another_kind_is_named(folder, run_dir, name, value):
     path = run_dir / "checkpoints" / "best.npz"

@@ -35,6 +35,10 @@ _SIZE = (
 _MADE_BY = "a dict", lambda value: isinstance(value, dict)
 _KINDS = {
     "words": ("a list of words", _are_strings),
+    "longest_text": (
+        "a number from 0",
+        lambda size: type(size) is int and size >= 0,
+    ),
     "image_dim": _SIZE,
     "text_dim": _SIZE,
     "region_dim": _SIZE,
