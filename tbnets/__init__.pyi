@@ -42,7 +42,7 @@ from .training.fused_optimizers import FusedSGD as FusedSGD
 # Data.
 from .data.captions import CaptionedImages as CaptionedImages
 from .data.captions import read_captions as read_captions
-from .data.phrase_regions import PhraseRegions as PhraseRegions
+from .data.phrases import PhraseRegions as PhraseRegions
 from .data.phrases import read_phrases as read_phrases
 from .data.examples import Examples as Examples
 from .data.batches import EpochBatches as EpochBatches

@@ -50,7 +50,8 @@ class CaptionedImages:
             beyond their split.
 
     Raises:
-        ValueError: an id occurs twice, or a caption belongs to no image.
+        ValueError: the lengths do not fit, an id occurs twice, or a caption
+            belongs to no image.
     """
 
     image_ids: tuple[str, ...]
@@ -73,6 +74,12 @@ class CaptionedImages:
             raise InputError(
                 "`image_ids` must be unique. Received: image_ids with "
                 f"{twice!r} twice. Join the captions of one image."
+            )
+        if len(self.file_names) not in (0, self.num_images):
+            raise InputError(
+                "`file_names` must be empty or one for each image. Received: "
+                f"file_names of length {len(self.file_names)}, "
+                f"{self.num_images} images. Leave it out where ids are names."
             )
         rows.setflags(write=False)
         for name in ("image_ids", "captions", "file_names"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile, Problem, shown
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.phrase_regions import PhraseRegions
+from tbnets.data.phrases import PhraseRegions
 from tbnets.data.splits import fill_split
 from tbnets.identity import text_ids
 from tbnets.images import faults

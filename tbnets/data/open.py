@@ -14,7 +14,7 @@ import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data.captions import common_images, read_captions
-from tbnets.data.photo_lists import read_listed
+from tbnets.data.photos import read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
 from tbnets.data.splits import (

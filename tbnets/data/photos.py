@@ -1,11 +1,20 @@
-"""Which photos a tool works on: (id, path) of each, in a fixed order."""
+"""Photos: which a tool works on, which a list names, where one lies."""
 
+import dataclasses
 import os
 import pathlib
+import re
 import unicodedata
 
-from tbnets.data import captions
+import numpy as np
+
+from tbnets.checked_files import CheckedFile
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.splits import SPLIT_FIELD, fill_split
+from tbnets.errors import InputError
 from tbnets.images import PHOTO_SUFFIXES, list_photos
+
+_FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):
@@ -34,8 +43,8 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
         return [(path.relative_to(folder).as_posix(), path) for path in paths]
     where = (captions_format, captions_path)
     photos = {}
-    for split in splits or captions.list_splits(*where):
-        records = captions.read_captions(*where, split)
+    for split in splits or list_splits(*where):
+        records = read_captions(*where, split)
         for row, key in enumerate(records.image_ids):
             photos.setdefault(key, folder / records.file_name(row))
     return list(photos.items())
@@ -89,3 +98,85 @@ def likely_name(name, files):
 def _bare(name):
     stem = stem_of(name.replace("\\", "/"))
     return unicodedata.normalize("NFC", stem).casefold()
+
+
+def listed_rows(image_ids, path) -> np.ndarray:
+    """Finds the photos that a list names.
+
+    A line names a photo by its id; else by its file name without folder or
+    suffix, or by the number that Flickr gave it: `1000268201` is
+    `1000268201_693b08cb0e.jpg`, as Flickr8k calls what Flickr30K calls
+    `1000268201.jpg`. A list may name photos that are not there.
+
+    Args:
+        image_ids: n strings.
+        path: text file, one photo a line; blank lines do not count.
+
+    Returns:
+        int64 `[m]`, ascending rows of `image_ids`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it names none of the photos, or a line may mean several.
+    """
+    file = CheckedFile(path)
+    listed = {
+        name.strip(): line for line, name in enumerate(file.lines()[0], 1)
+    }
+    listed.pop("", None)
+    row_of_id = {key: row for row, key in enumerate(image_ids)}
+    rows_of_name = {}
+    for key, row in row_of_id.items():
+        for name in {stem_of(key), _number(key)} - {None}:
+            rows_of_name.setdefault(name, []).append(row)
+    rows = set()
+    for name, line in listed.items():
+        meant = rows_of_name.get(name) or rows_of_name.get(stem_of(name), [])
+        if name in row_of_id:
+            meant = [row_of_id[name]]
+        if len(meant) > 1:
+            some = " and ".join(repr(image_ids[row]) for row in meant[:2])
+            advice = f"It may mean {some}: write ids in full."
+            file.refuse("the name of one photo", name, line, advice)
+        rows.update(meant)
+    if not rows:
+        some = ", ".join(map(repr, [*image_ids][:2])) or "none"
+        file.report(
+            f"expected ids of the {len(image_ids)} photos, such as {some}; "
+            f"found none in {len(listed)} lines. Name the list of these photos."
+        )
+    return np.array(sorted(rows), np.int64)
+
+
+def read_listed(format, path, lists, split):
+    """Reads the images of captions that a list names, whatever their split.
+
+    Args:
+        format: one of `captions.READERS`.
+        path: the captions; all splits of them are read.
+        lists: path of the lists, with `{split}` in it.
+        split: name of the list; "val", "dev" and "validation" are the same.
+
+    Returns:
+        `CaptionedImages` in the order of the captions.
+
+    Raises:
+        FileNotFoundError, ValueError: as of `read_captions`; there is no such
+            list, it names none of the images, or `{split}` is missing.
+    """
+    if SPLIT_FIELD not in os.fspath(lists):
+        raise InputError(
+            f"`lists` must hold {SPLIT_FIELD}, or all splits would be the "
+            f"same. Received: lists={lists}. Name for example "
+            f"--split_lists=flickr30k/{SPLIT_FIELD}.txt."
+        )
+    chosen = fill_split(lists, split)
+    images = read_captions(format, path, "+".join(list_splits(format, path)))
+    images = images.subset(listed_rows(images.image_ids, chosen))
+    return dataclasses.replace(images, split=split)
+
+
+def _number(name):
+    """Returns the number of a photo of Flickr, or None."""
+    found = _FLICKR_NAME.fullmatch(stem_of(name))
+    return found and found[1]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tbnets.data.examples import sampled
-from tbnets.data.phrase_regions import PhraseRegions
+from tbnets.data.phrases import PhraseRegions
 from tbnets.identity import numbered
 from tbnets.localization.roles import ProposalRoles, proposal_roles
 

@@ -127,18 +127,19 @@ def test_record_cannot_be_changed():
 
 
 @pytest.mark.parametrize(
-    "ids, rows, message",
+    "ids, rows, names, message",
     [
-        (("x", "x"), [0, 1], "`image_ids` must be unique.*'x' twice"),
-        (("x", "y"), [0, 2], r"rows from 0 to 1.*\[1\]=2"),
-        (("x", "y"), [-1, 1], r"\[0\]=-1"),
-        (("x", "y"), [0], r"each of 2. Received.*shape=\(1,\)"),
-        (("x", "y"), [0.0, 1.0], "dtype float64"),
+        (("x", "x"), [0, 1], (), "`image_ids` must be unique.*'x' twice"),
+        (("x", "y"), [0, 2], (), r"rows from 0 to 1.*\[1\]=2"),
+        (("x", "y"), [-1, 1], (), r"\[0\]=-1"),
+        (("x", "y"), [0], (), r"each of 2. Received.*shape=\(1,\)"),
+        (("x", "y"), [0.0, 1.0], (), "dtype float64"),
+        (("x", "y"), [0, 1], ("x",), "`file_names`.*length 1, 2 images"),
     ],
 )
-def test_record_refuses_what_does_not_fit(ids, rows, message):
+def test_record_refuses_what_does_not_fit(ids, rows, names, message):
     with pytest.raises(ValueError, match=message):
-        CaptionedImages(ids, ("p", "q"), np.asarray(rows), "s", "h")
+        CaptionedImages(ids, ("p", "q"), np.asarray(rows), "s", "h", names)
 
 
 def test_neighbouring_ids_beyond_float32_stay_apart():

@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.data.captions import read_captions
-from tbnets.data.photo_lists import listed_rows, read_listed
+from tbnets.data.photos import listed_rows, read_listed
 from tbnets.data.splits import NoSuchSplit
 
 

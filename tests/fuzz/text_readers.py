@@ -7,7 +7,7 @@ import numpy as np
 
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.entities import read_annotations, read_boxes
-from tbnets.data.photo_lists import listed_rows
+from tbnets.data.photos import listed_rows
 from tbnets.data.phrase_markup import read_sentences
 from tbnets.data.phrases import read_phrases
 from tbnets.text import parsing

@@ -15,7 +15,7 @@ def find_links(known, records, phrases):
     another order and with other blanks.
 
     Args:
-        known: `data.phrase_regions.PhraseRegions` of photos of the records, in
+        known: `data.phrases.PhraseRegions` of photos of the records, in
             pixels of the photos.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of their captions.

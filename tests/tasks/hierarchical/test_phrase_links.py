@@ -4,7 +4,7 @@ import numpy as np
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.noun_phrases import noun_phrases
-from tbnets.data.phrase_regions import PhraseRegions
+from tbnets.data.phrases import PhraseRegions
 from tbnets.tasks.hierarchical.phrase_links import find_links
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree

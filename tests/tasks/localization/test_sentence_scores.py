@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.phrase_regions import PhraseRegions
+from tbnets.data.phrases import PhraseRegions
 from tbnets.tasks.localization import sentence_scores
 from tbnets.tasks.localization.scores import LocalizationScores
 
