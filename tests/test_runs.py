@@ -314,7 +314,7 @@ def test_photos_in_subfolders_are_answered(tmp_path):
     loop.fit(session, train)
     runs.finish(session)
     text = session.task.exporter.answer(
-        runs.export(session), ["a dog"], tmp_path / "run", top=3
+        runs.export(session), ["a dog"], tmp_path / "run"
     )
     for name, caption, _ in table[-3:]:
         assert f"{name}  {caption}" in text

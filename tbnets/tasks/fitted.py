@@ -11,19 +11,13 @@ def _are_strings(values):
 
 
 def _are_cuts(value):
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(type(cut) in (int, float) for cut in value)
-    )
+    kinds = [type(cut) for cut in value] if isinstance(value, list) else []
+    return len(kinds) == 2 and set(kinds) <= {int, float}
 
 
 def _are_vectors(value):
-    return (
-        isinstance(value, np.ndarray)
-        and value.ndim == 2
-        and value.dtype.kind == "f"
-    )
+    is_array = isinstance(value, np.ndarray)
+    return is_array and value.ndim == 2 and value.dtype.kind == "f"
 
 
 SIDES = ("words", "image_dim", "text_dim")

@@ -100,26 +100,17 @@ def _build_text_encoder(settings, fitted):
     )
 
 
-def input_shapes(settings, fitted):
-    """Returns the dict of shapes that a two-branch model is built with.
-
-    Args:
-        settings: the run's settings.
-        fitted: dict with `image_dim` and `text_dim`, the sizes of features,
-            None where there are none.
-    """
-    images = (None, fitted["image_dim"])
-    if settings.image_encoder != "features":
-        images = (None, settings.image_size, settings.image_size, 3)
-    captions = (None, fitted["text_dim"])
-    if settings.text_encoder == "h_lstm":
-        captions = (None, *TreeRows.shape)
-    return {"images": images, "captions": captions}
-
-
 def _built(network, settings, fitted):
     """Returns a network with its weights; words begin as they were read."""
-    shapes = input_shapes(settings, fitted)
+    shapes = {
+        "images": (None, fitted["image_dim"]),
+        "captions": (None, fitted["text_dim"]),
+    }
+    if settings.image_encoder != "features":
+        size = settings.image_size
+        shapes["images"] = (None, size, size, 3)
+    if settings.text_encoder == "h_lstm":
+        shapes["captions"] = (None, *TreeRows.shape)
     if "region_dim" in fitted:
         shapes["regions"] = (None, fitted["region_dim"])
     network.build(shapes)

@@ -12,7 +12,6 @@ from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.region_endpoints import node_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import parts
 from tbnets.tasks.hierarchical.data import HierarchicalData
 from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.tasks.hierarchical.scores import Correspondences
@@ -41,11 +40,10 @@ class MatchingExporter(Exporter):
         """
         data, made_by = self._data, fitted["image_features_made_by"]
         reader = data.texts.reader(fitted)
-        shapes = parts.input_shapes(data.settings, fitted)
         endpoints = two_branch_endpoints(
             network,
             reader,
-            image_shape=shapes["images"][1:],
+            image_shape=network.input_shapes["images"][1:],
             read_photos=data.photo_reader(made_by),
             text_dim=None if reader else fitted["text_dim"],
         )

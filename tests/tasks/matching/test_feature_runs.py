@@ -178,6 +178,13 @@ def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
     assert session.state.fitted["image_features_made_by"] == {}
 
 
+def described(records, *patterns):
+    """Returns the counts and the problems of features."""
+    problems = []
+    found = description.describe_features(records, list(patterns), problems)
+    return found, problems
+
+
 def test_description_tells_what_failed(folder, tmp_path):
     writer = FeatureWriter(folder / "part", EXTRACTION, 8)
     ids = (folder / "dev_ids.txt").read_text().split()
@@ -187,7 +194,7 @@ def test_description_tells_what_failed(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     images = tiny.split_of(settings, "dev").records
     path = str(folder / "part")
-    counts, problems = description.describe_features(images, path)
+    counts, problems = described(images, path)
     assert counts == {
         "feature_rows": 4,
         "features_per_row": 8,
@@ -204,19 +211,17 @@ def test_description_tells_what_failed(folder, tmp_path):
     array = folder / "part" / "00000.npy"
     content = array.read_bytes()
     array.write_bytes(content[:-1] + b"@")  # A 1 is now a 4.
-    counts, problems = description.describe_features(images, path)
+    counts, problems = described(images, path)
     assert counts == {} and "sha256" in problems[0].message
     array.write_bytes(b"")
-    counts, problems = description.describe_features(images, path)
+    counts, problems = described(images, path)
     assert counts == {} and "00000.npy: expected shape" in problems[0].message
 
 
 def test_description_of_each_splits_store(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     images = tiny.split_of(settings, "dev").records
-    counts, problems = description.describe_features(
-        images, str(folder / "stores" / "{split}")
-    )
+    counts, problems = described(images, str(folder / "stores" / "{split}"))
     assert problems == [] and counts["feature_rows"] == 6
 
 
@@ -296,7 +301,7 @@ def test_side_by_side_a_changed_byte_stops_the_training(folder, tmp_path):
 def test_side_by_side_features_are_described(folder):
     settings = tiny.settings(folder, "unused")
     records = tiny.split_of(settings, "dev").records
-    counts, problems = description.describe_features(
+    counts, problems = described(
         records, f"{folder}/{{split}}_ims.npy", f"{folder}/all"
     )
     assert not problems
@@ -327,9 +332,7 @@ def test_side_by_side_images_that_failed_are_described(folder):
     writer.finish()
     settings = tiny.settings(folder, "unused")
     records = tiny.split_of(settings, "dev").records
-    counts, problems = description.describe_features(
-        records, f"{folder}/all", f"{folder}/part"
-    )
+    counts, problems = described(records, f"{folder}/all", f"{folder}/part")
     assert counts["images_failed"] == 1
     assert "extraction failed: is cut" in problems[0].message
 
