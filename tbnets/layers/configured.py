@@ -8,25 +8,20 @@ from tbnets.checked_numbers import checked_number
 
 
 def arguments_of(kind, method, base):
-    """Returns the names of what a method takes, as a dict without values.
+    """Returns the names of what a method takes, each once.
 
     Args:
         kind: a class.
         method: name of its method.
         base: the class up to which those above it count, itself included.
     """
-    signatures = [
-        inspect.signature(vars(one)[method])
-        for one in reversed(kind.__mro__)
-        if issubclass(one, base) and method in vars(one)
-    ]
-    return {
-        name: None
-        for signature in signatures
-        for name, given in signature.parameters.items()
-        if name != "self"
-        and given.kind not in (given.VAR_KEYWORD, given.VAR_POSITIONAL)
-    }
+    found = {}
+    for one in reversed(kind.__mro__):
+        if issubclass(one, base) and method in vars(one):
+            found |= inspect.signature(vars(one)[method]).parameters
+    found.pop("self", None)
+    rest = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+    return [name for name, given in found.items() if given.kind not in rest]
 
 
 class ConfiguredLayer(keras.layers.Layer):

@@ -30,37 +30,6 @@ def test_table_names_ties_and_skips_what_was_not_measured():
     assert not any("text to text" in line for line in lines)
 
 
-def test_markdown_row_fits_its_header():
-    metrics = metrics_of(np.eye(12), np.eye(12), range(12))
-    row = tables.markdown_row(metrics, "a|b")
-    assert row == (
-        "| a\\|b | 100.0 | 100.0 | 100.0 | 1 | 100.0 | 100.0 | 100.0 | 1 "
-        "| 600.0 |"
-    )
-    header, rule = tables.markdown_header(metrics).splitlines()
-    assert header.count("|") == rule.count("|") == row.count("|") - 1
-    assert header == (
-        "| model | image to text R@1 | R@5 | R@10 | MedR "
-        "| text to image R@1 | R@5 | R@10 | MedR | recall sum |"
-    )
-
-
-def test_a_row_of_localization_has_the_cells_of_its_header():
-    metrics = {
-        "phrase_to_region/recall_at_1": 0.5,
-        "phrase_to_region/recall_at_5": 0.625,
-        "phrase_to_region/recall_at_10": 0.75,
-        "phrase_to_region/upper_bound": 1.0,
-        "phrase_to_region/mean_average_precision": 0.25,
-        "phrase_to_region/num_queries": 12.0,
-    }
-    row = tables.markdown_row(metrics, "a|b")
-    assert row == "| a\\|b | 50.0 | 62.5 | 75.0 | 100.0 | 25.0 | 12 |"
-    head, rule = tables.markdown_header(metrics).split("\n")
-    assert head == "| model | R@1 | R@5 | R@10 | bound | mAP | phrases |"
-    assert rule.count("|") == head.count("|") == row.count("|") - 1
-
-
 def test_a_cutoff_of_endless_digits_is_none():
     metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
     assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)
@@ -74,11 +43,6 @@ def test_metrics_that_nobody_knows_are_shown_as_they_are():
         f"count{'':35}    12.0000",
     ]
     assert tables.headline(metrics, "score") == "score -0.2500"
-    assert tables.markdown_header(metrics).splitlines() == [
-        "| model | score | count |",
-        "|---|---:|---:|",
-    ]
-    assert tables.markdown_row(metrics, "a") == "| a | -0.25 | 12 |"
 
 
 def test_a_headline_has_what_an_epoch_is_judged_by():

@@ -14,6 +14,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
 from tbnets.serving.zoo import CHECKSUMS, list_files
+from zoo_making import rows
 from zoo_making.measures import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
@@ -90,8 +91,8 @@ def render_card(name, text, metrics):
 {measured}of the model as it is here, on the split
 {metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
 
-{tables.markdown_header(test)}
-{tables.markdown_row(test, name)}
+{rows.header(test)}
+{rows.row(test, name)}
 {total}
 ## How to load it
 
@@ -185,7 +186,7 @@ def render_table(folder):
     parts, found = [_INTRODUCTION], {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
         metrics = read_metrics(path)
-        header = tables.markdown_header(metrics["test"])
+        header = rows.header(metrics["test"])
         found.setdefault(header, []).append((path.parent, metrics))
     first = tables.are_of_retrieval
     for models in sorted(
@@ -196,7 +197,7 @@ def render_table(folder):
             parts.append(_ABOUT_REGIONS)
         elif not first(test):
             parts.append("\n## Others\n")
-        head, rule = tables.markdown_header(test).split("\n")
+        head, rule = rows.header(test).split("\n")
         parts.append(f"{head} what it is | size | date |")
         parts.append(f"{rule}---|---:|---|")
         for path, metrics in models:
@@ -206,7 +207,7 @@ def render_table(folder):
                 metrics["date"],
             )
             link = f"[{path.name}]({path.name}/README.md)"
-            row = tables.markdown_row(metrics["test"], link)
+            row = rows.row(metrics["test"], link)
             parts.append(f"{row} {' | '.join(told)} |")
     return "\n".join([*parts, ""])
 

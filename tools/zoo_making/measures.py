@@ -5,7 +5,7 @@ card shows is looked for first.
 """
 
 from tbnets.checked_files import CheckedFile, shown
-from tbnets.evaluation import tables
+from zoo_making import rows
 
 _OF_BOTH = {
     "best_epoch": int,
@@ -62,9 +62,7 @@ def _read(path, kinds, cure):
     check(report, dict, "results")
     for name, kind in kinds.items():
         check(report.get(name), kind, f"`{name}`")
-    shown_names = [
-        name for _, name, _ in tables.markdown_columns(report["test"])
-    ]
+    shown_names = [name for _, name, _ in rows.columns(report["test"])]
     for name in shown_names or ["recall_sum"]:
         check(report["test"].get(name), float, f"`{name}` in `test`")
     for name in ("tensorflow", "keras"):
