@@ -10,11 +10,9 @@ from tbnets.statistics import StreamingStatistics
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
 STATISTICS = {"center", "standardize", "ternary"}
-LOW_THRESHOLD = -0.25
-HIGH_THRESHOLD = 0.15
 
 
-def ternary_bounds(mean, deviation, low=LOW_THRESHOLD, high=HIGH_THRESHOLD):
+def ternary_bounds(mean, deviation, low=-0.25, high=0.15):
     """Returns the features at which a dimension counts as low or high.
 
     `(x - mean) / deviation < low` is the same as `x < mean + low *

@@ -104,10 +104,6 @@ class ApplicationEncoder(ConfiguredLayer):
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
 
-    def build(self, input_shape):
-        """The network is built with the layer."""
-        super().build(input_shape)
-
     def call(self, inputs, training=False):
         """Returns the pooled activations of the last convolution."""
         learn = training and self.fine_tune

@@ -56,13 +56,9 @@ class WordTable(keras.layers.Embedding):
         if self.first is not None:
             self.first.assign(vectors)
 
-    def save_own_variables(self, store):
-        """Saves the first vectors too, which an Embedding does not know."""
-        keras.layers.Layer.save_own_variables(self, store)
-
-    def load_own_variables(self, store):
-        """Loads what `save_own_variables` saved."""
-        keras.layers.Layer.load_own_variables(self, store)
+    # The first vectors too, which an Embedding does not know.
+    save_own_variables = keras.layers.Layer.save_own_variables
+    load_own_variables = keras.layers.Layer.load_own_variables
 
     def get_config(self):
         """Returns the constructor's arguments."""

@@ -138,15 +138,14 @@ def _train_epoch(session, train):
     batches.epoch = epoch
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
+    options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
     try:
         history = session.network.fit(
             batches.dataset,
-            initial_epoch=epoch,
-            epochs=epoch + 1,
             steps_per_epoch=steps,
             shuffle=False,
-            verbose=0,
             callbacks=[ProgressBar(title, steps, session.task.model.loss)],
+            **options,
         ).history
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
