@@ -106,21 +106,18 @@ class Options(DataRoot):
         "region too, and all true regions for each phrase (Niu 2017, Table 4).",
     )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
-        512,
-        "MiB for tiles of scores, beside the embeddings. The result does not "
-        "depend on it.",
+        512, "MiB for scores; the result does not depend on it."
     )
     json: str = flag("", "File to write the metrics to.")
     map: str = flag(
         "",
-        "PNG to write: images and captions of the split, and the noun phrases "
-        "that a run embeds, laid out in a plane by t-SNE, so that what is "
-        "alike lies together (Niu 2017, Fig. 8).",
+        "PNG to write: images, captions and noun phrases of the split, laid "
+        "out in a plane by t-SNE (Niu 2017, Fig. 8).",
     )
     map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,
-        "Images on the map, evenly spread over the split, each with up to 5 of "
-        "its captions. Niu 2017: 60. More than 100 leave no space for words.",
+        "Images on the map, each with up to 5 of its captions. Niu 2017: 60; "
+        "more than 100 leave no space for words.",
     )
 
 

@@ -64,8 +64,7 @@ class Options(Photos):
     )
     top: bool = flag(
         True,
-        "Build the fully-connected layers and the classifier too; --notop for "
-        "weights files without them.",
+        "Build the top too; --notop for weights files without the FC layers.",
     )
     image_size: Whole = flag(
         0, "Side of the network's input in pixels; 0: what it was made for."
@@ -85,8 +84,7 @@ class Options(Photos):
     )
     dtype: str = flag(
         "float32",
-        "How features are stored. Vilalta's ternary step is one of training, "
-        "--image_transform=ternary.",
+        "How features are stored (ternary: --image_transform of train.py).",
         choices=DTYPES,
     )
     regions: str = flag(
@@ -104,16 +102,14 @@ class Options(Photos):
     )
     grids: list[int] = flag(
         [],
-        "For roi_average, a number for each of --layers: so many parts of each "
-        "side of a box are averaged by themselves, 2 gives four times the "
-        "channels. --layers=last,block14_add,block14_add --grids=1,1,2 has a "
-        "layer of small cells both ways. By default 1 each.",
+        "Of roi_average, for each of --layers: so many parts of each side of a "
+        "box are averaged by themselves, 2 gives four times the channels. By "
+        "default 1 each.",
     )
     scales: list[float] = flag(
         [],
-        "For roi_average, a number for each of --layers: so many times as long "
-        "the sides of a box are made before; 1.6 has what surrounds it, too. "
-        "By default 1 each.",
+        "Of roi_average, for each of --layers: what the sides of a box are "
+        "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
     )
     batch_size: Count = flag(extraction.BATCH_SIZE, "Photos a step.")
     shard_images: Count = flag(

@@ -67,17 +67,14 @@ class Options(Photos):
     iou_decay: float = flag(
         1.0,
         "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
-        "while it is above 0.5; with --iou_threshold=0.9 --iou_decay=0.996 the "
-        "best boxes have close neighbours and the others are far apart.",
+        "while it is above 0.5: the best then have closer neighbours.",
     )
     max_aspect_ratio: float = flag(
         3.0,
         "Most times that a box of edge_boxes is wider than high, or higher.",
     )
     longest_side: int = flag(
-        500,
-        "Larger photos are scaled down to so many pixels while boxes are "
-        "sought.",
+        500, "Larger photos are scaled down to it while boxes are sought."
     )
     min_area: float = flag(
         0.005, "Least area of a box, as a fraction of the photo."
@@ -92,8 +89,7 @@ class Options(Photos):
     )
     recall: str = flag(
         "",
-        "Folder of Flickr30K Entities annotations (ID.xml), to tell how many "
-        "of their boxes were found.",
+        "Folder of Flickr30K Entities annotations, to tell how many are found.",
     )
     recall_iou: float = flag(
         0.5, "Least overlap that counts as found. Papers: 0.5."
@@ -101,8 +97,7 @@ class Options(Photos):
     recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
     picture: str = flag(
         "",
-        "PNG file to draw: some photos with their first boxes, numbered, and "
-        "those of --recall, called true.",
+        "PNG file: some photos with their first boxes, and those of --recall.",
     )
 
 

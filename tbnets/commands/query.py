@@ -69,13 +69,12 @@ class Options(Asked):
     html: str = flag(
         "",
         "HTML page to write: the best images of each query, with links to the "
-        "files. One file without scripts, which opens without a server.",
+        "files.",
     )
     cache: str = flag(
         "",
-        "Folder to keep the embeddings of --images in, one for each folder of "
-        "photos. Without it, FOLDER.tbnets beside --images=FOLDER; it may be "
-        "deleted at any time.",
+        "Folder to keep the embeddings of --images in; without it, "
+        "FOLDER.tbnets beside --images=FOLDER. It may be deleted at any time.",
     )
     image_features: list[str] = flag(
         [],
