@@ -104,15 +104,12 @@ def comparable_settings(settings):
     Those that are read, but for files and folders: name -> number, bool or
     string.
     """
-    values = {
-        flag.name: getattr(settings, flag.name)
-        for flag in settings.flags_read()
-        if not flag.is_place
-    }
-    return {
-        name: written(value) if isinstance(value, list) else value
-        for name, value in values.items()
-    }
+    found = {}
+    for flag in settings.flags_read():
+        if not flag.is_place:
+            value = getattr(settings, flag.name)
+            found[flag.name] = written(value) if type(value) is list else value
+    return found
 
 
 def chart_layout():
@@ -164,10 +161,8 @@ class Board:
         self.is_lost = False
         self._metric = metric
         self._open()
-        self._overview = {
-            f"dev/{metric}": f"1_dev_{metric}",
-            f"train/{loss}": f"2_train_{loss}",
-        }
+        self._overview = {f"dev/{metric}": f"1_dev_{metric}"}
+        self._overview[f"train/{loss}"] = f"2_train_{loss}"
 
     @_unless_lost
     def _open(self):
