@@ -1,5 +1,6 @@
 """What every test may use: the real data's place and the execution modes."""
 
+import gc
 import os
 import pathlib
 
@@ -41,6 +42,12 @@ def pytest_collection_modifyitems(items):
     """Begins with the files of `FIRST`; others stay as they were found."""
     places = {f"tests/{name}": place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.location[0], len(places)))
+
+
+def pytest_collection_finish():
+    """Lets the garbage collector pass over what imports have made."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

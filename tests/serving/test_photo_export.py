@@ -80,7 +80,7 @@ def trained(settings):
 @pytest.mark.parametrize("transform", ["signed_sqrt,ternary", "ternary", ""])
 def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
     settings = settings_for(folder, tmp_path / "run", image_transform=transform)
-    session = trained(settings)
+    session = begun(settings)
     model = load_saved_model(runs.export(session))
     features = open_store(folder / "store")
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))

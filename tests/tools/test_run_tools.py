@@ -254,9 +254,11 @@ def float32_again():
 )
 def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
     is_eager = flag != "--jit_compile"
+    same_batches = {"images_per_batch": 6}  # XLA compiles for each size.
     with eager.without_tracing() if is_eager else contextlib.nullcontext():
-        train(*flags(data, tmp_path / "run", epochs=1), flag)
-        line = flags(data, tmp_path / "run", epochs=2)
+        line = flags(data, tmp_path / "run", **same_batches, epochs=1)
+        train(*line, flag)
+        line = flags(data, tmp_path / "run", **same_batches, epochs=2)
         text = train(*line, flag, "--resume")
     assert "continued after epoch 1" in text
     assert metrics_of(tmp_path / "run")["epochs"] == 2

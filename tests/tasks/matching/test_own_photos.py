@@ -35,18 +35,27 @@ def write_captions(path, names):
             rows.writerow((name, f"{word} runs"))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The current folder: photos, and captions of them and of an absent one."""
-    for seed, name in enumerate(NAMES):
-        path = tmp_path / "photos" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(photo(seed))
-    for name, content in BROKEN.items():
-        path = tmp_path / "photos" / name
-        path.parent.mkdir(exist_ok=True)
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Photos, captions of them and of an absent one; a cache of features."""
+    root = tmp_path_factory.mktemp("own")
+    photos = {name: photo(seed) for seed, name in enumerate(NAMES)}
+    for name, content in (photos | BROKEN).items():
+        path = root / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    write_captions(tmp_path / "own.csv", [*NAMES, *BROKEN, "absent.jpg"])
+    write_captions(root / "own.csv", [*NAMES, *BROKEN, "absent.jpg"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        begun(settings_for())
+        shutil.rmtree("runs")
+    return root
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch):
+    """The current folder: a copy of what is `prepared`."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -94,6 +103,7 @@ EVERY = ("train", "dev", "test")
 
 
 def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
+    shutil.rmtree(folder / "photos.tbnets")
     session, train = begun(settings_for())
     assert session.run_dir == runs.pathlib.Path("runs/photos")
     fitted = session.state.fitted
