@@ -255,15 +255,15 @@ def float32_again():
 def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
     is_eager = flag != "--jit_compile"
     same_batches = {"images_per_batch": 6}  # XLA compiles for each size.
+    path = tmp_path / "metrics.json"
     with eager.without_tracing() if is_eager else contextlib.nullcontext():
         line = flags(data, tmp_path / "run", **same_batches, epochs=1)
         train(*line, flag)
         line = flags(data, tmp_path / "run", **same_batches, epochs=2)
         text = train(*line, flag, "--resume")
+        tool("evaluate", f"--run_dir={tmp_path / 'run'}", f"--json={path}")
     assert "continued after epoch 1" in text
     assert metrics_of(tmp_path / "run")["epochs"] == 2
     reported = metrics_of(tmp_path / "run")["test"]
-    path = tmp_path / "metrics.json"
-    tool("evaluate", f"--run_dir={tmp_path / 'run'}", f"--json={path}")
     for name, value in json.loads(path.read_text()).items():
         assert value == pytest.approx(reported[name]), name
