@@ -8,7 +8,7 @@ and its phrase has a cross: what is right does not hang on a colour.
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageColor, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 from tbnets.boxes import check_boxes, clip_boxes
 from tbnets.files import readable
@@ -18,6 +18,8 @@ COLOURS = (
     *("#0072b2", "#d55e00", "#cc79a7"),
 )
 """Okabe & Ito 2008, "Color universal design", without black."""
+DARK = {"#0072b2"}
+"""Those on which white is read more easily than black (WCAG 2.1)."""
 SIDE = 480
 """Longer side of a drawn photo in pixels."""
 LEAST_WIDTH, LEAST_HEIGHT = 200, 60
@@ -83,9 +85,10 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
     for row in np.argsort(areas, kind="stable"):
         label = _Label(boxes[row], size[0])
-        left, top = _free_place(corners[row], label.size, size, taken)
-        taken.append((left, top, left + label.size[0], top + label.size[1]))
-        label.draw(draw, (left, top))
+        places = _places(corners[row], label.size, size)
+        place, _ = freest(places, label.size, taken)
+        taken.append((*place, *np.add(place, label.size)))
+        label.draw(draw, place)
     return np.asarray(_below_heading(sheet, heading))
 
 
@@ -144,54 +147,32 @@ def _below_heading(sheet, heading):
     return whole
 
 
-def _ink(colour):
-    """Returns black or white, whichever is read more easily on a colour.
-
-    Source: relative luminance and contrast of WCAG 2.1.
-    """
-    parts = np.array(ImageColor.getrgb(colour)) / 255
-    parts = np.where(
-        parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4
-    )
-    luminance = parts @ [0.2126, 0.7152, 0.0722]
-    on_black, on_white = (luminance + 0.05) / 0.05, 1.05 / (luminance + 0.05)
-    return "black" if on_black >= on_white else "white"
-
-
 def _draw_box(draw, edges, one):
     """Draws a box: coloured lines in black ones, dashed where it is wrong."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
-    centres = [
-        ((x_min, y_min), (x_max, y_min)),
-        ((x_min, y_max), (x_max, y_max)),
-        ((x_min, y_min), (x_min, y_max)),
-        ((x_max, y_min), (x_max, y_max)),
-    ]
-    for reach, colour in (
-        (CASING // 2, "black"),
-        (LINE // 2, colour_of(one.colour)),
-    ):
+    for width, colour in ((CASING, "black"), (LINE, colour_of(one.colour))):
         dashed = one.is_right is False and colour != "black"
-        for start, end in centres:
-            for left, top, right, bottom in _dashes(start, end, dashed):
-                draw.rectangle(
-                    (left - reach, top - reach, right + reach, bottom + reach),
-                    colour,
-                )
+        lines = [
+            (left, y, right, y)
+            for left, right in _dashes(x_min, x_max, dashed)
+            for y in (y_min, y_max)
+        ]
+        lines += [
+            (x, top, x, bottom)
+            for top, bottom in _dashes(y_min, y_max, dashed)
+            for x in (x_min, x_max)
+        ]
+        for line in lines + np.multiply([-1, -1, 1, 1], width // 2):
+            draw.rectangle(line.tolist(), colour)
 
 
 def _dashes(start, end, dashed):
-    """Yields the pieces of an upright or level line as edges."""
+    """Returns where the pieces of a line start and end."""
     if not dashed:
-        yield *start, *end
-        return
-    axis = 0 if start[1] == end[1] else 1
-    for first in range(start[axis], end[axis] + 1, 2 * DASH):
-        piece = [*start, *end]
-        piece[axis] = first
-        piece[axis + 2] = min(first + DASH - 1, end[axis])
-        yield tuple(piece)
+        return [(start, end)]
+    starts = range(start, end + 1, 2 * DASH)
+    return [(first, min(first + DASH - 1, end)) for first in starts]
 
 
 class _Label:
@@ -217,7 +198,7 @@ class _Label:
         left, top = place
         right, bottom = left + self.size[0] - 1, top + self.size[1] - 1
         colour = colour_of(self.one.colour)
-        ink = _ink(colour)
+        ink = "white" if colour in DARK else "black"
         draw.rectangle((left, top, right, bottom), colour, "black")
         middle = top + self.height // 2
         draw.text(
@@ -246,51 +227,52 @@ def _shortened(text, font, width):
     return f"{text} ..."
 
 
-def _free_place(edges, label, size, taken):
-    """Finds a place for a label near its box that covers no other label.
+def _places(edges, label, size):
+    """Returns places for a label near its box, the nearest first.
 
-    Above and below the box and inside at its top and bottom are tried first,
-    then the whole picture from the box on. Where no place is free, it is the
-    one that covers the least.
+    They are above and below the box, inside at its top and bottom, then the
+    whole picture from the box on.
 
     Args:
         edges: `[4]`, the box in pixels of the picture.
         label: width and height of the label.
         size: width and height of the picture.
-        taken: list of the edges of other labels.
 
     Returns:
-        (x, y), the upper left corner.
+        list of (x, y), upper left corners, the last of them (0, 0).
     """
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
-    width, height = label
-    lefts = (x_min, x_max - width)
+    (width, height), last = label, max(size[0] - label[0], 0)
     near = [
         (left, top)
         for top in (y_min - height, y_max, y_min, y_max - height)
-        for left in lefts
+        for left in (x_min, x_max - width)
+        # A place beside the picture is none, but the last column is.
+        if 0 <= top <= size[1] - height
     ]
-    # A place beside the picture is none, but the last row or column is.
-    near = [(x, y) for x, y in near if 0 <= y <= size[1] - height]
     far = [
         (left, top)
         for top in range(0, size[1] - height + 1, height // 2)
         for left in range(0, size[0] - width + 1, height)
     ]
     far.sort(key=lambda one: abs(one[0] - x_min) + abs(one[1] - y_min))
-    places = [
-        (min(max(x, 0), max(size[0] - width, 0)), y)
-        for x, y in [*near, *far, (0, 0)]
-    ]
-    return min(places, key=lambda place: _covered(place, label, taken))
+    return [(min(max(x, 0), last), y) for x, y in [*near, *far, (0, 0)]]
 
 
-def _covered(place, label, taken):
-    """Returns how many pixels of other labels a label would cover."""
-    right, bottom = place[0] + label[0], place[1] + label[1]
-    covered = 0
-    for x_min, y_min, x_max, y_max in taken:
-        width = min(right, x_max) - max(place[0], x_min)
-        height = min(bottom, y_max) - max(place[1], y_min)
-        covered += max(width, 0) * max(height, 0)
-    return covered
+def freest(places, size, taken):
+    """Finds the place where words cover the least.
+
+    Args:
+        places: list of (x, y), upper left corners.
+        size: width and height of the words.
+        taken: `[n, 4]`, edges of what should not be covered.
+
+    Returns:
+        The first of the best places, and how many pixels are covered there.
+    """
+    starts, taken = np.array(places)[:, None], np.reshape(taken, (-1, 4))
+    ends = np.minimum(starts + size, taken[:, 2:])
+    shared = np.maximum(ends - np.maximum(starts, taken[:, :2]), 0)
+    covered = shared.prod(axis=-1).sum(axis=1)
+    best = np.argmin(covered)
+    return places[best], covered[best]

@@ -74,27 +74,25 @@ def draw_words(text, size):
     return square
 
 
-def paste_photo(sheet, photo, corner, is_hit=None):
-    """Puts a square photo on a sheet, framed where hit or miss is known.
+def _paste_photo(sheet, folder, image_id, place, is_hit):
+    """Puts a photo on a sheet, framed where hit or miss is known.
 
     Args:
         sheet: `PIL.Image.Image`, changed.
-        photo: `PIL.Image.Image`.
-        corner: (x, y) of the photo's upper left corner.
+        folder: folder of the photos.
+        image_id: the photo's name there.
+        place: (x, y, side): its upper left corner, and how large it is.
         is_hit: True for a green frame, False for a red one, None for none.
     """
-    sheet.paste(photo, corner)
-    if is_hit is None:
-        return
-    (left, top), (width, height) = corner, photo.size
-    ImageDraw.Draw(sheet).rectangle(
-        (
-            *(left - FRAME, top - FRAME),
-            *(left + width + FRAME - 1, top + height + FRAME - 1),
-        ),
-        outline=HIT if is_hit else MISS,
-        width=FRAME,
-    )
+    left, top, side = place
+    sheet.paste(draw_photo(folder, image_id, side), (left, top))
+    if is_hit is not None:
+        far = side + FRAME - 1
+        ImageDraw.Draw(sheet).rectangle(
+            (left - FRAME, top - FRAME, left + far, top + far),
+            outline=HIT if is_hit else MISS,
+            width=FRAME,
+        )
 
 
 def draw_montage(
@@ -134,8 +132,8 @@ def draw_montage(
             left = 2 * MARGIN + QUERY_WIDTH + place % MOST_COLUMNS * column
             top = first + place // MOST_COLUMNS * line
             is_hit = None if hits[row] is None else index in hits[row]
-            photo = draw_photo(folder, ids[index])
-            paste_photo(sheet, photo, (left, top), is_hit)
+            corner = (left, top, PHOTO_SIZE)
+            _paste_photo(sheet, folder, ids[index], corner, is_hit)
             label = f"{place + 1}    {similarities[row, place]:.3f}"
             below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", ImageFont.load_default(16))
@@ -177,8 +175,8 @@ def draw_card(title, tiles, folder):
     left = CARD_GAP
     for tile in tiles:
         left += CARD_GAP * tile.apart
-        photo = draw_photo(folder, tile.image_id, CARD_PHOTO)
-        paste_photo(sheet, photo, (left, top), tile.is_hit)
+        corner = (left, top, CARD_PHOTO)
+        _paste_photo(sheet, folder, tile.image_id, corner, tile.is_hit)
         label = (left, top + CARD_PHOTO + FRAME)
         draw.text(label, tile.label, "#555555", ImageFont.load_default(20))
         left += step

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tbnets.errors import MissingPackageError
 from tbnets.files import readable
+from tbnets.pictures.boxes import freest
 from tbnets.pictures.points import CAPTION, IMAGE, PHRASE
 
 PERPLEXITY = 30
@@ -136,7 +137,7 @@ def _write_words(draw, places, kinds, texts):
     """Writes the words of sentences and phrases that cover nothing."""
     font = ImageFont.load_default(FONT_SIZE)
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
-    taken = np.concatenate([places - reach, places + reach], axis=1)
+    taken = [*np.concatenate([places - reach, places + reach], axis=1)]
     # Phrases are few words: more of them find space.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
@@ -147,7 +148,7 @@ def _write_words(draw, places, kinds, texts):
         if not text or box is None:
             continue
         draw.text(box[:2], text, INK[kinds[row]], font)
-        taken = np.concatenate([taken, [box]])
+        taken.append(box)
 
 
 def _free_box(place, width, taken):
@@ -159,21 +160,21 @@ def _free_box(place, width, taken):
         taken: `[n, 4]`, edges of what must not be covered.
     """
     x, y = place
-    width, height = int(np.ceil(width)), FONT_SIZE + 3
-    for left, top in (
-        (x + DIAMOND + 3, y - height // 2),
-        (x - DIAMOND - 3 - width, y - height // 2),
-        (x - width // 2, y - DIAMOND - 2 - height),
-        (x - width // 2, y + DIAMOND + 1),
-    ):
-        right, bottom = left + width, top + height
-        if left < 0 or top < 0 or right > WIDTH or bottom > HEIGHT:
-            continue
-        apart = (taken[:, 0] >= right) | (taken[:, 2] <= left)
-        apart |= (taken[:, 1] >= bottom) | (taken[:, 3] <= top)
-        if apart.all():
-            return np.array([left, top, right, bottom])
-    return None
+    size = width, height = int(np.ceil(width)), FONT_SIZE + 3
+    inside = [
+        (left, top)
+        for left, top in (
+            (x + DIAMOND + 3, y - height // 2),
+            (x - DIAMOND - 3 - width, y - height // 2),
+            (x - width // 2, y - DIAMOND - 2 - height),
+            (x - width // 2, y + DIAMOND + 1),
+        )
+        if 0 <= left <= WIDTH - width and 0 <= top <= HEIGHT - height
+    ]
+    if not inside:
+        return None
+    free, covered = freest(inside, size, taken)
+    return None if covered else [*free, *np.add(free, size)]
 
 
 def _write_legend(draw, title, kinds):

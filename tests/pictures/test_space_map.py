@@ -100,11 +100,11 @@ def test_without_photos_there_are_grey_squares(monkeypatch):
 def test_words_stand_where_they_cover_nothing():
     taken = np.array([[100, 100, 110, 110]])
     right = space_map._free_box((105, 105), 40, taken)
-    assert right.tolist() == [114, 97, 154, 113]
+    assert right == [114, 97, 154, 113]
     taken = np.concatenate([taken, [right]])
     left = space_map._free_box((105, 105), 40, taken)
     # It ends where the right one begins, as far to the other side.
-    assert left.tolist() == [56, 97, 96, 113]
+    assert left == [56, 97, 96, 113]
     everything = [[0, 0, space_map.WIDTH, space_map.HEIGHT]]
     assert space_map._free_box((105, 105), 40, np.array(everything)) is None
     # At the border of the map there is no place beyond.
