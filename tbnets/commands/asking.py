@@ -1,10 +1,10 @@
-"""What verbs share that write files, or ask a model questions in words."""
+"""What verbs share that ask a model questions in words."""
 
 import dataclasses
-import pathlib
 
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
+from tbnets.serving import zoo
 
 MODEL = (
     "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
@@ -25,16 +25,26 @@ class Asked:
         "write files when it is called.",
     )
 
+    def open(self, needed):
+        """Loads --model, which must take words.
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataRoot:
-    """Where the data of a run are now."""
-
-    data_root: str = flag(
-        "",
-        "Folder that a run's relative data paths start from now; by default as "
-        "TBNETS_DATA or the run says.",
-    )
+        Args:
+            needed: dict, endpoint that it must have -> what a model with it
+                is, and what to do with another.
+        """
+        model = zoo.open_model(self.model, self.trust)
+        for endpoint, (kind, advice) in needed.items():
+            if not model.has(endpoint):
+                raise InputError(
+                    f"`--model` must {kind}. Received: --model={self.model}, "
+                    f"which has {sorted(model.signatures)}. {advice}"
+                )
+        if not model.takes_captions:
+            raise InputError(
+                f"`--model` must take words. Received: --model={self.model}, "
+                "which takes text features. Use one that was trained on words."
+            )
+        return model
 
 
 def check_text(tool, texts):
@@ -47,12 +57,3 @@ def check_text(tool, texts):
                 f"`{tool}` must be asked in UTF-8. Received: {text!r}. Convert "
                 "the words, or set the terminal to UTF-8."
             ) from error
-
-
-def check_place(name, path):
-    """Refuses a file to write, the value of a flag, where no folder is."""
-    if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise InputError(
-            f"`--{name}` must be a file in a folder that is there. Received: "
-            f"--{name}={path}. Make the folder, or choose another."
-        )

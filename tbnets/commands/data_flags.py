@@ -1,9 +1,8 @@
-"""The flags of verbs that work on captions, or on photos."""
+"""The flags of verbs that work on captions."""
 
 import dataclasses
 
 from tbnets.data.captions import READERS, list_splits, usual_format
-from tbnets.data.photos import find_photos
 from tbnets.flags.flag import REQUIRED, flag
 
 
@@ -33,19 +32,3 @@ class Captions:
     def names(self):
         """Returns the splits asked for."""
         return self.splits or list_splits(*self.where)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Photos(Captions):
-    """Which photos are worked on."""
-
-    images: str = flag(REQUIRED, "Folder of the photos.")
-    captions: str = flag(
-        "",
-        "Captions whose images are wanted, and which tell their splits; "
-        "without, all photos below --images, each under its path as id.",
-    )
-
-    def find(self):
-        """Returns what `find_photos` does by these flags."""
-        return find_photos(self.images, *self.where, self.splits)

@@ -42,7 +42,7 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files, startup
-from tbnets.commands.asking import DataRoot, check_place
+from tbnets.commands.checks import DataRoot, check_place, must_come_with
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
 from tbnets.flags.flag import Limits, Share, changed, flag
@@ -122,31 +122,40 @@ class Options(DataRoot):
 
 
 def evaluate_run(options):
-    """Returns the metrics of a split by a run's network, and their table.
-
-    Returns:
-        (metrics, table, points): the last are of the map, None without one.
-    """
+    """Measures a split by a run's network, and draws --map."""
     with startup.quiet_tensorflow():
         from tbnets import runs
-    settings, scores = run_scores(options, runs, options.run_dir)
-    points = map_points(options, settings, scores)
+    scores = run_scores(options, runs, options.run_dir)
+    points = map_points(options, scores)
     title = options.run_dir
     if options.combine_with:
-        _, others = run_scores(options, runs, options.combine_with)
+        others = run_scores(options, runs, options.combine_with)
         scores = scores.combine(others, options.combine_weight)
         title += f" and {options.combine_weight:g} of {options.combine_with}"
     if options.save_embeddings:
-        save_arrays(scores.arrays, pathlib.Path(options.save_embeddings))
-    metrics = scores.metrics(**measure_options(options, scores))
+        save_arrays(options, scores.arrays)
     title += f", {options.split}"
     if "protocol" in scores.options:
         title += f", protocol: {options.protocol}"
-    return metrics, tables.format_table(metrics, title), points
+    tell(options, scores.metrics(**measure_options(options, scores)), title)
+    if options.map:
+        title = f"{options.run_dir}, {options.split}, laid out by t-SNE"
+        sheet = space_map.draw_map(points, title)
+        files.write_atomically(
+            options.map, lambda file: sheet.save(file, "PNG")
+        )
+        print(f"map  {options.map}")
+
+
+def tell(options, metrics, title):
+    """Prints the table, and writes --json."""
+    print(tables.format_table(metrics, title))
+    if options.json:
+        files.write_json(options.json, metrics)
 
 
 def run_scores(options, runs, run_dir):
-    """Returns the settings of a run, and its scores of the split."""
+    """Returns the scores of the split by a run."""
     session = runs.open_run(
         run_dir,
         options.checkpoint,
@@ -156,32 +165,19 @@ def run_scores(options, runs, run_dir):
             evaluate_memory=options.memory_limit_mb
         ),
     )
-    task = session.task
-    examples = task.data.load(options.split, session.state.fitted)
-    return task.settings, task.scores(session.network, examples)
+    examples = session.task.data.load(options.split, session.state.fitted)
+    return session.task.scores(session.network, examples)
 
 
-def map_points(options, settings, scores):
+def map_points(options, scores):
     """Returns the points of --map; None without it."""
     if not options.map:
         return None
-    most = (options.map_images, MAP_CAPTIONS)
-    points = scores.points(most)
+    points = scores.points((options.map_images, MAP_CAPTIONS))
     if points is None:
-        raise InputError(
-            "`--map` must come with a run that embeds images and captions in "
-            f"one space. Received: --map={options.map} for a run of --task="
-            f"{settings.task}, --model={settings.model}. Leave it out."
-        )
+        needed = "a run that embeds images and captions in one space"
+        raise must_come_with(options, "map", needed)
     return points
-
-
-def write_map(options, points):
-    """Draws --map."""
-    title = f"{options.run_dir}, {options.split}, laid out by t-SNE"
-    sheet = space_map.draw_map(points, title)
-    files.write_atomically(options.map, lambda file: sheet.save(file, "PNG"))
-    print(f"map  {options.map}")
 
 
 def measure_options(options, scores):
@@ -200,14 +196,12 @@ def measure_options(options, scores):
     }
 
 
-def save_arrays(embeddings, folder):
-    """Writes the arrays that a run is measured by to a folder."""
+def save_arrays(options, embeddings):
+    """Writes the arrays that a run is measured by to --save_embeddings."""
     if not embeddings:
-        raise InputError(
-            "`--save_embeddings` must come with a run that inner products of "
-            f"embeddings rank. Received: --save_embeddings={folder} for one "
-            "that is ranked otherwise. Leave it out."
-        )
+        needed = "a run that inner products of embeddings rank"
+        raise must_come_with(options, "save_embeddings", needed)
+    folder = pathlib.Path(options.save_embeddings)
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in embeddings.items():
         write = functools.partial(np.save, arr=array)
@@ -215,38 +209,29 @@ def save_arrays(embeddings, folder):
 
 
 def evaluate_arrays(options):
-    """Returns what `evaluate_run` does, of the three array flags."""
-    metrics = protocols.evaluate_protocol(
-        options.protocol,
-        *read_saved_embeddings(options),
-        memory_limit_mb=options.memory_limit_mb,
-        text_to_text=options.text_to_text,
-    )
-    title = f"protocol: {options.protocol}"
-    return metrics, tables.format_table(metrics, title), None
-
-
-def read_saved_embeddings(options):
-    """Returns the arrays of the three file flags."""
+    """Measures the arrays of the three file flags."""
     missing = [f"--{name}" for name in OF_FILES if not getattr(options, name)]
     if missing:
         raise InputError(
             f"--run_dir or {', '.join(missing)} must be given. Received: "
-            "nothing. "
-            "`python tools/evaluate.py --help` shows an example."
+            "none. `python tools/evaluate.py --help` shows an example."
         )
-    return (
+    metrics = protocols.evaluate_protocol(
+        options.protocol,
         arrays.read_array(options.image_embeddings),
         arrays.read_array(options.text_embeddings),
         arrays.read_caption_to_image(options.caption_to_image),
+        memory_limit_mb=options.memory_limit_mb,
+        text_to_text=options.text_to_text,
     )
+    tell(options, metrics, f"protocol: {options.protocol}")
 
 
 def check_flags(options):
     """Refuses flags that are not read, and a place that can not be written."""
     given = changed(options)
     unread, how = (
-        (OF_RUNS, "with") if not options.run_dir else (OF_FILES, "without")
+        (OF_FILES, "without") if options.run_dir else (OF_RUNS, "with")
     )
     for name in sorted(given & set(unread)):
         raise InputError(
@@ -254,30 +239,18 @@ def check_flags(options):
             f"--{name}={getattr(options, name)}, which is read {how} "
             "--run_dir. Leave it out, or change that."
         )
-    if "combine_weight" in given and not options.combine_with:
-        raise InputError(
-            "`--combine_weight` must come with --combine_with, the run that "
-            f"it weighs. Received: --combine_weight={options.combine_weight} "
-            "alone. Add the other run, or leave it out."
-        )
+    others = {"combine_weight": "combine_with", "map_images": "map"}
+    for name, other in others.items():
+        if name in given and not getattr(options, other):
+            raise must_come_with(options, name, f"--{other}")
     for name in sorted(given & {"json", "map"}):
         check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.
         space_map.import_tsne()
-    elif "map_images" in given:
-        raise InputError(
-            "`--map_images` must come with --map, the file to draw. Received: "
-            f"--map_images={options.map_images} alone. Add --map=map.png."
-        )
 
 
 def main(options):
     """Reads, measures, prints, writes."""
     check_flags(options)
     evaluate = evaluate_run if options.run_dir else evaluate_arrays
-    metrics, table, points = evaluate(options)
-    print(table)
-    if options.json:
-        files.write_json(options.json, metrics)
-    if points is not None:
-        write_map(options, points)
+    evaluate(options)

@@ -15,7 +15,7 @@ takes smaller photos alone, which bounds the memory of a server.
 import dataclasses
 
 from tbnets import runs
-from tbnets.commands.asking import DataRoot
+from tbnets.commands.checks import DataRoot
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.tasks.readers import start_at_photo
 

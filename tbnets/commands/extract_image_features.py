@@ -34,24 +34,24 @@ docs/image_features.md tells more; docs/feature_stores.md describes the store.
 """
 
 import dataclasses
-import time
+import functools
 
-from tbnets.commands.data_flags import Photos
-from tbnets.errors import InputError
-from tbnets.features import extraction, photo_features, region_extraction
+from tbnets.commands.checks import must_come_with
+from tbnets.commands.over_photos import Photos
+from tbnets.features import extraction, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
+from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
-from tbnets.flags.flag import REQUIRED, Count, Whole, flag
-from tbnets.store.manifest import DTYPES, read_manifest
+from tbnets.flags.flag import Count, Whole, flag
+from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Photos):
-    """Which features are made, by which network, and where they go."""
+    """Which features are made, and by which network."""
 
-    output: str = flag(REQUIRED, "Folder of the feature store to write.")
     cnn: str = flag(
         "EfficientNetLite0",
         "The network. Papers: VGG19, VGG16.",
@@ -112,10 +112,6 @@ class Options(Photos):
         "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
     )
     batch_size: Count = flag(extraction.BATCH_SIZE, "Photos a step.")
-    shard_images: Count = flag(
-        extraction.SHARD_IMAGES,
-        "Photos a shard: a kill costs no more than this.",
-    )
 
 
 def build_features(options):
@@ -131,97 +127,49 @@ def build_features(options):
             network, options.layers, options.crops
         )
     layers = options.layers
+    own = {"grids": options.grids, "scales": options.scales}
+    own = {name: numbers for name, numbers in own.items() if numbers}
     if options.region_features != "roi_average":
+        if own:
+            needed = "--region_features=roi_average"
+            raise must_come_with(options, min(own), needed)
         if len(layers) > 1:
-            raise InputError(
-                f"`--region_features={options.region_features}` must come with "
-                f"one layer. Received: --layers={','.join(layers)}. Take "
-                "--region_features=roi_average, or name one layer."
+            advice = "Take --region_features=roi_average, or name one layer."
+            raise must_come_with(
+                options, "region_features", "one layer of --layers", advice
             )
         [layers] = layers
     return make_region_extractor(
-        network, options.region_features, layers, **region_options(options)
+        network, options.region_features, layers, **own
     )
-
-
-def region_options(options):
-    """Returns what --grids and --scales ask for, by name of the argument."""
-    given = {"grids": options.grids, "scales": options.scales}
-    given = {name: numbers for name, numbers in given.items() if numbers}
-    if given and options.region_features != "roi_average":
-        raise InputError(
-            f"`--{min(given)}` must come with --region_features=roi_average. "
-            f"Received: --region_features={options.region_features}. Leave it "
-            "out."
-        )
-    return given
-
-
-def open_writer(options, features):
-    """Opens the store to write, or the one to go on with."""
-    made_by, kind = features.description(), "images"
-    if options.regions:
-        made_by["proposals"] = read_manifest(options.regions).made_by
-        kind = "regions"
-    return FeatureWriter(
-        options.output, made_by, features.dim, options.dtype, kind
-    )
-
-
-def extract(options, photos, features, writer):
-    """Extracts what the flags ask for; returns the failures."""
-    size = options.shard_images
-    if not options.regions:
-        return extraction.extract_all(
-            photos,
-            features,
-            writer,
-            batch_size=options.batch_size,
-            shard_images=size,
-        )
-    proposals = open_store(options.regions)
-    with extraction.progress_bar(photos, writer) as bar:
-        failures = region_extraction.extract_regions(
-            photos,
-            proposals,
-            features,
-            writer,
-            shard_images=size,
-            progress=bar.update,
-        )
-    writer.finish()
-    return failures
-
-
-def run(options, photos, features, writer):
-    """Extracts; returns the failures and the seconds."""
-    start = time.perf_counter()
-    failures = extract(options, photos, features, writer)
-    return failures, time.perf_counter() - start
-
-
-def report(options, failures, done, seconds, writer, features):
-    """Prints what was done and what to do next."""
-    for path, reason in failures:
-        print(f"left out: {path}, which {reason}")
-    speed = f", {done / seconds:.1f} images/s" if done else ""
-    print(
-        f"{done} images extracted in {seconds:.0f} s{speed}; "
-        f"{len(writer.done)} in the store, {len(failures)} left out\n"
-        f"store     {options.output}: {features.dim} features "
-        f"{'a region' if options.regions else 'an image'}, {options.dtype}"
-    )
-    if not options.regions:
-        print(f"Next, train with --image_features={options.output}")
 
 
 def main(options):
     """Extracts by the flags."""
     photos = options.find()
     features = build_features(options)
-    writer = open_writer(options, features)
-    before = len(writer.done)
-    failures, seconds = run(options, photos, features, writer)
-    report(
-        options, failures, len(writer.done) - before, seconds, writer, features
+    made_by = features.description()
+    if options.regions:
+        kind, of_each = "regions", "a region"
+        proposals = open_store(options.regions)
+        made_by["proposals"] = proposals.made_by
+        work = functools.partial(
+            extract_regions, proposals=proposals, extractor=features
+        )
+    else:
+        kind, of_each = "images", "an image"
+        work = functools.partial(
+            extraction.extract,
+            features=features,
+            batch_size=options.batch_size,
+        )
+    writer = FeatureWriter(
+        options.output, made_by, features.dim, options.dtype, kind
     )
+    options.work_through(photos, writer, "extracting features", work)
+    print(
+        f"store     {options.output}: {features.dim} features "
+        f"{of_each}, {options.dtype}"
+    )
+    if not options.regions:
+        print(f"Next, train with --image_features={options.output}")

@@ -158,12 +158,6 @@ def fit(options, encoder, captions):
 
 def fitted(options, captions):
     """Returns the encoder of the store to go on with, or fits a new one."""
-    if (options.features == "tfidf") == bool(options.word_vectors):
-        raise InputError(
-            "`--word_vectors` must name a file for mean_vector and fisher, and "
-            f"only for them. Received: --word_vectors={options.word_vectors} "
-            f"with --features={options.features}. Change one of them."
-        )
     encoder = new_encoder(options, captions)
     before = caption_features.open_fitted(options.output, encoder)
     if before is not None:
@@ -176,8 +170,17 @@ def fitted(options, captions):
     return encoder
 
 
-def extract(options, captions, encoder):
-    """Writes the store with a progress bar; returns it and the seconds."""
+def main(options):
+    """Extracts by the flags."""
+    if (options.features == "tfidf") == bool(options.word_vectors):
+        raise InputError(
+            "`--word_vectors` must be given for mean_vector and fisher alone. "
+            f"Received: --word_vectors={options.word_vectors} with --features="
+            f"{options.features}. Change one of them."
+        )
+    captions = read_captions(options)
+    encoder = fitted(options, captions)
+    print(f"encoder   {encoder.describe()}")
     writer = caption_features.open_writer(
         options.output, encoder, options.dtype
     )
@@ -187,15 +190,7 @@ def extract(options, captions, encoder):
     with progress_bar(len(left), "encoding", "text", leave=True) as bar:
         caption_features.extract(texts, encoder, writer, bar.update)
     writer.finish()
-    return writer, time.perf_counter() - start
-
-
-def main(options):
-    """Extracts by the flags."""
-    captions = read_captions(options)
-    encoder = fitted(options, captions)
-    print(f"encoder   {encoder.describe()}")
-    writer, seconds = extract(options, captions, encoder)
+    seconds = time.perf_counter() - start
     print(
         f"store     {options.output}: {len(writer.done)} texts x {encoder.dim} "
         f"features, {options.dtype}, in {seconds:.1f} s\n"

@@ -33,14 +33,27 @@ import sys
 import PIL.Image
 
 from tbnets import files
-from tbnets.commands.asking import MODEL, Asked, check_place, check_text
+from tbnets.commands.asking import MODEL, Asked, check_text
+from tbnets.commands.checks import check_place
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
 from tbnets.images import read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
-from tbnets.serving import search, zoo
+from tbnets.serving import search
 
 LEAST_SIDE, MOST_SIDE = 640, 1280
+NEEDED = {
+    "embed_phrases": (
+        "be a network of phrase localization",
+        "Ask it by tools/query.py, or train one with --task=localization.",
+    ),
+    "localize": (
+        "begin with the photo",
+        "Export its run by tools/export.py --cnn_weights=imagenet; its regions "
+        "must be made with --region_features=roi_average.",
+    ),
+}
+"""What `Asked.open` asks of a model."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,32 +110,6 @@ def check_output(name, path, photo):
             f"`--{name}` must not be the photo. Received: --{name}={path}. "
             "Choose another name: the photo is left as it is."
         )
-
-
-def open_localizer(options):
-    """Loads --model, which must find boxes in photos by phrases."""
-    model = zoo.open_model(options.model, options.trust)
-    if not model.has("embed_phrases"):
-        raise InputError(
-            "`--model` must be a network of phrase localization. Received: "
-            f"--model={options.model}, which is one for whole images: ask it "
-            "by tools/query.py, or train another with --task=localization."
-        )
-    if not model.has("localize"):
-        raise InputError(
-            "`--model` must begin with the photo. Received: "
-            f"--model={options.model}, which has no endpoint `localize`. "
-            "Export its run by tools/export.py --cnn_weights=imagenet; the "
-            "regions it was trained on must be made with "
-            "--region_features=roi_average."
-        )
-    if not model.takes_captions:
-        raise InputError(
-            "`--model` must take phrases. Received: --model="
-            f"{options.model}, which takes text features. Use a network that "
-            "was trained on words."
-        )
-    return model
 
 
 def warn_of_unknown(model, phrases):
@@ -185,7 +172,7 @@ def main(options):
     """Localizes the phrases."""
     photo, phrases, output = read_words(options)
     pixels = read_photo(photo)  # Its errors name the file.
-    model = open_localizer(options)
+    model = options.open(NEEDED)
     warn_of_unknown(model, phrases)
     boxes = model.propose(pixels)
     found = model.find(phrases, photo, options.top, boxes)

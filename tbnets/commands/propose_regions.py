@@ -20,8 +20,8 @@ Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
 """
 
 import dataclasses
+import functools
 import pathlib
-import time
 
 import numpy as np
 import PIL.Image
@@ -29,13 +29,12 @@ import PIL.ImageOps
 
 from tbnets import boxes as box_math
 from tbnets import images
-from tbnets.commands.data_flags import Photos
+from tbnets.commands.over_photos import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
-from tbnets.features import extraction, proposals
-from tbnets.flags.flag import REQUIRED, Count, Counts, flag
+from tbnets.features import proposals
+from tbnets.flags.flag import Count, Counts, flag
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
-from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
@@ -49,7 +48,6 @@ CELL_SIZE = 320
 class Options(Photos):
     """Which boxes are proposed, and how they are judged and shown."""
 
-    output: str = flag(REQUIRED, "Folder of the store of proposals.")
     method: str = flag(
         "edge_boxes",
         "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
@@ -83,10 +81,6 @@ class Options(Photos):
         usable_cores(),
         "Photos worked on at once; the result does not depend on it.",
     )
-    shard_images: Count = flag(
-        extraction.SHARD_IMAGES,
-        "Photos a shard: a kill costs no more than this.",
-    )
     recall: str = flag(
         "",
         "Folder of Flickr30K Entities annotations, to tell how many are found.",
@@ -98,37 +92,6 @@ class Options(Photos):
     picture: str = flag(
         "",
         "PNG file: some photos with their first boxes, and those of --recall.",
-    )
-
-
-def propose(options, photos, proposer, writer):
-    """Proposes with a progress bar; returns the failures and the seconds."""
-    start = time.perf_counter()
-    left = len(extraction.remaining(photos, writer))
-    with progress_bar(left, "proposing", "photo", leave=True) as bar:
-        failures = proposals.propose_photos(
-            photos,
-            proposer,
-            writer,
-            workers=options.workers,
-            shard_images=options.shard_images,
-            progress=bar.update,
-        )
-    writer.finish()
-    return failures, time.perf_counter() - start
-
-
-def report(options, failures, done, seconds, store):
-    """Prints what was done."""
-    for path, reason in failures:
-        print(f"left out: {path}, which {reason}")
-    speed = f", {done / seconds:.2f} photos/s" if done else ""
-    boxes = int(store.counts.sum())
-    print(
-        f"{done} photos in {seconds:.0f} s{speed}; {len(store)} in the store "
-        f"with {boxes} boxes, {len(failures)} left out\n"
-        f"store     {options.output}: {options.method}, at most "
-        f"{options.limit} boxes a photo"
     )
 
 
@@ -214,10 +177,15 @@ def main(options):
     photos = options.find()
     made_by = proposer.description()
     writer = FeatureWriter(options.output, made_by, 0, kind="regions")
-    before = len(writer.done)
-    failures, seconds = propose(options, photos, proposer, writer)
+    work = functools.partial(
+        proposals.propose_photos, proposer=proposer, workers=options.workers
+    )
+    options.work_through(photos, writer, "proposing", work)
     store = open_store(options.output)
-    report(options, failures, len(store) - before, seconds, store)
+    print(
+        f"store     {options.output}: {store.counts.sum()} boxes by "
+        f"{options.method}, at most {options.limit} boxes a photo"
+    )
     if options.recall:
         report_recall(options, photos, store)
     if options.picture:

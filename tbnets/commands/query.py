@@ -43,12 +43,13 @@ import sys
 
 from tbnets import files
 from tbnets.checked_numbers import check_finite
-from tbnets.commands.asking import Asked, check_place, check_text
+from tbnets.commands.asking import Asked, check_text
+from tbnets.commands.checks import check_place, must_come_with
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
 from tbnets.images import BrokenImageError
 from tbnets.pictures import montage, page
-from tbnets.serving import index, search, zoo
+from tbnets.serving import index, search
 from tbnets.store.opening import open_features
 
 
@@ -94,14 +95,6 @@ class Options(Asked):
 
 def embed_images(options, model):
     """Embeds what --image_features or --images name: `(ids, embeddings)`."""
-    needed = "images" if model.takes_photos else "image_features"
-    if not getattr(options, needed):
-        raise InputError(
-            f"`--{needed}` must be given, as this network takes "
-            f"{'photos' if model.takes_photos else 'image features'}. "
-            f"Received: --images={options.images}, --image_features="
-            f"{','.join(options.image_features)}. Add --{needed}=..."
-        )
     if model.takes_photos:
         return index.embed_folder(
             model, options.images, options.cache, options.batch_size
@@ -123,12 +116,6 @@ def embed_query_image(options, model):
             raise BrokenImageError(options.image, reason)
         check_finite("image embeddings", embeddings)
         return embeddings
-    if not options.image_features:
-        raise InputError(
-            "`--image_features` must be given, as this network takes image "
-            f"features. Received: --image={options.image} alone. Add the file "
-            "that has this id."
-        )
     features = open_features(*options.image_features)
     rows = features.rows([options.image])
     return search.embed(model.embed_images, features.take(rows), "image")
@@ -234,38 +221,31 @@ def check_flags(options):
         if not path:
             continue
         if by_image or not options.images:
-            raise InputError(
-                f"`--{name}` must come with sentences and with --images, "
-                f"the folder of the photos. Received: --images={options.images}"
-                f", {asked} sentences. Add --images=FOLDER."
-            )
+            needed = "sentences and --images, the folder of the photos"
+            raise must_come_with(options, name, needed, "Add --images=FOLDER.")
         check_place(name, path)
 
 
-def open_model(options):
-    """Loads --model, which must compare sentences with whole images."""
-    model = zoo.open_model(options.model, options.trust)
-    if not model.has("embed_image", "embed_text"):
+def check_images(options, model):
+    """Refuses a question without the images that this network takes."""
+    needed = "images" if model.takes_photos else "image_features"
+    by_photo = model.takes_photos and options.image
+    if not (by_photo or getattr(options, needed)):
         raise InputError(
-            "`--model` must be a network for whole images. Received: --model="
-            f"{options.model}, which has {sorted(model.signatures)}. Ask one "
-            f"that finds regions by tools/localize.py --model={options.model} "
-            'PHOTO "a red ball".'
+            f"`--{needed}` must be given, as this network takes "
+            f"{'photos' if model.takes_photos else 'image features'}. "
+            f"Received: none. Add --{needed}=..."
         )
-    if not model.takes_captions:
-        raise InputError(
-            "`--model` must take captions. Received: --model="
-            f"{options.model}, which takes text features. Use a network "
-            "that was trained on captions."
-        )
-    return model
 
 
 def main(options):
     """Answers the queries."""
     check_flags(options)
-    model = open_model(options)
-    if options.image:
-        answer_image(options, model)
-    else:
-        answer_texts(options, model)
+    advice = (
+        f"Ask it by tools/localize.py --model={options.model} PHOTO PHRASE."
+    )
+    whole = "be a network for whole images", advice
+    model = options.open({"embed_image": whole, "embed_text": whole})
+    check_images(options, model)
+    answer = answer_image if options.image else answer_texts
+    answer(options, model)

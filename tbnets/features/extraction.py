@@ -9,9 +9,9 @@ import os
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from tbnets.images import faults
+from tbnets.progress import progress_bar
 
 SHARD_IMAGES = 256
 BATCH_SIZE = 32
@@ -129,33 +129,20 @@ def extract(
     return failures
 
 
-def progress_bar(photos, writer):
-    """Returns a bar, with the time left, of what `remaining` returns."""
-    return tqdm.tqdm(
-        total=len(remaining(photos, writer)),
-        desc="extracting features",
-        unit="image",
-        smoothing=0.1,
-        disable=None,
-    )
-
-
-def extract_all(photos, features, writer, **options):
+def extract_all(photos, features, writer):
     """Extracts with a progress bar and completes the store.
 
     Args:
         photos: as in `extract`.
         features: as in `extract`.
         writer: as in `extract`.
-        **options: `batch_size` and `shard_images`, as in `extract`.
 
     Returns:
         list of (path, reason): the photos that failed now.
     """
-    with progress_bar(photos, writer) as bar:
-        failures = extract(
-            photos, features, writer, progress=bar.update, **options
-        )
+    left = len(remaining(photos, writer))
+    with progress_bar(left, "extracting features", "photo", leave=True) as bar:
+        failures = extract(photos, features, writer, progress=bar.update)
     writer.finish()
     return failures
 

@@ -1,0 +1,44 @@
+"""What many verbs share: where the data are now, and what flags must be."""
+
+import dataclasses
+import pathlib
+
+from tbnets.errors import InputError
+from tbnets.flags.flag import flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataRoot:
+    """Where the data of a run are now."""
+
+    data_root: str = flag(
+        "",
+        "Folder that a run's relative data paths start from now; by default as "
+        "TBNETS_DATA or the run says.",
+    )
+
+
+def check_place(name, path):
+    """Refuses a file to write, the value of a flag, where no folder is."""
+    if path and not pathlib.Path(path).absolute().parent.is_dir():
+        raise InputError(
+            f"`--{name}` must be a file in a folder that is there. Received: "
+            f"--{name}={path}. Make the folder, or choose another."
+        )
+
+
+def must_come_with(options, name, needed, advice="Leave it out."):
+    """Returns the error of a flag that says nothing without something else.
+
+    Args:
+        options: the verb's `Options`.
+        name: of the flag.
+        needed: what is missing.
+        advice: what to change.
+    """
+    value = getattr(options, name)
+    given = ",".join(map(str, value)) if isinstance(value, list) else value
+    return InputError(
+        f"`--{name}` must come with {needed}. Received: --{name}={given} "
+        f"without. {advice}"
+    )
