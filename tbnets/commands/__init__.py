@@ -79,8 +79,10 @@ def verb_of(word):
         ValueError: it is none, or more than one begins so.
     """
     fitting = [verb for verb in VERBS if verb.startswith(word)]
-    if word in VERBS or len(fitting) == 1:
-        return word if word in VERBS else fitting[0]
+    if word in VERBS:
+        return word
+    if len(fitting) == 1:
+        return fitting[0]
     near = fitting or difflib.get_close_matches(word, VERBS)
     raise InputError(
         f"`tbnets` must be given one of its verbs. Received: {word}. "

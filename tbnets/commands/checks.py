@@ -1,4 +1,4 @@
-"""What many verbs share: where the data are now, and what flags must be."""
+"""What many verbs share: flags of a run, and what flags must be."""
 
 import dataclasses
 import pathlib
@@ -8,9 +8,12 @@ from tbnets.flags.flag import flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataRoot:
-    """Where the data of a run are now."""
+class OfRun:
+    """Which epoch of a run is meant, and where its data are now."""
 
+    checkpoint: str = flag(
+        "best", "Epoch of the run.", choices=["best", "last"]
+    )
     data_root: str = flag(
         "",
         "Folder that a run's relative data paths start from now; by default as "

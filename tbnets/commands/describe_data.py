@@ -38,15 +38,11 @@ MOST_PRINTED = 50
 class Options(Captions):
     """What is described, and where it is written."""
 
-    captions: str = flag(
-        "",
-        "Caption file, or folder for 'precomputed'; {split} in it stands for "
-        "the name of the split.",
-    )
+    captions: str = flag("", "File or folder of captions; may hold {split}.")
     phrases: str = flag(
         "",
-        "Phrases with boxes: a folder with Sentences and Annotations as of "
-        "Flickr30K Entities, or a .jsonl file of image, phrase, box.",
+        "Phrases with boxes: a folder as of Flickr30K Entities, or a .jsonl "
+        "file of image, phrase, box.",
     )
     images: str = flag(
         "", "Folder of the image files, each of which is decoded."
@@ -54,12 +50,10 @@ class Options(Captions):
     image_features: list[str] = flag(
         [],
         "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt beside "
-        "X_ims.npy; {split} stands for the name of the split. Several are put "
-        "side by side.",
+        "X_ims.npy; may hold {split}. Several are put side by side.",
     )
     vocabulary_split: str = flag(
-        "train",
-        "Split whose words are the known ones ('train+restval' joins two).",
+        "train", "Split of the known words ('train+restval' joins two)."
     )
     json: str = flag("", "File to write the same to as JSON.")
 
@@ -101,13 +95,11 @@ def print_report(report, problems):
 
 def read_all_phrases(options, splits, problems):
     """Returns {split: PhraseRegions}; without splits, "all" there are."""
-    path = options.phrases
-    if not path:
+    if not options.phrases:
         return {}
-    if not splits:
-        return {"all": read_phrases(path, None, problems)}
     return {
-        name: read_phrases(path, one, problems) for name, one in splits.items()
+        name: read_phrases(options.phrases, one, problems)
+        for name, one in (splits or {"all": None}).items()
     }
 
 

@@ -42,7 +42,7 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files, startup
-from tbnets.commands.checks import DataRoot, check_place, must_come_with
+from tbnets.commands.checks import OfRun, check_place, must_come_with
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
 from tbnets.flags.flag import Limits, Share, changed, flag
@@ -59,36 +59,25 @@ OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(DataRoot):
+class Options(OfRun):
     """What is measured, of what, and where it is written."""
 
-    run_dir: str = flag(
-        "", "Folder of a run; instead of the three arrays below."
-    )
+    run_dir: str = flag("", "Folder of a run; instead of the three arrays.")
     split: str = flag("test", "Split to evaluate of a run.")
-    checkpoint: str = flag(
-        "best", "Epoch to evaluate of a run.", choices=["best", "last"]
-    )
     save_embeddings: str = flag(
-        "",
-        "Folder to write the arrays to that a run is measured by: "
-        "image_embeddings.npy, text_embeddings.npy and caption_to_image.npy.",
+        "", "Folder for the three arrays that a run is measured by."
     )
     combine_with: str = flag(
         "",
-        "Folder of another run, on the same images and captions: the sum of "
-        "both distances ranks. A similarity network's stand for minus its "
-        "logits, and both are then divided by their spread.",
+        "Folder of another run on the same data: the sum of both distances "
+        "ranks. A similarity network's stand for minus its logits, and both "
+        "are then divided by their spread.",
     )
     combine_weight: Share = flag(
         0.3, "Weight of that run; --run_dir has the rest. Wang 2018: 0.3."
     )
-    image_embeddings: str = flag(
-        "", "Embeddings of the images, [num_images, dim] (.npy)."
-    )
-    text_embeddings: str = flag(
-        "", "Embeddings of the captions, [num_captions, dim] (.npy)."
-    )
+    image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
+    text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
         "", "Row of the image of each caption (.npy of integers, or text)."
     )
@@ -102,8 +91,8 @@ class Options(DataRoot):
     text_to_text: bool = flag(True, "Rank captions against captions too.")
     region_phrase_ranking: bool = flag(
         False,
-        "Of a run on phrases: rank all phrases of the split for each true "
-        "region too, and all true regions for each phrase (Niu 2017, Table 4).",
+        "Of a run on phrases: rank all phrases for each true region too, and "
+        "all true regions for each phrase (Niu 2017, Table 4).",
     )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
         512, "MiB for scores; the result does not depend on it."

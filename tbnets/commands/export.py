@@ -15,17 +15,16 @@ takes smaller photos alone, which bounds the memory of a server.
 import dataclasses
 
 from tbnets import runs
-from tbnets.commands.checks import DataRoot
+from tbnets.commands.checks import OfRun
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.tasks.readers import start_at_photo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(DataRoot):
+class Options(OfRun):
     """Which network is exported, and how."""
 
     run_dir: str = flag(REQUIRED, "Folder of the run.")
-    checkpoint: str = flag("best", "Epoch to export.", choices=["best", "last"])
     cnn_weights: str = flag(
         "",
         "imagenet or the weights file that the run's image features were made "

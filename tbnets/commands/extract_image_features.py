@@ -71,9 +71,8 @@ class Options(Photos):
     )
     layers: list[str] = flag(
         [LAST],
-        "Layers, whose features are put side by side, maps averaged over their "
-        "positions; last: the last before the classifier (VGG: fc2); "
-        "full_network: all of them (Vilalta 2017).",
+        "Layers, put side by side, maps averaged over their positions; last: "
+        "before the classifier (VGG: fc2); full_network: all (Vilalta 2017).",
     )
     crops: str = flag(
         "one",
@@ -82,22 +81,16 @@ class Options(Photos):
         "240 of 272, 260 of 292).",
         choices=photo_features.CROPS,
     )
-    dtype: str = flag(
-        "float32",
-        "How features are stored (ternary: --image_transform of train.py).",
-        choices=DTYPES,
-    )
+    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
     regions: str = flag(
-        "",
-        "Store of tools/propose_regions.py: features of its boxes instead of "
-        "whole photos.",
+        "", "Store of tools/propose_regions.py: features of its boxes instead."
     )
     region_features: str = flag(
         "roi_pool",
-        "warp: each box is cut out and squeezed into the network (R-CNN); "
-        "roi_pool: boxes are pooled from one map of the photo (Fast R-CNN); "
-        "roi_average: boxes are averaged from the maps of all --layers, the "
-        "photo squeezed to --image_size, and their position and area added.",
+        "warp: boxes are cut out and squeezed into the network (R-CNN); "
+        "roi_pool: pooled from one map of the photo (Fast R-CNN); roi_average: "
+        "averaged from the maps of all --layers, the photo squeezed to "
+        "--image_size, and their position and area added.",
         choices=sorted(KINDS),
     )
     grids: list[int] = flag(

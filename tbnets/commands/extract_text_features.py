@@ -49,39 +49,32 @@ class Options(Captions):
     features: str = flag(
         REQUIRED,
         "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
-        "means of word vectors; fisher: Fisher vectors of them (all Wang "
-        "2016).",
+        "means of word vectors; fisher: Fisher vectors of them (Wang 2016).",
         choices=sorted(caption_features.KINDS),
     )
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(
         "",
-        "Phrases of the captions' images, a folder or .jsonl as train.py "
-        "--task=localization takes it: their features are made instead.",
+        "Phrases of the captions' images, as train.py --task=localization "
+        "takes them: their features are made instead.",
     )
     train_split: str = flag("train", "Split that is fitted on.")
     num_terms: Count = flag(
         3000,
-        "Of tfidf: lemmas kept, the most frequent. Wang 2016: 3000 for "
-        "Flickr30K, 5600 for MSCOCO.",
+        "Of tfidf: lemmas kept. Wang 2016: 3000 (Flickr30K), 5600 (MSCOCO).",
     )
     word_vectors: str = flag(
-        "",
-        "Of mean_vector and fisher: word2vec file (binary or text) or GloVe "
-        "file.",
+        "", "Of mean_vector and fisher: file of word2vec or of GloVe."
     )
     num_components: Count = flag(
         30, "Of fisher: centres of the mixture. Papers: 30."
     )
     pca_dim: Whole = flag(
         6000,
-        "Of fisher: dimensions kept by PCA, where there are more; 0: all. "
-        "Papers: 6000 of 18,000.",
+        "Of fisher: dimensions kept by PCA; 0: all. Papers: 6000 of 18,000.",
     )
     pca_captions: Annotated[int, Limits(2)] = flag(
-        20_000,
-        "Of fisher: training captions that PCA looks at, all of them in "
-        "memory.",
+        20_000, "Of fisher: training captions in memory that PCA looks at."
     )
     seed: int = flag(0, "Of fisher: of all that is fitted.")
     dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
@@ -92,25 +85,20 @@ def read_captions(options):
     captions = {}
     for name in dict.fromkeys([options.train_split, *options.names()]):
         images = caption_files.read_captions(*options.where, name)
+        captions[name] = images.captions
         if options.phrases:
             captions[name] = read_phrases(options.phrases, images).phrases
-        else:
-            captions[name] = images.captions
     return captions
 
 
 def new_encoder(options, captions):
     """Returns the encoder that the flags ask for, not fitted."""
-    encoder = {
-        "tfidf": lambda: TfidfFeatures(options.num_terms),
-        "mean_vector": MeanFeatures,
-        "fisher": lambda: FisherFeatures(
-            options.num_components,
-            options.pca_dim,
-            options.pca_captions,
-            options.seed,
-        ),
-    }[options.features]()
+    encoder = MeanFeatures()
+    if options.features == "tfidf":
+        encoder = TfidfFeatures(options.num_terms)
+    elif options.features == "fisher":
+        sizes = options.num_components, options.pca_dim, options.pca_captions
+        encoder = FisherFeatures(*sizes, options.seed)
     training = captions[options.train_split]
     text = "\n".join(map(caption_features.caption_key, training))
     encoder.notes_["fitted_on"] = {

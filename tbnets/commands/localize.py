@@ -27,6 +27,7 @@ more.
 """
 
 import dataclasses
+import os
 import pathlib
 import sys
 
@@ -71,7 +72,7 @@ class Options(Asked):
     )
     output: str | None = flag(
         None,
-        "PNG to write; without it, PHOTO.localized.png in the current folder; "
+        "PNG to write; by default PHOTO.localized.png in the current folder, "
         "empty for none.",
     )
     json: str = flag("", "JSON file to write what is printed.")
@@ -96,20 +97,14 @@ def read_words(options):
     if output is None:
         output = pathlib.Path(photo).stem + ".localized.png"
     for name, path in (("output", output), ("json", options.json)):
-        if path:
-            check_output(name, path, photo)
+        check_place(name, path)
+        both = os.path.exists(path) and os.path.exists(photo)
+        if both and os.path.samefile(path, photo):
+            raise InputError(
+                f"`--{name}` must not be the photo. Received: --{name}={path}. "
+                "Choose another name: the photo is left as it is."
+            )
     return photo, phrases, output
-
-
-def check_output(name, path, photo):
-    """Refuses to write where no folder is, or over the photo."""
-    check_place(name, path)
-    places = pathlib.Path(path), pathlib.Path(photo)
-    if all(place.exists() for place in places) and places[0].samefile(photo):
-        raise InputError(
-            f"`--{name}` must not be the photo. Received: --{name}={path}. "
-            "Choose another name: the photo is left as it is."
-        )
 
 
 def warn_of_unknown(model, phrases):

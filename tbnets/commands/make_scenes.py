@@ -33,11 +33,8 @@ from tbnets.scenes.files import DATASET, RECORDS
 from tbnets.scenes.layout import SPLITS
 from tbnets.scenes.settings import SceneSettings
 
-NUM_SHOWN = 12
-SHEET_COLUMNS = 4
-PICTURE_WIDTH = 384
-CELL_WIDTH = 440
-CELL_HEIGHT = 620
+NUM_SHOWN, SHEET_COLUMNS = 12, 4
+PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,8 +44,7 @@ class Options:
     folder: str = flag(REQUIRED, "Folder to write; made when it is not there.")
     num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
     num_dev: Whole = flag(
-        SceneSettings.num_dev,
-        "Scenes of the dev split, which dataset.json calls val.",
+        SceneSettings.num_dev, "Scenes of dev, which dataset.json calls val."
     )
     num_test: Whole = flag(SceneSettings.num_test, "Scenes of split test.")
     image_size: int = flag(
@@ -56,16 +52,15 @@ class Options:
     )
     seed: int = flag(
         SceneSettings.seed,
-        "Other seeds give other scenes. No test scene holds the objects of a "
-        "training scene, whatever the seeds.",
+        "Other seeds give other scenes; no test scene ever holds the objects "
+        "of a training scene.",
     )
     clutter: float = flag(
         SceneSettings.clutter,
         "From 0 (the objects alone) to 1 (many lines and blots, strong noise).",
     )
     contact_sheet: str = flag(
-        "",
-        "PNG file to write: twelve scenes of all splits with their captions.",
+        "", "PNG to write: twelve scenes of all splits with captions."
     )
     draw_boxes: bool = flag(
         False, "Draw the objects' boxes on the contact sheet."
@@ -74,11 +69,8 @@ class Options:
 
 def choose_shown(entries):
     """Returns up to `NUM_SHOWN` images of the json, alike from each split."""
-    by_split = {name: [] for name in SPLITS}
-    for entry in entries:
-        by_split[entry["split"]].append(entry)
-    filled = [group for group in by_split.values() if group]
-    shown = []
+    groups = [[e for e in entries if e["split"] == name] for name in SPLITS]
+    filled, shown = [group for group in groups if group], []
     for group in filled:
         count = min(NUM_SHOWN // len(filled), len(group))
         shown += [group[row * len(group) // count] for row in range(count)]
@@ -96,11 +88,8 @@ def draw_contact_sheet(folder, path, draw_boxes):
     folder = pathlib.Path(folder)
     dataset = json.loads((folder / DATASET).read_text())
     shown = choose_shown(dataset["images"])
-    records = {}
     with open(folder / RECORDS, encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            records[f"{record['id']}.jpg"] = record
+        records = {f"{each['id']}.jpg": each for each in map(json.loads, lines)}
     num_rows = -(-len(shown) // SHEET_COLUMNS)
     size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
     sheet = Image.new("RGB", size, "white")

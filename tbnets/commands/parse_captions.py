@@ -42,9 +42,8 @@ class Options(Captions):
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
     parser: str = flag(
         "embedded",
-        "embedded: TextBlob's tagger and a grammar for captions, no download; "
-        "corenlp: a server (Niu 2017); right_branching: no syntax, to compare "
-        "with.",
+        "embedded: TextBlob's tagger and a grammar, no download; corenlp: a "
+        "server (Niu 2017); right_branching: no syntax, to compare with.",
         choices=list(PARSERS),
     )
     corenlp_url: str = flag(DEFAULT_URL, "The server, of --parser=corenlp.")
@@ -59,12 +58,11 @@ def read_captions(options):
     found = []
     for split in options.names():
         records = caption_files.read_captions(*options.where, split)
-        for row, rows in enumerate(records.caption_rows()):
-            name = records.image_ids[row]
-            found += [
-                (f"{name}#{number}", records.captions[caption])
-                for number, caption in enumerate(rows)
-            ]
+        found += [
+            (f"{name}#{number}", records.captions[caption])
+            for name, rows in zip(records.image_ids, records.caption_rows())
+            for number, caption in enumerate(rows)
+        ]
     return found
 
 
@@ -95,9 +93,7 @@ def report(options, captions, parses, seconds):
     reasons = collections.Counter(parses.failures.values())
     for reason, count in reasons.most_common(MOST_PRINTED):
         print(f"          {count} x {reason}")
-    print(
-        "Next, train with --text_encoder=h_lstm --trees=" + str(options.output)
-    )
+    print(f"Next, train with --text_encoder=h_lstm --trees={options.output}")
 
 
 def main(options):

@@ -39,9 +39,7 @@ from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 
-NUM_SHOWN = 4
-BOXES_SHOWN = 6
-CELL_SIZE = 320
+NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,8 +55,7 @@ class Options(Photos):
     limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
     iou_threshold: float | None = flag(
         None,
-        "Boxes that overlap a better one by more are dropped, 0 to 1; by "
-        "default "
+        "Boxes that overlap a better one by more are dropped; by default "
         + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
         + ".",
     )
@@ -68,8 +65,7 @@ class Options(Photos):
         "while it is above 0.5: the best then have closer neighbours.",
     )
     max_aspect_ratio: float = flag(
-        3.0,
-        "Most times that a box of edge_boxes is wider than high, or higher.",
+        3.0, "Of edge_boxes: most times a box is wider than high, or higher."
     )
     longest_side: int = flag(
         500, "Larger photos are scaled down to it while boxes are sought."
@@ -78,8 +74,7 @@ class Options(Photos):
         0.005, "Least area of a box, as a fraction of the photo."
     )
     workers: Count = flag(
-        usable_cores(),
-        "Photos worked on at once; the result does not depend on it.",
+        usable_cores(), "Photos at once; the result does not depend on it."
     )
     recall: str = flag(
         "",
@@ -90,8 +85,7 @@ class Options(Photos):
     )
     recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
     picture: str = flag(
-        "",
-        "PNG file: some photos with their first boxes, and those of --recall.",
+        "", "PNG of some photos with their first boxes and those of --recall."
     )
 
 
@@ -105,18 +99,18 @@ def report_recall(options, photos, store):
     found, matches = np.zeros((2, len(limits)), np.int64)
     stored = set(store.ids)
     for key, path in photos:
-        truth = entities.read_boxes(options.recall, path.name)
-        total += len(truth)
+        row, size = None, None
         if key in stored:
-            row = int(store.rows([key])[0])
-            if store.sizes is not None:
-                size = store.sizes[row]
-                truth = entities.read_boxes(options.recall, path.name, size)
-            overlaps = box_math.iou(truth, store.boxes(row)[0])
-            enough = overlaps >= options.recall_iou
-            for i, limit in enumerate(limits):
-                found[i] += enough[:, :limit].any(axis=1).sum()
-                matches[i] += enough[:, :limit].sum()
+            [row] = store.rows([key])
+            size = None if store.sizes is None else store.sizes[row]
+        truth = entities.read_boxes(options.recall, path.name, size)
+        total += len(truth)
+        if row is None:
+            continue
+        overlaps = box_math.iou(truth, store.boxes(row)[0])
+        enough = overlaps >= options.recall_iou
+        found += [enough[:, :limit].any(axis=1).sum() for limit in limits]
+        matches += [enough[:, :limit].sum() for limit in limits]
     print(
         f"\nboxes of {options.recall} found (IoU at least "
         f"{options.recall_iou}), of {total} in {len(photos)} photos"

@@ -58,36 +58,28 @@ class Options(Asked):
     """What is asked, of which network, and where it is written."""
 
     queries: list[str] = flag([], "Sentences to search by.", kind="words")
-    images: str = flag(
-        "", "Folder of .jpg and .png files, subfolders included."
-    )
+    images: str = flag("", "Folder of photos, subfolders included.")
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
-        "PNG to write: a row per query with its best images. Without it, "
-        "answers.png in the folder of --cache; empty for none.",
+        "PNG to write: a row per query with its best images; by default "
+        "answers.png in the folder of --cache, empty for none.",
     )
     html: str = flag(
-        "",
-        "HTML page to write: the best images of each query, with links to the "
-        "files.",
+        "", "HTML page to write: the best images of each query, with links."
     )
     cache: str = flag(
         "",
-        "Folder to keep the embeddings of --images in; without it, "
-        "FOLDER.tbnets beside --images=FOLDER. It may be deleted at any time.",
+        "Folder to keep the embeddings of --images in, one for each folder of "
+        "photos; by default FOLDER.tbnets beside it. It may be deleted.",
     )
     image_features: list[str] = flag(
         [],
         "Feature store, or features [n, dim] (.npy) with their ids in "
         "X_ids.txt beside X_ims.npy; or several, as in training.",
     )
-    image: str = flag(
-        "", "Photo, or id in --image_features, to find captions for."
-    )
-    captions: str = flag(
-        "", "Text file, a caption a line, to rank for --image."
-    )
+    image: str = flag("", "Photo, or id, to find captions for.")
+    captions: str = flag("", "File, a caption a line, to rank for --image.")
     batch_size: Count = flag(
         search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
     )
@@ -241,9 +233,7 @@ def check_images(options, model):
 def main(options):
     """Answers the queries."""
     check_flags(options)
-    advice = (
-        f"Ask it by tools/localize.py --model={options.model} PHOTO PHRASE."
-    )
+    advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
     check_images(options, model)

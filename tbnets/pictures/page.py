@@ -63,8 +63,10 @@ def write_page(path, sections, folder, about):
         OSError: it can not be written.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
+    others = len(sections) - 1
+    more = f" and {others} more" if others else ""
     text = _PAGE.substitute(
-        title="Photos for " + _text(_listed([one.query for one in sections])),
+        title=f"Photos for \u201c{_text(sections[0].query)}\u201d{more}",
         about=_text(about),
         sections="\n".join(_section(one, folder, start) for one in sections),
     )
@@ -124,12 +126,6 @@ def _answer(rank, image_id, similarity, folder, start):
     address = _text(link(find_photo(folder, image_id), start))
     picture = f'<img src="{thumbnail(photo)}" alt="{_text(image_id)}">'
     return f'<li><a href="{address}">{picture}{facts}</a></li>'
-
-
-def _listed(queries):
-    """Returns the first of the queries for a title."""
-    more = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
-    return f"\u201c{queries[0]}\u201d{more}"
 
 
 def _name(image_id):
