@@ -61,9 +61,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Parameters of `mallopt` in glibc's malloc.h."""
 
 
-_FEW_CORES = 4
-
-
 def most_arenas(num_cores):
     """Returns how many arenas malloc may have; None for glibc's own choice.
 
@@ -74,7 +71,7 @@ def most_arenas(num_cores):
     Args:
         num_cores: number of cores that the process may use.
     """
-    return 1 if num_cores <= _FEW_CORES else None
+    return 1 if num_cores <= 4 else None
 
 
 def keep_freed_memory():

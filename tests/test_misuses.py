@@ -124,7 +124,10 @@ TRAIN = [
     ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
     ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),
-    ("--noexport --example_query=a", ["--noexport. Leave one"]),
+    (
+        "--noexport --example_query=a",
+        ["must come with --export", "Leave it out"],
+    ),
     (
         "-word_dim --text_encoder=features --text_features={{split}}_texts.npy "
         "--export --example_query=a",

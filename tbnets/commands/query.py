@@ -42,6 +42,7 @@ import pathlib
 import sys
 
 from tbnets import files
+from tbnets.checked_files import CheckedFile
 from tbnets.checked_numbers import check_finite
 from tbnets.commands.asking import Asked, check_text
 from tbnets.commands.checks import check_place, must_come_with
@@ -115,13 +116,7 @@ def embed_query_image(options, model):
 
 def read_captions(path):
     """Returns the lines of a text file that are not blank."""
-    try:
-        lines = pathlib.Path(path).read_text("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"`--captions` must be UTF-8 text. Received: --captions={path}, "
-            f"which is not: {error}. Convert the file."
-        ) from error
+    lines, _ = CheckedFile(path).lines()
     captions = [line.strip() for line in lines if line.strip()]
     if not captions:
         raise InputError(
@@ -134,6 +129,7 @@ def read_captions(path):
 def answer_image(options, model):
     """Ranks the captions of --captions for --image."""
     captions = read_captions(options.captions)
+    check_images(options, model)
     query = embed_query_image(options, model)
     embeddings = search.embed(
         model.embed_text, captions, "caption", options.batch_size
@@ -148,6 +144,7 @@ def answer_image(options, model):
 
 def answer_texts(options, model):
     """Ranks the images for each query, and draws the answers."""
+    check_images(options, model)
     ids, embeddings = embed_images(options, model)
     text, order, similarities = search.answer_queries(
         model, options.queries, ids, embeddings, options.top
@@ -173,10 +170,10 @@ def write_montage(options, ids, order, similarities):
     except OSError as error:
         if options.montage:
             raise
+        reason = os.strerror(error.errno or errno.EIO)
         print(
-            f"note: the answers are not drawn: {path}: "
-            f"{os.strerror(error.errno or errno.EIO)}. Name another place by "
-            "--montage.",
+            f"note: the answers are not drawn: {path}: {reason}. Name another "
+            "place by --montage.",
             file=sys.stderr,
         )
     else:
@@ -224,8 +221,7 @@ def check_images(options, model):
     by_photo = model.takes_photos and options.image
     if not (by_photo or getattr(options, needed)):
         raise InputError(
-            f"`--{needed}` must be given, as this network takes "
-            f"{'photos' if model.takes_photos else 'image features'}. "
+            f"`--{needed}` must be given, as this network takes them. "
             f"Received: none. Add --{needed}=..."
         )
 
@@ -236,6 +232,5 @@ def main(options):
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
-    check_images(options, model)
     answer = answer_image if options.image else answer_texts
     answer(options, model)

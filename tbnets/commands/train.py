@@ -18,7 +18,7 @@ import sys
 
 from tbnets import runs, startup, tasks
 from tbnets.commands import run_line
-from tbnets.errors import InputError
+from tbnets.commands.checks import must_come_with
 from tbnets.evaluation.tables import format_table
 from tbnets.flags.flag import Flag, flag, flags_of, title_of
 from tbnets.flags.records import as_flagfile_line
@@ -82,11 +82,8 @@ def checked_settings(options, line):
         settings = with_recipe(line, settings)
     unread = run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.export:
-        raise InputError(
-            "`--example_query` must come with --export: the exported model "
-            f"answers. Received: --example_query={options.example_query[0]} "
-            "with --noexport. Leave one of them out."
-        )
+        needed = "--export, as the exported model answers"
+        raise must_come_with(options, "example_query", needed)
     return settings, unread
 
 
