@@ -300,7 +300,7 @@ QUERY = [
     ),
     ("--model=flickr dog", ["a name of the zoo", "flickr"]),
     (MODEL + "--image=a.png", ["must be asked by sentences"]),
-    (MODEL + "--image=a --captions={root}/no.txt", ["no.txt", "Check this"]),
+    (MODEL + "--image=a --captions={root}/no.txt", ["no.txt", "existing file"]),
     (MODEL + "--image=a --captions={root}/i.npy", ["UTF-8", "Convert"]),
 ]
 
