@@ -134,7 +134,7 @@ class CCA(EmbeddingNetwork):
             **kwargs: likewise; one epoch that has every pair is enough.
 
         Returns:
-            The history of Keras, whose `total_loss` is 1 minus the mean
+            The history of Keras, whose `loss` is 1 minus the mean
             correlation.
 
         Raises:
@@ -144,9 +144,9 @@ class CCA(EmbeddingNetwork):
         self.found, self.train_function = None, None
         history = super().fit(*args, **kwargs)
         self._solve()
-        epochs = len(history.history["total_loss"])
+        epochs = len(history.history["loss"])
         loss = float(1 - self.correlations.mean())
-        history.history["total_loss"] = [loss] * epochs
+        history.history["loss"] = [loss] * epochs
         return history
 
     def train_step(self, batch):
@@ -166,7 +166,7 @@ class CCA(EmbeddingNetwork):
             rows = _features(self.image_encoder, batch["candidates"])
             ones = tf.ones([tf.shape(rows)[0], 1])
             self.found_background.add(rows, tf.zeros([1, 0]), ones)
-        return {"total_loss": tf.constant(1.0)}
+        return {"loss": tf.constant(1.0)}
 
     def _start(self, shapes):
         """Makes room for the covariances, and builds where nobody has."""

@@ -13,7 +13,7 @@ import numpy as np
 from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
 
-TOLD = ("total_loss", "gradient_norm")
+TOLD = ("loss", "gradient_norm")
 
 
 def check_finite_arrays(name, arrays):

@@ -114,7 +114,7 @@ class TwoBranchModel(keras.Model):
         self.text_branch = text_branch
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
-        names = ["total_loss", "gradient_norm", "learning_rate"]
+        names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
 
@@ -284,7 +284,7 @@ class TwoBranchModel(keras.Model):
         return self._track(self.batch_loss(batch))
 
     def _track(self, output, **scalars):
-        scalars.update(total_loss=output.total, **self.report(output))
+        scalars.update(loss=output.total, **self.report(output))
         for name, value in scalars.items():
             self.trackers[name].update_state(value)
         return {name: self.trackers[name].result() for name in scalars}

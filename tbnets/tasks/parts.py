@@ -42,7 +42,6 @@ class Builder(NamedTuple):
         needs: what it reads beside features and texts: "regions" of photos,
             with the noun phrases that may name them. A task may give it, see
             `task.Tenant`.
-        loss: the scalar of a training step that the progress shows.
     """
 
     build: Callable
@@ -50,7 +49,6 @@ class Builder(NamedTuple):
     flag_groups: tuple
     fixed: tuple = ()
     needs: tuple = ()
-    loss: str = "total_loss"
 
 
 def _build_image_encoder(settings):

@@ -152,17 +152,18 @@ class Board:
     Args:
         run_dir: folder of the run.
         metric: name of the dev metric that chooses the best epoch.
-        loss: name of the training step's scalar that is made small.
     """
 
-    def __init__(self, run_dir, metric, loss):
+    def __init__(self, run_dir, metric):
         self._run_dir = pathlib.Path(run_dir)
         self.folder = self._run_dir / FOLDER
         self.is_lost = False
         self._metric = metric
         self._open()
-        self._overview = {f"dev/{metric}": f"1_dev_{metric}"}
-        self._overview[f"train/{loss}"] = f"2_train_{loss}"
+        self._overview = {
+            f"dev/{metric}": f"1_dev_{metric}",
+            "train/total_loss": "2_train_total_loss",
+        }
 
     @_unless_lost
     def _open(self):

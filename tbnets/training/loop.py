@@ -60,8 +60,7 @@ class Session:
 
     def board(self):
         """Returns the `Board` that shows the run; a context manager."""
-        task = self.task
-        return Board(self.run_dir, task.best_metric, task.model.loss)
+        return Board(self.run_dir, self.task.best_metric)
 
     def checkpoint(self, name):
         """Returns the path of the checkpoint `best` or `last`."""
@@ -74,12 +73,10 @@ class ProgressBar(keras.callbacks.Callback):
     Args:
         title: what stands before it.
         steps: batches of the epoch.
-        loss: name of the scalar that stands behind it.
     """
 
-    def __init__(self, title, steps, loss):
+    def __init__(self, title, steps):
         super().__init__()
-        self.loss = loss
         self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
@@ -87,7 +84,7 @@ class ProgressBar(keras.callbacks.Callback):
         raise_if_interrupted()
         self.bar.update()
         if not self.bar.disable:
-            self.bar.set_postfix(loss=f"{float(logs[self.loss]):.4f}")
+            self.bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
 
     def on_train_end(self, logs=None):
         """Takes the bar away."""
@@ -144,12 +141,14 @@ def _train_epoch(session, train):
             batches.dataset,
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps, session.task.model.loss)],
+            callbacks=[ProgressBar(title, steps)],
             **options,
         ).history
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
         raise
+    # What Keras calls the loss stands among its terms, `..._loss`, in a run.
+    history["total_loss"] = history.pop("loss")
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
 
@@ -202,7 +201,7 @@ def _epoch_line(session):
     mark = "*" if state.best_epoch == state.epoch else " "
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
-        f"  loss {row[f'train/{task.model.loss}']:.4f}"
+        f"  loss {row['train/total_loss']:.4f}"
         f"  dev {headline(state.dev, task.best_metric)}{mark}"
         f"  {row['seconds']:5.1f} s"
         f"  left {datetime.timedelta(seconds=round(left))}"

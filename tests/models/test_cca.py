@@ -110,7 +110,7 @@ def test_it_solves_the_textbooks_eigenproblem(sizes, regularization):
     images, texts = pairs_of(batch)
     vectors, values = joint_eigenproblem(images, texts, regularization)
     np.testing.assert_allclose(network.correlations, values[:2], atol=1e-5)
-    assert history["total_loss"] == pytest.approx([1 - values[:2].mean()], 1e-4)
+    assert history["loss"] == pytest.approx([1 - values[:2].mean()], 1e-4)
 
     # An eigenvector holds both sides' direction, of any common length: here
     # of variance 1 under the regularised covariance.
@@ -363,7 +363,7 @@ def test_background_needs_candidates_and_a_bias():
         expected = "must hold candidates.*=2.0.*--candidates_per"
         with pytest.raises(ValueError, match=expected):
             fitted([nothing], background=2.0)
-    with pytest.raises(ValueError, match="`background` must be .* at least 0"):
+    with pytest.raises(ValueError, match="`background` must be .* from 0"):
         fitted([batch], background=-1.0)
     sides = tbnets.CanonicalProjection(2), tbnets.CanonicalProjection(2)
     with pytest.raises(ValueError, match="must have a bias.*use_bias=True"):

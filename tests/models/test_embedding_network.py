@@ -82,7 +82,7 @@ def test_fit_reports_every_term_and_the_rate_in_use():
         shuffle=False,
     ).history
     assert set(history) == {
-        "total_loss",
+        "loss",
         "gradient_norm",
         "learning_rate",
         "image_to_text_loss",
@@ -160,7 +160,7 @@ def test_batches_of_any_size_share_one_trace():
 def test_small_batches_give_finite_steps(images, captions):
     network = compiled_network()
     logs = network.train_step(make_batch(images, captions))
-    assert np.isfinite(float(logs["total_loss"]))
+    assert np.isfinite(float(logs["loss"]))
     for variable in network.weights:
         assert np.isfinite(variable.numpy()).all()
 
@@ -422,5 +422,5 @@ def test_fit_takes_a_dict_of_arrays_with_a_row_a_pair():
         epochs=2,
         verbose=0,
     ).history
-    assert np.isfinite(history["total_loss"]).all()
-    assert len(history["total_loss"]) == 2
+    assert np.isfinite(history["loss"]).all()
+    assert len(history["loss"]) == 2

@@ -130,7 +130,7 @@ def compile_with(network, settings, steps):
 def entries(monkeypatch):
     monkeypatch.setitem(tasks.TASKS, "factor", Tenant(compose))
     groups = ("training", "optimizer")
-    builder = Builder(build, compile_with, groups, loss="loss")
+    builder = Builder(build, compile_with, groups)
     monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
 
 

@@ -13,7 +13,7 @@ from tbnets.flags.table import ALL
 from tbnets.training import board
 from tests import tiny
 
-CHOSEN = "recall_sum", "total_loss"
+CHOSEN = ("recall_sum",)
 
 
 @pytest.fixture
