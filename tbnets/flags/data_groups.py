@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated
 
 from tbnets.data.captions import READERS
-from tbnets.flags.flag import Count, Limits, Other, Place, flag
+from tbnets.flags.flag import AnyBut, Count, Limits, Place, flag
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
@@ -14,11 +14,11 @@ _OWN_PHOTOS = (
     {
         "image_encoder": ("features",),
         "image_features": ("",),
-        "images": Other(""),
+        "images": AnyBut(""),
         "scenes": ("",),
     },
 )
-_NETWORK = ({"image_encoder": Other("features", "small")},)
+_NETWORK = ({"image_encoder": AnyBut("features", "small")},)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Captions:
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250],
         "Scenes to render for train,dev,test.",
-        when=({"scenes": Other("")},),
+        when=({"scenes": AnyBut("")},),
     )
     captions: Place = flag(
         "",
@@ -112,7 +112,7 @@ class Images:
     image_size: Count = flag(
         64,
         "Side of the decoded image, pixels.",
-        when=({"image_encoder": Other("features")},),
+        when=({"image_encoder": AnyBut("features")},),
     )
     image_weights: Place = flag(
         "",
@@ -141,9 +141,9 @@ class Features:
         "Folder of photos, to train from pixels or from features by --cnn; of "
         "phrase localization, to draw what it finds.",
         when=(
-            {"image_encoder": Other("features"), "scenes": ("",)},
+            {"image_encoder": AnyBut("features"), "scenes": ("",)},
             {"image_features": ("",), "scenes": ("",)},
-            {"cnn_weights": Other(""), "scenes": ("",)},
+            {"cnn_weights": AnyBut(""), "scenes": ("",)},
         ),
     )
     image_transform: list[str] = flag(

@@ -34,12 +34,16 @@ KINDS = {
 """Type of a field -> kind of its flag."""
 
 
-class Other(tuple):
-    """Any value but these: `Other("")` is any but none."""
+class AnyBut(tuple):
+    """Holds any value but these: in `AnyBut("")` is any but none."""
 
     def __new__(cls, *values):
         """Takes what another flag must not be for a flag to be read."""
         return super().__new__(cls, values)
+
+    def __contains__(self, value):
+        """Tells whether a value is none of these."""
+        return not super().__contains__(value)
 
 
 class Limits(NamedTuple):
@@ -84,7 +88,7 @@ class Flag(NamedTuple):
         help: what it is, its unit and the papers' value.
         choices: the values it may have, for kind string; () for any.
         when: the values of other flags under which it is read: dicts of flag
-            -> tuple of values or `Other`, of which one must hold; () always.
+            -> tuple of values or `AnyBut`, of which one must hold; () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
         limits: the numbers it may have; every number of a run has some.
@@ -191,17 +195,12 @@ def title_of(group):
 def reads(flag, settings):
     """Tells whether a flag is read under the values of the others.
 
-    One that is none of the settings is not given: "".
+    Another one that no group of the settings has counts as not given, as "".
     """
     return not flag.when or any(
-        all(_holds(settings, *item) for item in case.items())
+        all(getattr(settings, name, "") in case[name] for name in case)
         for case in flag.when
     )
-
-
-def _holds(settings, name, wanted):
-    is_one = getattr(settings, name, "") in wanted
-    return is_one != isinstance(wanted, Other)
 
 
 def what_reads(flag):
@@ -214,7 +213,7 @@ def what_reads(flag):
 
 
 def _in_words(name, wanted):
-    but, shown = isinstance(wanted, Other), " or ".join(map(str, wanted))
+    but, shown = isinstance(wanted, AnyBut), " or ".join(map(str, wanted))
     if wanted == ("",):
         return f"--{name}" if but else f"no --{name}"
     return f"--{name} other than {shown}" if but else f"--{name}={shown}"

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from tbnets.flags.flag import (
     Amount,
+    AnyBut,
     Count,
     Counts,
     Limits,
-    Other,
     Rate,
     Whole,
     flag,
@@ -141,7 +141,7 @@ class Cca:
         "What regions without words, --candidates_per_image of a photo, count "
         "for beside the pairs of phrase and region: 1: as much as all pairs; "
         "0: nothing. The papers tell of none.",
-        when=({"regions": Other(""), "negative_regions": ("photo",)},),
+        when=({"regions": AnyBut(""), "negative_regions": ("photo",)},),
     )
 
 
@@ -200,7 +200,7 @@ class Optimizer:
     weight_decay: Amount = flag(
         0.0,
         "Decoupled from the gradient. Wang 2016: 5e-4.",
-        when=({"optimizer": Other("adam")},),
+        when=({"optimizer": AnyBut("adam")},),
     )
     schedule: str = flag(
         "constant",

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from tbnets.flags.flag import Amount, Count, Other, Place, Rate, Whole, flag
+from tbnets.flags.flag import Amount, AnyBut, Count, Place, Rate, Whole, flag
 from tbnets.layers.word_table import TRAININGS
 from tbnets.text.word_tables import MISSING
 
-_WORDS = {"text_encoder": Other("features")}
-_WORD_VECTORS = {**_WORDS, "word_vectors": Other("")}
+_WORDS = {"text_encoder": AnyBut("features")}
+_WORD_VECTORS = {**_WORDS, "word_vectors": AnyBut("")}
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
 _STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
 _TREES = ({"text_encoder": ("h_lstm",)},)
@@ -84,7 +84,7 @@ class Texts:
     new_word_dims: Whole = flag(
         0,
         "Numbers that are learned of each word beside its vector.",
-        when=({**_WORD_VECTORS, "word_vectors_training": Other("frozen")},),
+        when=({**_WORD_VECTORS, "word_vectors_training": AnyBut("frozen")},),
     )
     missing_vectors: str = flag(
         "random",

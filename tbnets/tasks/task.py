@@ -43,14 +43,14 @@ class TaskData:
         fits: names that are always in what `fit` returns.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
-        reads: what reads images and texts, in a few words; "" where that is
-            not told.
+        encoders: what encodes images and texts, in a few words; "" where that
+            is not told.
         recipe: what a run does where its flags say nothing: (title, values),
             what that is for, in a few words, and flag -> value.
     """
 
     fits = ()
-    reads = ""
+    encoders = ""
     recipe = "", {}
 
     def __init__(self, settings):
@@ -241,9 +241,9 @@ class Task:
 
     def describe(self, network):
         """Returns in a few words what is trained."""
-        if not self.data.reads:
+        if not self.data.encoders:
             return self.settings.model
-        return f"{self.data.reads} -> {network.embedding_dim}"
+        return f"{self.data.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
         """Returns the `Scores` of all evaluators, as one."""

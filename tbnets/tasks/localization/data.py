@@ -33,7 +33,7 @@ class LocalizationData(CaptionedData):
         self._sampler = None
 
     @property
-    def reads(self):
+    def encoders(self):
         """What reads regions and phrases."""
         dim = self.train.regions[0].dim
         return f"regions of {dim} + {self.settings.text_encoder}"

@@ -35,8 +35,8 @@ class MatchingData(CaptionedData):
         self.images = "images" if self._of_features else "photos"
 
     @property
-    def reads(self):
-        """What reads images and texts."""
+    def encoders(self):
+        """What encodes images and texts, in a few words."""
         settings = self.settings
         images = settings.cnn if self.own_photos else settings.image_encoder
         return f"{images} + {settings.text_encoder}"
