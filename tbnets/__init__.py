@@ -5,9 +5,9 @@ What a library user needs is found right here, as `tbnets.EmbeddingNetwork`;
 the package and what each turns into what.
 
 Importing this module is cheap: a name imports its room, and with it
-TensorFlow, when it is first asked for. The module only asks TensorFlow to keep
-its start-up messages to itself, unless the caller's environment already says
-how much it wants to hear.
+TensorFlow, when it is first asked for. TensorFlow then keeps its start-up
+messages to itself, unless the caller's environment says by
+TF_CPP_MIN_LOG_LEVEL how much it wants to hear.
 """
 
 import ast
@@ -35,9 +35,11 @@ __all__ = [*_MODULES]
 def __getattr__(name):
     """Imports a public name when it is first asked for."""
     if name in _MODULES:
-        module = importlib.import_module(_MODULES[name])
-        if not hasattr(module, name):  # It is a module itself.
-            importlib.import_module(f"{_MODULES[name]}.{name}")
+        startup = importlib.import_module("tbnets.startup")
+        with startup.quiet_tensorflow():
+            module = importlib.import_module(_MODULES[name])
+            if not hasattr(module, name):  # It is a module itself.
+                importlib.import_module(f"{_MODULES[name]}.{name}")
         globals()[name] = value = getattr(module, name)
         return value
     message = f"module 'tbnets' has no attribute {name!r}."

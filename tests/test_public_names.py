@@ -46,12 +46,25 @@ def test_asking_what_there_is_imports_nothing():
         "names = dir(tbnets)\n"
         "assert not hasattr(tbnets, 'Nothing') and 'Branch' in names\n"
         "tbnets.PRESETS\n"
-        "print('tensorflow' in sys.modules, 'numpy' in sys.modules)\n"
+        "assert 'numpy' not in sys.modules\n"
+        "assert 'flickr8k_photos' in tbnets.zoo.names()\n"
+        "print('tensorflow' in sys.modules, 'keras' in sys.modules)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert (ended.stdout, ended.stderr) == ("False False\n", "")
+
+
+def test_what_a_name_imports_is_quiet(tmp_path, monkeypatch, capfd):
+    noise = "import os\nos.write(2, b'noise from a library')\nthing = 1\n"
+    (tmp_path / "noisy.py").write_text(noise)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.setitem(tbnets._MODULES, "thing", "noisy")
+    assert tbnets.thing == 1
+    monkeypatch.delattr(tbnets, "thing")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

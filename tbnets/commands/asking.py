@@ -18,7 +18,7 @@ MODEL = (
 class Asked:
     """Which model is asked."""
 
-    model: str = flag("runs/quickstart", MODEL)
+    model: str = flag("flickr8k_photos", MODEL)
     trust: bool = flag(
         False,
         "Load --model whatever ops its graph has: a SavedModel of others can "

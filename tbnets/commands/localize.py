@@ -1,4 +1,4 @@
-r"""Finds the boxes that phrases name in one photo.
+r"""Finds the boxes that phrases name in photos.
 
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
@@ -6,9 +6,15 @@ proposes boxes as they were proposed for the training, compares each phrase with
 each of them, and prints the best box of each phrase with its similarity (the
 cosine, 1 is identical; of a similarity network the log odds of a match, 0 is
 even, or where it learned by --pair_loss=softmax, a number that only compares
-boxes of one phrase). The photo with these boxes is drawn as photo.localized.png
-in the current folder. The model is entities_localization of the zoo, which
+boxes of one phrase). The model is entities_localization of the zoo, which
 learned from photos; --model=scenes_localization knows the rendered scenes.
+
+  python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
+
+asks for the same in several photos: the first word is a photo, and so is each
+that ends as one, .jpg or .png; the others are phrases. The photos are drawn
+with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
+draws a single one. Nothing is written that no flag asks for.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
@@ -38,7 +44,8 @@ from tbnets.commands.asking import MODEL, Asked, check_text
 from tbnets.commands.checks import check_place
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
-from tbnets.images import read_photo
+from tbnets.identity import first_twice
+from tbnets.images import PHOTO_SUFFIXES, BrokenImageError, read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search
 
@@ -62,7 +69,10 @@ class Options(Asked):
     """What is sought, by which network, and where it is written."""
 
     words: list[str] = flag(
-        [], "A photo, and phrases that name things in it.", kind="words"
+        [],
+        "Photos, and phrases that name things in them. The first word is a "
+        f"photo, and so is each that ends in {', '.join(PHOTO_SUFFIXES)}.",
+        kind="words",
     )
     model: str = flag("entities_localization", MODEL)
     top: Count = flag(
@@ -70,41 +80,65 @@ class Options(Asked):
         "Boxes per phrase; those that overlap a better one by more than half "
         "are left out.",
     )
-    output: str | None = flag(
-        None,
-        "PNG to write; by default PHOTO.localized.png in the current folder, "
-        "empty for none.",
+    output: str = flag(
+        "",
+        "PNG to draw the boxes to; of several photos, a folder for "
+        "PHOTO.localized.png of each.",
     )
-    json: str = flag("", "JSON file to write what is printed.")
+    json: str = flag(
+        "",
+        "JSON file to write what is printed; of several photos, a list of "
+        "what it is of one.",
+    )
 
 
 def read_words(options):
-    """Returns the photo's path, the phrases and the picture's path or None."""
-    if len(options.words) < 2:
+    """Returns the photos' paths and the phrases."""
+    photos, phrases = options.words[:1], []
+    for word in options.words[1:]:
+        is_photo = word.lower().endswith(PHOTO_SUFFIXES)
+        (photos if is_photo else phrases).append(word)
+    if not phrases:
         raise InputError(
             "`tools/localize.py` must be given a photo and a phrase or more. "
-            f"Received: {len(options.words)} words. Write for example "
+            f"Received: {len(photos)} photos and no phrase. Write for example "
             'tools/localize.py photo.jpg "a brown dog".'
         )
-    photo, *phrases = options.words
     check_text("tools/localize.py", phrases)
     if not all(phrase.strip() for phrase in phrases):
         raise InputError(
             "`tools/localize.py` must be given phrases of words. Received: "
             f"{phrases}. Leave the empty one out."
         )
+    return photos, phrases
+
+
+def places_of_pictures(options, photos):
+    """Returns where each photo is drawn: a path each, "" for nowhere."""
     output = options.output
-    if output is None:
-        output = pathlib.Path(photo).stem + ".localized.png"
-    for name, path in (("output", output), ("json", options.json)):
-        check_place(name, path)
-        both = os.path.exists(path) and os.path.exists(photo)
-        if both and os.path.samefile(path, photo):
-            raise InputError(
-                f"`--{name}` must not be the photo. Received: --{name}={path}. "
-                "Choose another name: the photo is left as it is."
-            )
-    return photo, phrases, output
+    if not output or (len(photos) == 1 and not os.path.isdir(output)):
+        return [output] * len(photos)
+    stems = [pathlib.Path(photo).stem for photo in photos]
+    twice = first_twice(stems)
+    if twice is not None:
+        raise InputError(
+            "`--output` must be a folder for photos of different names. "
+            f"Received: two photos called {twice}. Draw them one by one."
+        )
+    return [os.path.join(output, f"{stem}.localized.png") for stem in stems]
+
+
+def check_places(options, photos, pictures):
+    """Refuses files to write where no folder is, or a photo."""
+    originals = set(map(os.path.realpath, photos))
+    for name, paths in (("output", pictures), ("json", [options.json])):
+        check_place(name, getattr(options, name))
+        for path in paths:
+            if path and os.path.realpath(path) in originals:
+                raise InputError(
+                    f"`--{name}` must not be a photo. Received: --{name}="
+                    f"{path}. Choose another name: the photo is left as it is."
+                )
 
 
 def warn_of_unknown(model, phrases):
@@ -133,8 +167,8 @@ def print_found(model, phrases, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def write_found(options, model, phrases, found, photo):
-    """Writes the same to --json."""
+def found_record(options, model, phrases, found, photo):
+    """Returns what --json says of a photo."""
     answers = []
     for phrase, regions in zip(phrases, found):
         told = [
@@ -146,8 +180,7 @@ def write_found(options, model, phrases, found, photo):
             {"phrase": phrase, "unknown_words": unknown, "regions": told}
         )
     record = {"photo": files.readable(photo), "model": options.model}
-    files.write_json(options.json, {**record, "phrases": answers})
-    print(f"\nThe same as JSON: {options.json}")
+    return {**record, "phrases": answers}
 
 
 def write_picture(path, pixels, phrases, found):
@@ -159,20 +192,44 @@ def write_picture(path, pixels, phrases, found):
         for rank, (box, _) in enumerate(regions, start=1)
     ]
     picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
+    pathlib.Path(path).parent.mkdir(exist_ok=True)
     files.write_atomically(path, lambda file: picture.save(file, "PNG"))
     print(f"\nThe boxes drawn: {path}")
 
 
+def localize(options, model, phrases, photo, picture):
+    """Prints the boxes in a photo, draws them; returns them for --json."""
+    pixels = read_photo(photo)  # Its errors name the file.
+    found = model.find(phrases, photo, options.top, model.propose(pixels))
+    print_found(model, phrases, found)
+    if picture:
+        write_picture(picture, pixels, phrases, found)
+    return found_record(options, model, phrases, found, photo)
+
+
 def main(options):
     """Localizes the phrases."""
-    photo, phrases, output = read_words(options)
-    pixels = read_photo(photo)  # Its errors name the file.
+    photos, phrases = read_words(options)
+    pictures = places_of_pictures(options, photos)
+    check_places(options, photos, pictures)
+    for photo in photos:
+        if not os.path.isfile(photo):
+            read_photo(photo)  # Its errors name the file.
     model = options.open(NEEDED)
     warn_of_unknown(model, phrases)
-    boxes = model.propose(pixels)
-    found = model.find(phrases, photo, options.top, boxes)
-    print_found(model, phrases, found)
+    records = []
+    for photo, picture in zip(photos, pictures):
+        if len(photos) > 1:
+            print(f"{files.readable(photo)}:")
+        try:
+            found = localize(options, model, phrases, photo, picture)
+        except BrokenImageError as error:
+            if photo is photos[-1] and not records:
+                raise
+            print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
+        else:
+            records.append(found)
     if options.json:
-        write_found(options, model, phrases, found, photo)
-    if output:
-        write_picture(output, pixels, phrases, found)
+        told = records if len(photos) > 1 else records[0]
+        files.write_json(options.json, told)
+        print(f"\nThe same as JSON: {options.json}")

@@ -2,16 +2,18 @@ r"""Searches photos by sentences, or sentences by a photo.
 
 Your photos, with a network that starts at photos:
 
-  python tools/query.py --images=photos "a dog in the snow" "two children"
+  python tools/query.py photos "a dog in the snow" "two children"
 
-The first search embeds the folder, with a progress bar. The embeddings are
-kept in photos.tbnets beside it, so that the next search embeds only photos
-that are new or have changed. There is the picture of the answers too,
-photos.tbnets/answers.png. A page that opens in any browser, and another
-network, by its name in the model zoo or the folder of a run:
+The first word is the folder, unless a flag tells what is searched: --images is
+the same folder as a flag. The model is flickr8k_photos of the zoo, which knows
+photos of everyday scenes. The first search embeds the folder, with a progress
+bar. The embeddings are kept in photos.tbnets beside it, so that the next search
+embeds only photos that are new or have changed. There is the picture of the
+answers too, photos.tbnets/answers.png. A page that opens in any browser, and
+another network, by its name in the model zoo or the folder of a run:
 
-  python tools/query.py --model=runs/own --images=photos \
-      --html=answers.html "a dog in the snow"
+  python tools/query.py --model=runs/own --html=answers.html \
+      photos "a dog in the snow"
 
 Where the network was trained on features, a store or file of them is
 searched; the photos are then only for the pictures:
@@ -19,8 +21,8 @@ searched; the photos are then only for the pictures:
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
-The other way round, an image against the lines of a text file (the image is
-a photo, or an id of --image_features):
+The other way round, an image against the lines of a text file, or the captions
+of a table (the image is a photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
@@ -46,6 +48,8 @@ from tbnets.checked_files import CheckedFile
 from tbnets.checked_numbers import check_finite
 from tbnets.commands.asking import Asked, check_text
 from tbnets.commands.checks import check_place, must_come_with
+from tbnets.data.caption_tables import read_table
+from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
 from tbnets.images import BrokenImageError
@@ -58,7 +62,12 @@ from tbnets.store.opening import open_features
 class Options(Asked):
     """What is asked, of which network, and where it is written."""
 
-    queries: list[str] = flag([], "Sentences to search by.", kind="words")
+    queries: list[str] = flag(
+        [],
+        "Sentences to search by; before them the folder of the photos, unless "
+        "a flag tells what is searched.",
+        kind="words",
+    )
     images: str = flag("", "Folder of photos, subfolders included.")
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
@@ -80,7 +89,11 @@ class Options(Asked):
         "X_ids.txt beside X_ims.npy; or several, as in training.",
     )
     image: str = flag("", "Photo, or id, to find captions for.")
-    captions: str = flag("", "File, a caption a line, to rank for --image.")
+    captions: str = flag(
+        "",
+        "Captions to rank for --image: a text file, one a line, or a table of "
+        "image and caption, as for training.",
+    )
     batch_size: Count = flag(
         search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
     )
@@ -115,8 +128,12 @@ def embed_query_image(options, model):
 
 
 def read_captions(path):
-    """Returns the lines of a text file that are not blank."""
-    lines, _ = CheckedFile(path).lines()
+    """Returns the captions of a table, or the lines of a text, not blank."""
+    if usual_format(path) == "table":
+        records = read_table(CheckedFile(path), None)
+        lines = dict.fromkeys(text for one in records for text in one.captions)
+    else:
+        lines, _ = CheckedFile(path).lines()
     captions = [line.strip() for line in lines if line.strip()]
     if not captions:
         raise InputError(
@@ -194,6 +211,22 @@ def write_page(options, model, ids, order, similarities):
     print(f"\nThe answers as a page: {options.html}")
 
 
+def with_folder(options):
+    """Takes the first word for --images where no flag says what is searched."""
+    told = ("images", "image_features", "image", "captions")
+    if not options.queries or any(getattr(options, name) for name in told):
+        return options
+    first, *queries = options.queries
+    if not os.path.isdir(first):
+        raise InputError(
+            "`tools/query.py` must be given a folder of photos before the "
+            f"sentences. Received: {first}, which is no folder. Write for "
+            'example tools/query.py photos "a dog in the snow", or add --images'
+            "=FOLDER or --image_features=FILE."
+        )
+    return dataclasses.replace(options, images=first, queries=queries)
+
+
 def check_flags(options):
     """Refuses flags that make no question."""
     by_image, asked = bool(options.image), len(options.queries)
@@ -202,7 +235,7 @@ def check_flags(options):
             "`tools/query.py` must be asked by sentences, or by --image and "
             f"--captions. Received: {asked} sentences, --image="
             f"{options.image}, --captions={options.captions}. Write for "
-            'example tools/query.py --images=FOLDER "a dog in the snow".'
+            'example tools/query.py FOLDER "a dog in the snow".'
         )
     check_text("tools/query.py", options.queries)
     for name in ("montage", "html"):
@@ -228,6 +261,7 @@ def check_images(options, model):
 
 def main(options):
     """Answers the queries."""
+    options = with_folder(options)
     check_flags(options)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice

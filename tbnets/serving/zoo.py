@@ -9,17 +9,17 @@
                   /1/             the SavedModel
 
 A model is loaded from there when each of its files is the one that
-`sha256.txt` names. Nothing is downloaded.
+`sha256.txt` names. Nothing is downloaded, and TensorFlow is not imported
+before a model is asked for.
 """
 
 import pathlib
 import re
 
+from tbnets import startup
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import write_text
-from tbnets.serving.saved_files import differences
-from tbnets.serving.served import load_saved_model
 from tbnets.shipped import shipped_folder
 from tbnets.store.manifest import file_sha256
 
@@ -95,6 +95,8 @@ def open_model(name_or_path, trust=False):
         )
     if (path / CHECKSUMS).is_file():
         check_files(path)
+    with startup.quiet_tensorflow():
+        from tbnets.serving.served import load_saved_model
     return load_saved_model(path, trust)
 
 
@@ -158,6 +160,8 @@ def check_files(path):
         ValueError: a file is missing, too many, or changed by a byte; names
             the first one.
     """
+    with startup.quiet_tensorflow():
+        from tbnets.serving.saved_files import differences
     path = pathlib.Path(path)
     wanted, found = read_checksums(path), list_files(path)
     problems = [

@@ -102,12 +102,12 @@ def test_there_are_no_other_tools():
 
 def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
     out, _, failure = ask("query", "--help")
-    assert failure == "" and "  python tools/query.py --images=photos " in out
+    assert failure == "" and "  python tools/query.py photos " in out
     assert "  --top  (default: 5)\n" in out
-    assert "  QUERIES ...\n        Sentences to search by.\n" in out
+    assert "  QUERIES ...\n        Sentences to search by; before" in out
     monkeypatch.setattr("sys.argv", ["/bin/tbnets", "query"])
     out, _, _ = ask("query", "-?")
-    assert '  tbnets query --images=photos "a dog in' in out
+    assert '  tbnets query photos "a dog in' in out
     assert "tools/" not in out
 
 

@@ -19,7 +19,8 @@ def folder(tmp_path_factory):
     tiny_localizer.write_model(folder / "features" / "1", None)
     photo = tiny_localizer.write_photo(folder / "photo.png")
     (folder / "cut.png").write_bytes(photo.read_bytes()[:-30])
-    PIL.Image.new("RGB", (60, 40)).save(folder / "black.png")
+    for name in ("black.png", "black.PNG"):
+        PIL.Image.new("RGB", (60, 40)).save(folder / name)
     return folder
 
 
@@ -28,7 +29,6 @@ def answers(folder):
     """Name of a question -> (standard output, standard error, error)."""
     pytest.importorskip("cv2")
     model, photo = f"--model={folder}/model", f"{folder}/photo.png"
-    quiet = "--output="
     questions = {
         "colours": [
             *(model, f"--json={folder}/found.json", "--top=2"),
@@ -41,7 +41,13 @@ def answers(folder):
             ),
         ],
         "unknown": [model, photo, "a zebra", "..."],
-        "nothing there": [model, quiet, f"{folder}/black.png", "red"],
+        "nothing there": [model, f"{folder}/black.png", "red"],
+        "several": [
+            *(model, f"--json={folder}/several.json"),
+            *(f"--output={folder}/drawn", photo, f"{folder}/cut.png"),
+            *(f"{folder}/black.PNG", "red"),
+        ],
+        "two of one name": [model, "--output=.", photo, "a/photo.png", "red"],
         "no phrase": [model, photo],
         "empty phrase": [model, photo, " "],
         "no text": [model, photo, "a \udcff"],
@@ -57,7 +63,7 @@ def answers(folder):
         patch.chdir(folder)
         found = {n: ask("localize", *line) for n, line in questions.items()}
         patch.setitem(sys.modules, "cv2", None)
-        found["no opencv"] = ask("localize", model, quiet, photo, "red")
+        found["no opencv"] = ask("localize", model, photo, "red")
     return found
 
 
@@ -86,9 +92,25 @@ def test_the_boxes_are_drawn(answers, folder):
         colours = {colour for _, colour in drawn.getcolors(1 << 20)}
     for colour in COLOURS[:3]:
         assert PIL.ImageColor.getrgb(colour) in colours
-    # Unless told, beside nothing of the user's but in the current folder.
-    assert "drawn: photo.localized.png" in answers["unknown"][0]
-    assert (folder / "photo.localized.png").is_file()
+    # What no flag asks for is not written.
+    assert "drawn" not in answers["unknown"][0]
+    names = ["black.PNG", "black.png", "cut.png", "drawn", "drawn.png"]
+    names += ["features", "found.json", "model", "photo.png", "several.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_several_photos_are_asked_for_the_same(answers, folder):
+    out, err, failure = answers["several"]
+    assert failure == "" and out.count('"red"') == 2
+    for name in ("photo.png", "black.PNG"):
+        assert f"{folder}/{name}:\n" in out
+    assert "left out: " in err and "cut.png, which does not decode" in err
+    records = json.loads((folder / "several.json").read_text())
+    alone = json.loads((folder / "found.json").read_text())
+    assert records[0].keys() == alone.keys()
+    assert [bool(one["phrases"][0]["regions"]) for one in records] == [1, 0]
+    drawn = sorted(path.name for path in (folder / "drawn").iterdir())
+    assert drawn == ["black.localized.png", "photo.localized.png"]
 
 
 def test_a_phrase_without_a_known_word_is_warned_of(answers):
@@ -111,7 +133,8 @@ def test_a_photo_without_proposals_is_told(answers):
         ("no text", "`tools/localize.py` must be asked in UTF-8"),
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),
-        ("over the photo", "`--output` must not be the photo"),
+        ("over the photo", "`--output` must not be a photo"),
+        ("two of one name", "two photos called photo. Draw them one by one"),
         ("no folder", "`--json` must be a file in a folder that is there"),
         ("no model", "`model` must be a name of the zoo, or a folder"),
         ("whole images", "tools/query.py"),

@@ -96,6 +96,8 @@ def folder(tmp_path_factory):
     (folder / "x_ids.txt").write_text("red.png\n../../outside\n")
     np.save(folder / "nan_ims.npy", np.full([2, 3], np.nan, np.float32))
     (folder / "captions.txt").write_text("green\n\nA RED one\nblue!\n")
+    table = "image,caption\na,green\na,A RED one\nb,green\nb,blue!\n"
+    (folder / "captions.csv").write_text(table)
     (folder / "none.txt").write_text("\n \n")
     return folder
 
@@ -113,6 +115,7 @@ def answers(folder):
         "trees": [by_trees, features, "green", "A Blue zebra", "..."],
         "trees of captions": [by_trees, features, captions, "--image=red.png"],
         "photos": [by_bytes, photos, "--top=2", "red", "a Blue zebra"],
+        "folder": [by_bytes, f"{folder}/photos", "--top=2", "red"],
         "batches of one": [by_bytes, photos, "--batch_size=1", "red"],
         "features": [by_features, features, "green"],
         "montage": [
@@ -127,6 +130,10 @@ def answers(folder):
         ],
         "nowhere": [by_bytes, photos, f"--cache={folder}/x_ims.npy", "red"],
         "photo": [by_bytes, captions, f"--image={folder}/photos/red.png"],
+        "table": [
+            *(by_bytes, f"--image={folder}/photos/red.png"),
+            f"--captions={folder}/captions.csv",
+        ],
         "id": [by_features, features, captions, "--image=red.png"],
         "cut photo": [by_bytes, captions, f"--image={folder}/photos/cut.png"],
         "unknown id": [by_features, features, captions, "--image=cow"],
@@ -134,9 +141,10 @@ def answers(folder):
         "both": [captions, "--image=red.png", "red"],
         "image alone": ["--image=red.png"],
         "no text": [by_bytes, photos, "a \udcff"],
-        "no model": [f"--model={folder}/none", "red"],
+        "no model": [f"--model={folder}/none", photos, "red"],
         "regions": ["--model=scenes_localization", photos, "red"],
-        "no images": [by_bytes, "red"],
+        "no folder": [by_bytes, "red", "green"],
+        "no sentence": [by_bytes, f"{folder}/photos"],
         "no features": [by_features, photos, "red"],
         "empty folder": [by_bytes, f"--images={folder}/empty", "red"],
         "no captions": [
@@ -163,6 +171,11 @@ def test_photos_are_ranked_for_each_query(answers):
     # sqrt(17), 3 / sqrt(17) = 0.728 along blue, 2 / sqrt(17) = 0.485 else.
     assert blue[0].startswith('"a Blue zebra" (unknown words: a, zebra)')
     assert blue[1] == [("0.728", "more/blue.png"), ("0.485", "green.png")]
+
+
+def test_the_first_word_is_the_folder_unless_a_flag_says(answers):
+    red, _ = answers_of(answers["photos"][0])
+    assert answers_of(answers["folder"][0]) == [red]
 
 
 @pytest.mark.parametrize("question", ["photos", "batches of one"])
@@ -249,6 +262,7 @@ def test_page_has_a_section_for_each_query(answers, folder):
     [
         # "A RED one" has two unknown words: [3, 2, 2] / sqrt(17).
         ("photo", [("0.728", "A RED one"), ("0.000", "green")]),
+        ("table", [("0.728", "A RED one"), ("0.000", "green")]),
         # [0.6, 0.8, 0] with [3, 2, 2] / sqrt(17): 3.4 / 4.123 = 0.825.
         ("id", [("0.825", "A RED one"), ("0.800", "green")]),
     ],
@@ -288,7 +302,8 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         ("no text", "`tools/query.py` must be asked in UTF-8"),
         ("no model", "`model` must be a name of the zoo, or a folder"),
         ("regions", "tools/localize.py --model=scenes_localization"),
-        ("no images", "`--images` must be given"),
+        ("no folder", "must be given a folder of photos before the sentences"),
+        ("no sentence", "Received: 0 sentences"),
         ("no features", "`--image_features` must be given"),
         ("empty folder", "`--images` must be a folder of"),
         ("no captions", "`--captions` must hold a caption a line"),
