@@ -77,6 +77,7 @@ setuptools.setup(
         "matplotlib",
         "threadpoolctl",
         "tqdm",
+        "typing-extensions>=4.6",
     ],
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],

@@ -33,8 +33,8 @@ FLOORS = [
     ["losses"],
     ["scenes"],
     [
-        *("boxes", "checked_files", "checked_numbers", "cores", "errors"),
-        *("files", "identity", "images", "locks", "photo_head"),
+        *("annotations", "boxes", "checked_files", "checked_numbers", "cores"),
+        *("errors", "files", "identity", "images", "locks", "photo_head"),
         *("progress", "rounding", "seeds", "shipped", "startup", "statistics"),
     ],
 ]

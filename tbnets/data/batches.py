@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
+from tbnets.data.examples import Examples
 from tbnets.errors import InputError
 from tbnets.images import decode_images
 from tbnets.seeds import generator_of
@@ -89,12 +90,12 @@ class EpochBatches:
 
     def __init__(
         self,
-        examples,
-        images_per_batch,
-        captions_per_image,
-        seed,
-        image_size=None,
-    ):
+        examples: Examples,
+        images_per_batch: int,
+        captions_per_image: int,
+        seed: int,
+        image_size: int | None = None,
+    ) -> None:
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
         records = examples.records
@@ -120,7 +121,7 @@ class EpochBatches:
                     "images": read_images(batch["images"], image_size),
                 }
             )
-        self.dataset = dataset.prefetch(2)
+        self.dataset: tf.data.Dataset = dataset.prefetch(2)
 
     def _generate(self):
         """Yields the batches of `epoch`, photos not decoded."""
@@ -129,7 +130,9 @@ class EpochBatches:
         for number, rows in enumerate(drawn):
             yield self.batch(*rows, number)
 
-    def batch(self, image_rows, caption_rows, number):
+    def batch(
+        self, image_rows: np.ndarray, caption_rows: np.ndarray, number: int
+    ) -> dict[str, np.ndarray]:
         """Returns what stands in some rows.
 
         Args:
@@ -149,7 +152,7 @@ class EpochBatches:
             batch["text_ids"] = examples.text_ids[caption_rows]
         return batch
 
-    def signature(self):
+    def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
         examples = self._examples
         names = ["image_ids", "caption_image_ids"]

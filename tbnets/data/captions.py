@@ -14,6 +14,7 @@ import re
 
 import numpy as np
 
+from tbnets.annotations import Integers, Path
 from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
@@ -111,7 +112,7 @@ class CaptionedImages:
         """Returns the file name of an image, relative to the images folder."""
         return (self.file_names or self.image_ids)[row]
 
-    def subset(self, image_rows) -> "CaptionedImages":
+    def subset(self, image_rows: Integers) -> "CaptionedImages":
         """Returns some images, in the order asked for, with their captions.
 
         Args:
@@ -174,7 +175,7 @@ _NUM_CHARACTERS = 65536
 
 
 def read_captions(
-    format: str, path, split: str, problems: list | None = None
+    format: str, path: Path, split: str, problems: list | None = None
 ) -> CaptionedImages:
     """Reads one split of a caption file or folder.
 

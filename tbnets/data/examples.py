@@ -2,10 +2,14 @@
 
 import dataclasses
 import os
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
+from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import check_finite
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
@@ -22,36 +26,52 @@ def sampled(count):
     return np.unique(some.astype(int))
 
 
+class Rows(Protocol):
+    """Images or texts of a split, of which a batch takes some."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape of one; None where a batch decides."""
+
+    @property
+    def dtype(self) -> tf.DType:
+        """What a batch of them is made of."""
+
+    def batch(self, rows: np.ndarray) -> np.ndarray:
+        """Returns some, `[len(rows), ...]`."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Examples:
     """One split with everything a network needs of it.
 
     Args:
         records: the images' ids, the captions and who belongs to whom.
-        images: object with `shape`, `dtype` and `batch(image_rows)` that
-            returns the images of some rows of `records`.
-        texts: the same for `batch(caption_rows)`.
+        images: `Rows` of the images of `records`.
+        texts: `Rows` of its captions.
         text_ids: int64 `[num_captions]`, equal for captions with equal
             text, or None when equal texts are no positives.
     """
 
     records: CaptionedImages
-    images: object
-    texts: object
+    images: Rows
+    texts: Rows
     text_ids: np.ndarray | None = None
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """The numbers of images and captions: name -> int."""
         records = self.records
         return {"images": records.num_images, "captions": records.num_captions}
 
-    def samples(self, layer):
+    def samples(self, layer: Any) -> Iterator[np.ndarray]:
         """Yields arrays of what a layer that measures statistics reads."""
         return self.images.chunks()
 
     @classmethod
-    def from_arrays(cls, images, captions, caption_to_image):
+    def from_arrays(
+        cls, images: Array, captions: Array, caption_to_image: Integers
+    ) -> Self:
         """Makes examples of what is in memory.
 
         Args:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tbnets.annotations import Path
 from tbnets.boxes import check_boxes
 from tbnets.checked_files import Problem
 from tbnets.data.captions import CaptionedImages
@@ -148,7 +149,9 @@ class PhraseRegions:
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
-    def in_photos(self, photo_sizes, problems=None) -> "PhraseRegions":
+    def in_photos(
+        self, photo_sizes: np.ndarray, problems: list | None = None
+    ) -> "PhraseRegions":
         """Returns the same with boxes in pixels of the photos on disk.
 
         An edge at the border of the annotated image is exactly at the border
@@ -235,7 +238,7 @@ def _require_shape(name, array, shape):
 
 
 def read_phrases(
-    path,
+    path: Path,
     images: CaptionedImages | None = None,
     problems: list | None = None,
 ) -> PhraseRegions:

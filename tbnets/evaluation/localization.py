@@ -4,11 +4,13 @@ Each phrase ranks the proposals of its own photo. Photos are taken one by one,
 so that memory is that of one photo's overlaps, whatever the number of phrases.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tbnets import boxes
+from tbnets.annotations import Array, Boxes, Integers
 from tbnets.errors import InputError
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
@@ -47,15 +49,15 @@ class Localized(NamedTuple):
 
 
 def evaluate_localization(
-    scores,
-    proposals,
-    truth,
-    phrase_to_image,
+    scores: Array | Callable[[int, np.ndarray], np.ndarray],
+    proposals: Sequence[np.ndarray],
+    truth: Boxes,
+    phrase_to_image: Integers,
     *,
-    types: dict | None = None,
-    texts=None,
-    recall_at: tuple = RECALL_AT,
-) -> dict:
+    types: Mapping[str, np.ndarray] | None = None,
+    texts: Integers | None = None,
+    recall_at: tuple[int, ...] = RECALL_AT,
+) -> dict[str, float]:
     """Measures how well phrases find their boxes among proposals.
 
     A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or

@@ -1,24 +1,27 @@
 """Recall and ranks of image-text retrieval, from embeddings alone."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.evaluation import checks, exact_scores, ranking
-from tbnets.evaluation.ranks import Side
+from tbnets.evaluation.ranks import Ranks, Side
 
 RECALL_AT = (1, 5, 10)
 
 
 def evaluate_retrieval(
-    image_embeddings,
-    text_embeddings,
-    caption_to_image,
+    image_embeddings: Array,
+    text_embeddings: Array,
+    caption_to_image: Integers,
     *,
-    recall_at: tuple = RECALL_AT,
+    recall_at: tuple[int, ...] = RECALL_AT,
     memory_limit_mb: float = 512,
     text_to_text: bool = True,
-) -> dict:
+) -> dict[str, float]:
     """Measures how well embeddings retrieve captions and images.
 
     Each direction gives `<direction>/recall_at_<k>` (fraction in [0, 1] of
@@ -75,13 +78,13 @@ def evaluate_retrieval(
 
 
 def retrieval_ranks(
-    image_embeddings,
-    text_embeddings,
-    caption_to_image,
+    image_embeddings: Array,
+    text_embeddings: Array,
+    caption_to_image: Integers,
     *,
     memory_limit_mb: float = 512,
     text_to_text: bool = True,
-) -> dict:
+) -> dict[str, Ranks]:
     """Ranks the best positive of every query.
 
     Args:
@@ -195,12 +198,12 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
 
 
 def bootstrap_interval(
-    ranks,
-    statistic,
+    ranks: Integers,
+    statistic: Callable[[np.ndarray], float],
     num_samples: int = 1000,
     seed: int = 0,
     confidence: float = 0.95,
-) -> tuple:
+) -> tuple[float, float]:
     """Estimates how far a statistic of ranks depends on the queries drawn.
 
     Args:

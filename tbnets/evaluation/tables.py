@@ -5,6 +5,7 @@ neither, and then they are shown as they are.
 """
 
 import re
+from collections.abc import Mapping
 
 from tbnets.rounding import per_cent, rounded
 
@@ -37,7 +38,7 @@ def recall_cutoffs(metrics: dict) -> tuple:
     return tuple(sorted({int(match[1]) for match in found if match}))
 
 
-def format_table(metrics: dict, title: str = "") -> str:
+def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     """Formats metrics as an aligned table, recalls in per cent.
 
     Args:

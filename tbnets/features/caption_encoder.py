@@ -11,10 +11,14 @@ the kind, the parameters and the words.
 import hashlib
 import importlib
 import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
+from tbnets.annotations import Path
 from tbnets.errors import InputError, MissingPackageError
 from tbnets.files import write_atomically
 from tbnets.text.vocabulary import (
@@ -23,6 +27,7 @@ from tbnets.text.vocabulary import (
     Tokenizer,
     Vocabulary,
 )
+from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"
 CHUNK = 1024
@@ -47,19 +52,21 @@ class CaptionEncoder:
     """
 
     kind = ""
-    parameters = ()
+    parameters: tuple[str, ...] = ()
 
-    def __init__(self):
-        self.words_ = ()
-        self.notes_ = {}
-        self._vocabulary = None
+    def __init__(self) -> None:
+        self.words_: tuple[str, ...] = ()
+        self.notes_: dict[str, Any] = {}
+        self._vocabulary: Vocabulary | None = None
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """The size of a caption's vector."""
         raise NotImplementedError
 
-    def fit(self, captions, vectors=None):
+    def fit(
+        self, captions: Sequence[str], vectors: WordVectors | None = None
+    ) -> Self:
         """Learns what it needs of captions.
 
         Args:
@@ -72,32 +79,34 @@ class CaptionEncoder:
         """
         raise NotImplementedError
 
-    def transform(self, captions):
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns the vectors of captions, float32 `[n, dim]`.
 
         All are made at once; `chunks` bounds the memory.
         """
         raise NotImplementedError
 
-    def describe(self):
+    def describe(self) -> str:
         """Returns in a few words what was fitted."""
         raise NotImplementedError
 
-    def chunks(self, captions):
+    def chunks(
+        self, captions: Sequence[str]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields `(slice, vectors)`, `CHUNK` captions at a time."""
         for start in range(0, len(captions), CHUNK):
             rows = slice(start, min(start + CHUNK, len(captions)))
             yield rows, self.transform(captions[rows])
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> Vocabulary:
         """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
         if self._vocabulary is None:
             words = (PADDING_WORD, UNKNOWN_WORD, *self.words_)
             self._vocabulary = Vocabulary(words)
         return self._vocabulary
 
-    def digest(self):
+    def digest(self) -> str:
         """Returns the SHA-256 of all that decides what `transform` gives."""
         digest = hashlib.sha256(self._header())
         for name in self.shapes():
@@ -115,7 +124,7 @@ class CaptionEncoder:
         }
         return json.dumps(header | more, sort_keys=True).encode()
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes the encoder as one `.npz`, complete or not at all."""
         arrays = {name: getattr(self, name) for name in self.shapes()}
         header = np.frombuffer(self._header(notes=self.notes_), np.uint8)
@@ -123,7 +132,7 @@ class CaptionEncoder:
             path, lambda file: np.savez(file, header=header, **arrays)
         )
 
-    def restore(self, header, arrays):
+    def restore(self, header: Any, arrays: Any) -> None:
         """Takes what `save` wrote.
 
         Raises:
@@ -145,11 +154,11 @@ class CaptionEncoder:
                 raise InputError(f"{name} has numbers that are not finite")
         self.check()
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the arrays that `fit` makes, by name."""
         raise NotImplementedError
 
-    def check(self):
+    def check(self) -> None:
         """Raises ValueError where fitted arrays contradict each other."""
 
 

@@ -12,8 +12,11 @@ Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 
 import concurrent.futures
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
@@ -30,6 +33,7 @@ from tbnets.features.hybrid_mixture import (
 from tbnets.features.mean_vectors import check_vectors
 from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import WordVectors
 
 TABLE_BYTES = 2**30
 """Up to this size the gradients of all words are kept between calls."""
@@ -75,8 +79,12 @@ class FisherFeatures(CaptionEncoder):
     parameters = ("num_components", "pca_dim", "pca_captions", "seed")
 
     def __init__(
-        self, num_components=30, pca_dim=6000, pca_captions=20_000, seed=0
-    ):
+        self,
+        num_components: int = 30,
+        pca_dim: int = 6000,
+        pca_captions: int = 20_000,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         checked_number("pca_dim", pca_dim, 0)
         checked_number("pca_captions", pca_captions, 2)
@@ -95,17 +103,17 @@ class FisherFeatures(CaptionEncoder):
         self._vocabulary = self._shares = self._tables = None
 
     @property
-    def full_dim(self):
+    def full_dim(self) -> int:
         """The size of a vector before PCA."""
         return 2 * self.num_components * self.vectors_.shape[1]
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """The size of a vector."""
         return len(self.pca_axes_) or self.full_dim
 
     @property
-    def shares_(self):
+    def shares_(self) -> np.ndarray:
         """Posteriors of the words over the square root of the weights.
 
         Float32 `[len(words_), K]`: sums of information. The weights are
@@ -120,7 +128,12 @@ class FisherFeatures(CaptionEncoder):
             self._shares = owners / np.sqrt(weights, dtype=np.float32)
         return self._shares
 
-    def fit(self, captions, vectors=None, progress=lambda line: None):
+    def fit(
+        self,
+        captions: Sequence[str],
+        vectors: WordVectors | None = None,
+        progress: Callable[[str], object] = lambda line: None,
+    ) -> Self:
         """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
 
         Args:
@@ -181,7 +194,7 @@ class FisherFeatures(CaptionEncoder):
         self.pca_mean_ = pca.mean_.astype(np.float32)
         self.pca_axes_ = pca.components_.astype(np.float32)
 
-    def describe(self):
+    def describe(self) -> str:
         """Returns the sizes, and how many dimensions are Laplacian."""
         laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
@@ -191,7 +204,7 @@ class FisherFeatures(CaptionEncoder):
         )
         return line + f", PCA to {self.dim}" * (self.dim != self.full_dim)
 
-    def transform(self, captions):
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns Fisher vectors, float32 `[n, dim]`."""
         rows = self.encode_counts(word_counts(self.vocabulary, captions))
         if not len(self.pca_axes_):
@@ -201,7 +214,7 @@ class FisherFeatures(CaptionEncoder):
         rows[~known] = 0
         return rows @ self.pca_axes_.T
 
-    def encode_counts(self, counts):
+    def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA.
 
         Args:
@@ -247,7 +260,7 @@ class FisherFeatures(CaptionEncoder):
             terms[k] *= shares[:, k, None]
         return terms
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""
         components = (self.num_components, self.vectors_.shape[-1])
         axes = len(self.pca_axes_)
@@ -261,7 +274,7 @@ class FisherFeatures(CaptionEncoder):
             "pca_axes_": (axes, self.full_dim) if axes else (0, 0),
         }
 
-    def check(self):
+    def check(self) -> None:
         """Refuses parameters that no mixture has."""
         self._shares = self._tables = None
         if self.laplacian_.dtype != bool:

@@ -13,7 +13,10 @@ have a floor, so that a component on a single word stays finite; the mixture
 starts from k-means.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
@@ -46,15 +49,23 @@ class HybridMixture:
     """
 
     def __init__(
-        self, num_components=30, max_iterations=100, tolerance=1e-3, seed=0
-    ):
+        self,
+        num_components: int = 30,
+        max_iterations: int = 100,
+        tolerance: float = 1e-3,
+        seed: int = 0,
+    ) -> None:
         checked_number("num_components", num_components, 1)
         self.num_components = num_components
         self.max_iterations = max_iterations
         self.tolerance = tolerance
         self.seed = seed
 
-    def fit(self, points, progress=lambda likelihood: None):
+    def fit(
+        self,
+        points: np.ndarray,
+        progress: Callable[[float], object] = lambda likelihood: None,
+    ) -> Self:
         """Fits the mixture.
 
         Args:
@@ -81,7 +92,7 @@ class HybridMixture:
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
         self._maximise(points, order, owners)
-        self.log_likelihoods_ = []
+        self.log_likelihoods_: list[float] = []
         for _ in range(self.max_iterations):
             owners, likelihood = self._expect(points)
             self.log_likelihoods_.append(likelihood)
@@ -144,7 +155,7 @@ class HybridMixture:
             rows, np.where(chosen, scale, deviation), self.scales_
         )
 
-    def log_densities(self, points):
+    def log_densities(self, points: np.ndarray) -> np.ndarray:
         """Returns `log(w_k prod_d f_kd(x_d))`, float64 `[n, K]`."""
         points = np.asarray(points, np.float64)
         heights = np.where(self.laplacian_, 2.0, np.sqrt(2 * np.pi))
@@ -158,7 +169,7 @@ class HybridMixture:
                 result[start : start + len(some), k] = -z.sum(axis=1)
         return result + heights + np.log(self.weights_)
 
-    def posteriors(self, points):
+    def posteriors(self, points: np.ndarray) -> np.ndarray:
         """Returns the probability of each component, float64 `[n, K]`."""
         return self._expect(points)[0]
 

@@ -1,9 +1,13 @@
 """Means of the word vectors of captions."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from typing_extensions import Self
 
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import CaptionEncoder, word_counts
+from tbnets.text.word_vectors import WordVectors
 
 
 def check_vectors(vectors):
@@ -30,32 +34,34 @@ class MeanFeatures(CaptionEncoder):
 
     kind = "mean_vector"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.vectors_ = np.zeros((0, 0), np.float32)
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """The size of a word vector."""
         return self.vectors_.shape[1]
 
-    def fit(self, captions, vectors=None):
+    def fit(
+        self, captions: Sequence[str], vectors: WordVectors | None = None
+    ) -> Self:
         """Takes the vectors of all their words; the captions tell nothing."""
         check_vectors(vectors)
         self.words_, self._vocabulary = vectors.words, None
         self.vectors_ = np.ascontiguousarray(vectors.vectors, np.float32)
         return self
 
-    def describe(self):
+    def describe(self) -> str:
         """Returns the number of words and the size of their vectors."""
         return f"means of {self.dim}-d vectors of {len(self.words_)} words"
 
-    def transform(self, captions):
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns mean vectors, float32 `[n, dim]`."""
         counts = word_counts(self.vocabulary, captions)
         words = np.asarray(counts.sum(axis=1), np.float32)
         return (counts @ self.vectors_) / np.maximum(words, 1)[:, None]
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""
         return {"vectors_": (len(self.words_), self.dim)}

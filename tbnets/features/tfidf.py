@@ -10,8 +10,10 @@ installed, the lemmas are those of simplemma.
 """
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
@@ -21,6 +23,7 @@ from tbnets.features.caption_encoder import (
     word_counts,
 )
 from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import WordVectors
 
 STOP_WORDS = frozenset(
     """
@@ -101,7 +104,7 @@ class TfidfFeatures(CaptionEncoder):
     kind = "tfidf"
     parameters = ("num_terms",)
 
-    def __init__(self, num_terms=3000):
+    def __init__(self, num_terms: int = 3000) -> None:
         super().__init__()
         checked_number("num_terms", num_terms, 1)
         self.num_terms = num_terms
@@ -109,16 +112,18 @@ class TfidfFeatures(CaptionEncoder):
         self.idf_ = np.zeros(0, np.float32)
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """The number of lemmas in the dictionary."""
         return len(self.idf_)
 
     @property
-    def terms_(self):
+    def terms_(self) -> tuple[str, ...]:
         """The lemmas, the most frequent first."""
         return tuple(self.notes_.get("terms", ()))
 
-    def fit(self, captions, vectors=None):
+    def fit(
+        self, captions: Sequence[str], vectors: WordVectors | None = None
+    ) -> Self:
         """Chooses the dictionary and weighs it; see `CaptionEncoder.fit`.
 
         Raises:
@@ -152,14 +157,14 @@ class TfidfFeatures(CaptionEncoder):
         self.notes_ |= {"lemmatizer": name, "terms": terms}
         return self
 
-    def describe(self):
+    def describe(self) -> str:
         """Returns the size of the dictionary, and whose lemmas they are."""
         return (
             f"{self.dim} lemmas (by {self.notes_['lemmatizer']}) of "
             f"{len(self.words_)} words"
         )
 
-    def transform(self, captions):
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns tf-idf vectors, float32 `[n, dim]`."""
         rows = self._term_counts(captions).toarray() * self.idf_
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -174,11 +179,11 @@ class TfidfFeatures(CaptionEncoder):
         )
         return word_counts(self.vocabulary, captions) @ lemma_of_word
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""
         return {"columns_": (len(self.words_),), "idf_": (self.dim,)}
 
-    def check(self):
+    def check(self) -> None:
         """Refuses columns that no dictionary has."""
         columns = self.columns_
         if columns.dtype.kind != "i" or (

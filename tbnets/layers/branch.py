@@ -5,9 +5,13 @@ al. 2016, Fig. 1. What comes before it (a convolutional network, a recurrent
 text encoder, a file of features) is not its concern.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.errors import check_choice
 from tbnets.layers.configured import (
     ConfiguredLayer,
@@ -57,18 +61,18 @@ class Branch(ConfiguredLayer):
 
     def __init__(
         self,
-        units=(2048, 512),
-        batch_normalization="last",
-        dropout=0.5,
-        input_dropout=0.0,
-        seed=0,
-        **kwargs,
-    ):
+        units: Sequence[int] = (2048, 512),
+        batch_normalization: str = "last",
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         name = "batch_normalization"
         check_choice(name, batch_normalization, BATCH_NORMALIZATION)
         self.units = checked_units(units)
-        self.output_dim = self.units[-1] if units else None
+        self.output_dim: int | None = self.units[-1] if units else None
         self.batch_normalization = batch_normalization
         self.dropout, self.input_dropout = dropout, input_dropout
         self.seed = seed
@@ -91,12 +95,12 @@ class Branch(ConfiguredLayer):
                     steps.append(SeededDropout(self.dropout, self.seed + i + 1))
         return steps
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the steps one after the other."""
         self.output_dim = build_steps(self.steps, tuple(input_shape))[-1]
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns embeddings of unit length `[n, output_dim]`."""
         outputs = run_steps(self.steps, inputs, training)
         return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)

@@ -1,8 +1,12 @@
 """One side of a canonical correlation analysis: a projection to unit length."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import FittedLayer
 
@@ -27,7 +31,9 @@ class CanonicalProjection(FittedLayer):
     Source: Gong et al. 2014, Sec. 3.3.
     """
 
-    def __init__(self, output_dim, use_bias=False, **kwargs):
+    def __init__(
+        self, output_dim: int, use_bias: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.output_dim = checked_number(
             "output_dim", output_dim, 1, whole=True
@@ -35,7 +41,7 @@ class CanonicalProjection(FittedLayer):
         self.use_bias = use_bias
         self.bias = None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the weights, as yet without effect."""
         size = input_shape[-1]
         self.constant("mean", (size,))
@@ -45,7 +51,7 @@ class CanonicalProjection(FittedLayer):
             self.constant("bias", (self.output_dim,))
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns embeddings of unit length `[n, output_dim]`."""
         rows = tf.cast(inputs, tf.float32) - tf.convert_to_tensor(self.mean)
         outputs = tf.matmul(rows, tf.convert_to_tensor(self.projection))

@@ -1,6 +1,8 @@
 """Layers that are built again from what their constructors were given."""
 
 import inspect
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -31,7 +33,7 @@ class ConfiguredLayer(keras.layers.Layer):
     constructors of its class and of those above it, up to here, name.
     """
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Returns the constructors' arguments."""
         names = arguments_of(type(self), "__init__", ConfiguredLayer)
         own = {name: getattr(self, name) for name in names}
@@ -41,17 +43,23 @@ class ConfiguredLayer(keras.layers.Layer):
 class FittedLayer(ConfiguredLayer):
     """A layer of constants: float32 under every policy, never trained."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")
         super().__init__(**{**kwargs, "trainable": False})
 
-    def constant(self, name, shape, initial="zeros", dtype="float32"):
+    def constant(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        initial: str = "zeros",
+        dtype: str = "float32",
+    ) -> None:
         """Makes a weight that holds a fitted constant, an attribute."""
         options = {"initializer": initial, "trainable": False, "dtype": dtype}
         setattr(self, name, self.add_weight(name=name, shape=shape, **options))
 
 
-def checked_units(units):
+def checked_units(units: Sequence[int]) -> tuple[int, ...]:
     """Returns the sizes of layers as a tuple of whole numbers from 1."""
     return tuple(checked_number("units", one, 1, whole=True) for one in units)
 

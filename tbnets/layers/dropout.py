@@ -1,8 +1,12 @@
 """Dropout whose random stream is part of the model's weights."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.errors import InputError
 from tbnets.layers.configured import ConfiguredLayer
 
@@ -23,7 +27,7 @@ class SeededDropout(ConfiguredLayer):
         seed: integer; layers of one model need different seeds.
     """
 
-    def __init__(self, rate, seed=0, **kwargs):
+    def __init__(self, rate: float, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise InputError(
@@ -33,7 +37,7 @@ class SeededDropout(ConfiguredLayer):
         self.rate, self.seed = rate, seed
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the counter of draws."""
         options = {"initializer": "zeros", "trainable": False}
         self.draws = self.add_weight(
@@ -41,7 +45,7 @@ class SeededDropout(ConfiguredLayer):
         )
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns `inputs` with units dropped when `training`."""
         if not training or not self.rate:
             return inputs

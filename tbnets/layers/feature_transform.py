@@ -1,9 +1,13 @@
 """Rescaling of precomputed features, inside the network."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.errors import InputError, check_choice
 from tbnets.layers.configured import FittedLayer
 from tbnets.statistics import StreamingStatistics
@@ -89,7 +93,7 @@ class FeatureTransform(FittedLayer):
         transform.adapt([image_features])
     """
 
-    def __init__(self, steps=(), **kwargs):
+    def __init__(self, steps: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for step in steps:
             advice = "Change --image_transform."
@@ -100,14 +104,14 @@ class FeatureTransform(FittedLayer):
                 f"last. Received: {','.join(steps)}. Change --image_transform."
             )
         self.steps = tuple(steps)
-        self.output_dim = None
+        self.output_dim: int | None = None
 
     @property
-    def needs_statistics(self):
+    def needs_statistics(self) -> bool:
         """Whether `adapt` must see the training features."""
         return bool(set(self.steps) & STATISTICS)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the statistics, as yet without effect."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
@@ -117,7 +121,7 @@ class FeatureTransform(FittedLayer):
                 self.constant(name, (self.output_dim,), initial)
         super().build(input_shape)
 
-    def adapt(self, batches):
+    def adapt(self, batches: Iterable[Array]) -> None:
         """Takes the statistics of the training features, in one pass.
 
         Args:
@@ -149,7 +153,7 @@ class FeatureTransform(FittedLayer):
                 outputs = tf.math.l2_normalize(outputs, axis=-1)
         return outputs
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the rescaled features, in shape and dtype of `inputs`."""
         outputs = self._without_statistics(tf.cast(inputs, tf.float32))
         if "ternary" in self.steps:

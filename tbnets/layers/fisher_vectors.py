@@ -7,10 +7,15 @@ and SavedModels hold them. Id 0 is padding and id 1 an unknown word; neither
 adds anything.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Array, Strings
+from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.layers.configured import FittedLayer
 from tbnets.text.vocabulary import Tokenizer
 
@@ -32,7 +37,7 @@ class _EncoderLayer(FittedLayer):
 
     of_words = others = ()
 
-    def take(self, encoder):
+    def take(self, encoder: CaptionEncoder) -> None:
         """Takes the constants of a fitted `CaptionEncoder`."""
         for name in (*self.of_words, *self.others):
             values = np.asarray(getattr(encoder, f"{name}_"))
@@ -57,19 +62,21 @@ class TfidfVectors(_EncoderLayer):
 
     of_words, others = ("columns",), ("idf",)
 
-    def __init__(self, vocabulary_size, num_terms, **kwargs):
+    def __init__(
+        self, vocabulary_size: int, num_terms: int, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.num_terms = self.output_dim = num_terms
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the constants, as yet without effect."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
         super().build(input_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Array) -> tf.Tensor:
         """Returns the tf-idf vector of each row of ids, of length 1 or 0."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
@@ -99,18 +106,20 @@ class MeanVectors(_EncoderLayer):
 
     of_words = ("vectors",)
 
-    def __init__(self, vocabulary_size, word_dim, **kwargs):
+    def __init__(
+        self, vocabulary_size: int, word_dim: int, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.word_dim = self.output_dim = word_dim
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the constants, as yet without effect."""
         shape = (self.vocabulary_size, self.word_dim)
         self.constant("vectors", shape)
         super().build(input_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Array) -> tf.Tensor:
         """Returns the mean of the known words of each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         known = tf.cast(inputs >= FIRST_WORD, tf.float32)
@@ -142,15 +151,20 @@ class FisherVectors(_EncoderLayer):
     others = ("locations", "scales", "laplacian")
 
     def __init__(
-        self, vocabulary_size, word_dim, num_components=30, pca_dim=0, **kwargs
-    ):
+        self,
+        vocabulary_size: int,
+        word_dim: int,
+        num_components: int = 30,
+        pca_dim: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size, self.word_dim = vocabulary_size, word_dim
         self.num_components, self.pca_dim = num_components, pca_dim
         self.full_dim = 2 * num_components * word_dim
         self.output_dim = pca_dim or self.full_dim
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the constants, as yet without effect."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
@@ -165,7 +179,7 @@ class FisherVectors(_EncoderLayer):
             self.others = (*self.others, "pca_mean", "pca_axes")
         super().build(input_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Array) -> tf.Tensor:
         """Returns the Fisher vector of each row of ids, of length 1 or 0."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
@@ -234,7 +248,9 @@ class CaptionReader(tf.Module):
         reader(["two dogs run"]).shape  # (1, 3000)
     """
 
-    def __init__(self, encoder, max_tokens=None):
+    def __init__(
+        self, encoder: CaptionEncoder, max_tokens: int | None = None
+    ) -> None:
         super().__init__(name="caption_reader")
         self.vocabulary = encoder.vocabulary
         self.max_tokens = max_tokens
@@ -242,6 +258,6 @@ class CaptionReader(tf.Module):
         self.layer = fitted_layer(encoder)
         self.dim = encoder.dim
 
-    def __call__(self, captions):
+    def __call__(self, captions: Strings) -> tf.Tensor:
         """Returns the features of captions: string `[n]` -> `[n, dim]`."""
         return self.layer(self.tokenizer(captions))

@@ -1,8 +1,12 @@
 """Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
 from tbnets.features import cnn
 from tbnets.features.cnn import call_with_any_batch
@@ -24,7 +28,9 @@ class SmallConvNet(ConfiguredLayer):
     height' * width' * channels[-1]]`.
     """
 
-    def __init__(self, channels=(32, 64, 96, 128), **kwargs):
+    def __init__(
+        self, channels: Sequence[int] = (32, 64, 96, 128), **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.channels = tuple(int(size) for size in channels)
         self.stages = []
@@ -41,7 +47,7 @@ class SmallConvNet(ConfiguredLayer):
     def _pairs(self):
         return zip(self.stages[::2], self.stages[1::2])
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the stages one after the other."""
         shape = tuple(input_shape)
         if len(shape) != 4 or None in shape[1:]:
@@ -57,7 +63,7 @@ class SmallConvNet(ConfiguredLayer):
         self.output_dim = shape[1] * shape[2] * shape[3]
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the flattened last map."""
 
         def encode(pixels):
@@ -88,12 +94,12 @@ class ApplicationEncoder(ConfiguredLayer):
 
     def __init__(
         self,
-        application="MobileNetV2",
-        image_size=224,
-        weights=None,
-        fine_tune=False,
-        **kwargs,
-    ):
+        application: str = "MobileNetV2",
+        image_size: int = 224,
+        weights: Path | None = None,
+        fine_tune: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.application = application
         self.image_size = image_size
@@ -104,7 +110,7 @@ class ApplicationEncoder(ConfiguredLayer):
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the pooled activations of the last convolution."""
         learn = training and self.fine_tune
 
@@ -113,6 +119,6 @@ class ApplicationEncoder(ConfiguredLayer):
 
         return call_with_any_batch(encode, inputs)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; weights are not fetched."""
         return {**super().get_config(), "weights": None}

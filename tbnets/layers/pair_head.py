@@ -1,8 +1,12 @@
 """The head of the similarity network: a pair's product -> how well it fits."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.layers.configured import (
     ConfiguredLayer,
     build_steps,
@@ -42,8 +46,13 @@ class PairHead(ConfiguredLayer):
     """
 
     def __init__(
-        self, units=(512, 256), dropout=0.0, scale=None, seed=0, **kwargs
-    ):
+        self,
+        units: Sequence[int] = (512, 256),
+        dropout: float = 0.0,
+        scale: float | None = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = checked_units(units)
         self.dropout, self.scale, self.seed = dropout, scale, seed
@@ -55,14 +64,14 @@ class PairHead(ConfiguredLayer):
                 self.steps.append(SeededDropout(dropout, seed + i))
         self.last = keras.layers.Dense(1, dtype="float32", name="logit")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the steps one after the other."""
         shape = tuple(input_shape)
         self.factor = float(shape[-1] if self.scale is None else self.scale)
         self.last.build(build_steps(self.steps, shape))
         super().build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the logits float32 `[n]` of products `[n, dim]`."""
         outputs = inputs * tf.cast(self.factor, inputs.dtype)
         outputs = run_steps(self.steps, outputs, training)

@@ -4,9 +4,13 @@ Id 0 is padding. Every encoder takes any number of padded columns and gives
 the same answer: padding takes part in nothing.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.errors import check_choice
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
@@ -53,14 +57,14 @@ class TextEncoder(ConfiguredLayer):
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim=300,
-        word_dropout=0.0,
-        seed=0,
-        word_training="trained",
-        word_weight=0.0,
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        embedding_dim: int = 300,
+        word_dropout: float = 0.0,
+        seed: int = 0,
+        word_training: str = "trained",
+        word_weight: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sizes = vocabulary_size, embedding_dim
         self.vocabulary_size, self.embedding_dim = sizes
@@ -69,15 +73,15 @@ class TextEncoder(ConfiguredLayer):
         self.word_training, self.word_weight = training
         self.embedding = WordTable(*sizes, *training, name="words")
         self.drop = SeededDropout(word_dropout, seed)
-        self.output_dim = embedding_dim
+        self.output_dim: int = embedding_dim
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table."""
         self.embedding.build(input_shape)
         self.drop.build((*input_shape, self.embedding_dim))
         super().build(input_shape)
 
-    def word_vectors(self, ids, training):
+    def word_vectors(self, ids: Array, training: bool) -> tf.Tensor:
         """Returns the vectors of word ids of any shape, after dropout."""
         return self.drop(self.embedding(ids), training=training)
 
@@ -105,7 +109,7 @@ class MeanOfWords(TextEncoder):
     taken from there (`embedding.take`) and `frozen`.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the mean word vector of each row of ids."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
@@ -140,15 +144,15 @@ class RecurrentEncoder(TextEncoder):
 
     def __init__(  # noqa: PLR0913  (a layer's hyper-parameters, all by name)
         self,
-        vocabulary_size,
-        cell="lstm",
-        embedding_dim=256,
-        units=512,
-        bidirectional=False,
-        pooling="last",
-        mean_beside=False,
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        cell: str = "lstm",
+        embedding_dim: int = 256,
+        units: int = 512,
+        bidirectional: bool = False,
+        pooling: str = "last",
+        mean_beside: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         check_choice("cell", cell, CELLS)
         check_choice("pooling", pooling, POOLINGS)
@@ -163,12 +167,12 @@ class RecurrentEncoder(TextEncoder):
         self.output_dim = units * (1 + bidirectional)
         self.output_dim += embedding_dim * mean_beside
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table and the recurrence."""
         super().build(input_shape)
         self.recurrence.build((*input_shape, self.embedding_dim))
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the text features of each row of ids."""
         mask = tf.not_equal(inputs, 0)
         words = self.word_vectors(inputs, training)

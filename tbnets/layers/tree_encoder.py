@@ -1,11 +1,15 @@
 """The text encoder that reads a caption along its constituency tree."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.layers.tree_lstm import TreeLSTM
-from tbnets.text.packed_trees import pack_trees
+from tbnets.text.packed_trees import PackedTrees, pack_trees
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -39,24 +43,26 @@ class TreeEncoder(TextEncoder):
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim=300,
-        units=512,
-        tied=False,
-        mean_beside=False,
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        embedding_dim: int = 300,
+        units: int = 512,
+        tied: bool = False,
+        mean_beside: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.units, self.tied, self.mean_beside = units, tied, mean_beside
         self.tree_lstm = TreeLSTM(units, tied, name="tree_lstm")
         self.output_dim = units + embedding_dim * mean_beside
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table and the LSTM."""
         super().build(input_shape)
         self.tree_lstm.build((None, self.embedding_dim))
 
-    def encode_nodes(self, inputs, training=False):
+    def encode_nodes(
+        self, inputs: Array, training: bool = False
+    ) -> tuple[tf.Tensor, PackedTrees]:
         """Returns the states of all nodes, words and phrases.
 
         Args:
@@ -74,7 +80,7 @@ class TreeEncoder(TextEncoder):
             states = tf.concat([states, span_means(words, trees)], axis=1)
         return states, trees
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the state of the root of each tree."""
         states, trees = self.encode_nodes(inputs, training)
         return tf.gather(states, trees.roots)

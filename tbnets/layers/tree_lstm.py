@@ -1,8 +1,12 @@
 """The hierarchical LSTM over constituency trees."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.tree_levels import WEIGHTS, tree_states
@@ -55,12 +59,14 @@ class TreeLSTM(ConfiguredLayer):
     papers do not tell.
     """
 
-    def __init__(self, units, tied=False, **kwargs):
+    def __init__(self, units: int, tied: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = checked_number("units", units, 1, whole=True)
         self.tied = tied
 
-    def build(self, inputs_shape, trees_shape=None):
+    def build(
+        self, inputs_shape: Sequence[int | None], trees_shape: Any = None
+    ) -> None:
         """Creates the matrices; gates stand side by side as i, o, u."""
         units = self.units
         self.kernel = self.add_weight(
@@ -90,7 +96,7 @@ class TreeLSTM(ConfiguredLayer):
         )
         self.built = True
 
-    def call(self, inputs, trees):
+    def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
         """Returns the state of every node."""
         trees = PackedTrees(*trees)
         kernel = tf.cast(self.kernel, self.compute_dtype)

@@ -1,8 +1,12 @@
 """The table of word vectors that text encoders begin with."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.errors import check_choice
 
 TRAININGS = ("trained", "regularized", "frozen")
@@ -28,18 +32,18 @@ class WordTable(keras.layers.Embedding):
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim,
-        training="trained",
-        weight=0.0,
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        embedding_dim: int,
+        training: str = "trained",
+        weight: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         check_choice("training", training, TRAININGS)
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.trainable = training != "frozen"
         self.training, self.weight, self.first = training, weight, None
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Sequence[int | None] | None = None) -> None:
         """Creates the table, and what it is held to."""
         if self.training == "regularized":
             options = {"initializer": "zeros", "trainable": False}
@@ -50,7 +54,7 @@ class WordTable(keras.layers.Embedding):
             self.embeddings_regularizer = _Distance(self.first, self.weight)
         super().build(input_shape)
 
-    def take(self, vectors):
+    def take(self, vectors: Array) -> None:
         """Begins with some vectors, float32 `[vocabulary_size, dim]`."""
         self.embeddings.assign(vectors)
         if self.first is not None:
@@ -62,7 +66,7 @@ class WordTable(keras.layers.Embedding):
 
     def get_config(self):
         """Returns the constructor's arguments."""
-        config = super().get_config()
+        config: dict[str, Any] = super().get_config()
         own = {"vocabulary_size": self.input_dim, "training": self.training}
         own |= {"embedding_dim": self.output_dim, "weight": self.weight}
         return own | {name: config[name] for name in ("name", "dtype")}

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets.annotations import Array
+
 PAIR_LOSSES = ("logistic", "softmax")
 
 
@@ -39,7 +41,9 @@ class SoftmaxOutput(NamedTuple):
     ranked_first: tf.Tensor
 
 
-def logistic_loss(logits, is_match, valid=None):
+def logistic_loss(
+    logits: Array, is_match: Array, valid: Array | None = None
+) -> LogisticOutput:
     r"""Computes the logistic loss of pairs, labelled +1 or -1.
 
     $$\log(1 + \exp(-z p))$$

@@ -7,11 +7,15 @@ number of `[rows, columns]` arrays, and compile under XLA.
 
 import tensorflow as tf
 
+from tbnets.annotations import Array
+
 _GROUP = 16
 _WORD = 8
 
 
-def hardest_negatives(similarities, positive_mask, num_negatives):
+def hardest_negatives(
+    similarities: Array, positive_mask: Array, num_negatives: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most similar non-positive columns of every row.
 
     The search is exact and has two stages: the maximum of every group of

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets.annotations import Integers
 from tbnets.losses import miners
 from tbnets.losses.positives import positive_masks
 
@@ -84,8 +85,13 @@ def own_images(image_ids, caption_image_ids):
 
 
 def sample_pairs(
-    image_ids, caption_image_ids, text_ids=None, *, seed, num_candidates=1
-):
+    image_ids: Integers,
+    caption_image_ids: Integers,
+    text_ids: Integers | None = None,
+    *,
+    seed: Integers,
+    num_candidates: int = 1,
+) -> PairSample:
     """Draws captions that do not match, for each matching pair of a batch.
 
     The matching pairs are the captions with their own images: with an image

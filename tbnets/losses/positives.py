@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets.annotations import Integers
 from tbnets.errors import InputError, InputTypeError
 from tbnets.losses import miners
 
@@ -23,7 +24,11 @@ class PositiveMasks(NamedTuple):
     image_to_image: tf.Tensor
 
 
-def positive_masks(image_ids, caption_image_ids, text_ids=None):
+def positive_masks(
+    image_ids: Integers,
+    caption_image_ids: Integers,
+    text_ids: Integers | None = None,
+) -> PositiveMasks:
     """Builds the masks of a batch from integer identities.
 
     An image drawn twice, and two captions of one image, match in every term.

@@ -5,6 +5,8 @@ without a weight is not part of the loss. Where negatives are not "top_k",
 `num_negatives` has no use.
 """
 
+from typing import Any
+
 TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
 
 
@@ -13,12 +15,12 @@ def _weights(*weights):
     return dict(zip(TERMS, weights))
 
 
-_WANG = {
+_WANG: dict[str, Any] = {
     "distance": "euclidean",
     "reduction": "mean_active",
     "negatives": "top_k",
 }
-_KIROS_2014 = {
+_KIROS_2014: dict[str, Any] = {
     "margin": 0.2,
     "distance": "cosine",
     "reduction": "sum",
@@ -26,7 +28,7 @@ _KIROS_2014 = {
     "term_weights": _weights(1.0, 1.0),
 }
 
-PRESETS = {
+PRESETS: dict[str, dict[str, Any]] = {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
     # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
     "wang2016": {

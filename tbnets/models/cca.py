@@ -5,10 +5,14 @@ the covariances of images and texts, and at the end the projections are solved
 for. Memory is that of the covariances, whatever the number of rows.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.positives import positive_masks
@@ -68,11 +72,21 @@ class CCA(EmbeddingNetwork):
     2016, Table 1. Neither tells of background.
     """
 
-    correlations = found = found_background = None
+    correlations: np.ndarray | None = None
+    found = found_background = None
 
-    def __init__(
-        self, *sides, regularization=0.5, power=4.0, background=0.0, **kwargs
-    ):
+    def __init__(  # noqa: PLR0913  (numbers by name)
+        self,
+        image_branch: keras.layers.Layer,
+        text_branch: keras.layers.Layer,
+        image_encoder: keras.layers.Layer | None = None,
+        text_encoder: keras.layers.Layer | None = None,
+        regularization: float = 0.5,
+        power: float = 4.0,
+        background: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
         checked_number("regularization", regularization, 0)
         checked_number("background", background, 0)
@@ -85,17 +99,17 @@ class CCA(EmbeddingNetwork):
         self.regularization, self.power = regularization, power
         self.background = background
 
-    def compile(self, **kwargs):
+    def compile(self, **kwargs: Any) -> None:
         """Prepares the model for `fit`; an optimizer has nothing to do."""
         kwargs = {"optimizer": "sgd", "triplet_loss": None, **kwargs}
         super().compile(**kwargs)
 
     @property
-    def metrics(self):
+    def metrics(self) -> list[keras.metrics.Metric]:
         """Nothing that is averaged over an epoch."""
         return []
 
-    def build(self, input_shape):
+    def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides.
 
         Args:
@@ -126,7 +140,7 @@ class CCA(EmbeddingNetwork):
     def _branches(self):
         return self.image_branch, self.text_branch
 
-    def fit(self, *args, **kwargs):
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Gathers covariances over the batches, then solves.
 
         Args:
@@ -149,7 +163,7 @@ class CCA(EmbeddingNetwork):
         history.history["loss"] = [loss] * epochs
         return history
 
-    def train_step(self, batch):
+    def train_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
         """Adds a batch to the covariances; nothing is learned as yet."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.found is None:

@@ -1,14 +1,18 @@
 """The embedding network: two branches into one space, trained by ranking."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
-from tbnets.losses.triplet import TERMS, LossOutput
+from tbnets.losses.triplet import TERMS, LossOutput, TripletLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 WITHIN_VIEWS = ("text_to_text", "image_to_image")
@@ -48,18 +52,18 @@ class EmbeddingNetwork(TwoBranchModel):
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
 
-    triplet_loss = None
+    triplet_loss: TripletLoss | None = None
 
     def compile(
         self,
-        optimizer,
-        triplet_loss,
-        gradient_clip_norm=None,
-        hardness_steps=1,
-        structure_steps=0,
-        structure_end=None,
-        **kwargs,
-    ):
+        optimizer: str | keras.optimizers.Optimizer,
+        triplet_loss: TripletLoss,
+        gradient_clip_norm: float | None = None,
+        hardness_steps: float = 1,
+        structure_steps: float = 0,
+        structure_end: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Prepares the network for `fit`.
 
         Args:
@@ -84,16 +88,20 @@ class EmbeddingNetwork(TwoBranchModel):
         self.structure_end = structure_end
 
     @staticmethod
-    def reported_names():
+    def reported_names() -> list[str]:
         """Returns the names of a loss and an active share for each term."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
-    def call(self, inputs, training=False):
+    def call(
+        self, inputs: Mapping[str, Array], training: bool = False
+    ) -> dict[str, tf.Tensor]:
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
         images, texts = self.embed(inputs, training)
         return {"image_embeddings": images, "text_embeddings": texts}
 
-    def batch_loss(self, batch, training=False):
+    def batch_loss(
+        self, batch: Mapping[str, Array], training: bool = False
+    ) -> LossOutput:
         """Returns the `LossOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if candidates.has_candidates(batch):
@@ -170,7 +178,7 @@ class EmbeddingNetwork(TwoBranchModel):
             return None
         return tf.minimum(self._step() / self.hardness_steps, 1.0)
 
-    def report(self, output):
+    def report(self, output: LossOutput) -> dict[str, tf.Tensor]:
         """Returns loss and share of active triplets of each term."""
         scalars = {}
         for term, value in output.terms.items():

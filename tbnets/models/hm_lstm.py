@@ -1,11 +1,16 @@
 """HM-LSTM: sentences and phrases, photos and regions in one space."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
+from tbnets.losses.triplet import LossOutput, TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side
 
@@ -67,21 +72,29 @@ class HMLSTM(EmbeddingNetwork):
     """
 
     def __init__(
-        self, *sides, region_branch=None, region_encoder=None, **kwargs
-    ):
+        self,
+        image_branch: keras.layers.Layer,
+        text_branch: keras.layers.Layer,
+        image_encoder: keras.layers.Layer | None = None,
+        text_encoder: keras.layers.Layer | None = None,
+        region_branch: keras.layers.Layer | None = None,
+        region_encoder: keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
         self.region_branch = region_branch
         self.region_encoder = region_encoder
 
     def compile(
         self,
-        optimizer,
-        triplet_loss,
-        gradient_clip_norm=None,
-        phrase_weight=1.0,
-        region_mean_weight=0.0,
-        **kwargs,
-    ):
+        optimizer: str | keras.optimizers.Optimizer,
+        triplet_loss: TripletLoss,
+        gradient_clip_norm: float | None = None,
+        phrase_weight: float = 1.0,
+        region_mean_weight: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         """Prepares the network for `fit`.
 
         Args:
@@ -101,13 +114,13 @@ class HMLSTM(EmbeddingNetwork):
         self.region_mean_weight = region_mean_weight
 
     @staticmethod
-    def reported_names():
+    def reported_names() -> list[str]:
         """Returns the names of a loss and an active share for each term."""
         return EmbeddingNetwork.reported_names() + [
             f"{term}_{what}" for term in _TERMS for what in ("loss", "active")
         ]
 
-    def build(self, input_shape):
+    def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides, and the branch of the regions.
 
         Args:
@@ -127,12 +140,14 @@ class HMLSTM(EmbeddingNetwork):
             )
 
     @property
-    def region_dim(self):
+    def region_dim(self) -> int:
         """Features of a region."""
         key = "images" if self.region_branch is None else "regions"
         return self.input_shapes[key][-1]
 
-    def embed_regions(self, regions, training=False):
+    def embed_regions(
+        self, regions: Array, training: bool = False
+    ) -> tf.Tensor:
         """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
         if self.region_branch is None:
             return self.embed_images(regions, training=training)
@@ -140,7 +155,9 @@ class HMLSTM(EmbeddingNetwork):
             regions, self.region_encoder, self.region_branch, training
         )
 
-    def embed_nodes(self, captions, phrase_nodes, training=False):
+    def embed_nodes(
+        self, captions: Array, phrase_nodes: Integers, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Embeds sentences and some of their phrases.
 
         Args:
@@ -159,7 +176,9 @@ class HMLSTM(EmbeddingNetwork):
         embeddings = self.text_branch(states, training=training)
         return embeddings[:count], embeddings[count:]
 
-    def embed_noun_phrases(self, captions):
+    def embed_noun_phrases(
+        self, captions: Array
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Embeds all noun phrases of trees, as they are served.
 
         Args:
@@ -180,7 +199,9 @@ class HMLSTM(EmbeddingNetwork):
         )
         return embeddings, captions, spans
 
-    def call(self, inputs, training=False):
+    def call(
+        self, inputs: Mapping[str, Array], training: bool = False
+    ) -> dict[str, tf.Tensor]:
         """Returns the embeddings of images and texts, and of `regions`."""
         outputs = super().call(inputs, training=training)
         inputs = checked_dict("inputs", inputs, INPUTS)
@@ -190,7 +211,9 @@ class HMLSTM(EmbeddingNetwork):
             )
         return outputs
 
-    def batch_loss(self, batch, training=False):
+    def batch_loss(
+        self, batch: Mapping[str, Array], training: bool = False
+    ) -> LossOutput:
         """Returns the `LossOutput` of one batch.
 
         Source: Niu et al. 2017, Eq. 9-10; the weight of the losses at the

@@ -2,10 +2,13 @@
 
 import importlib
 import pkgutil
+from typing import Any
 
 import keras
 
 from tbnets import layers, losses, models
+from tbnets.annotations import Path
+from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import fused_optimizers  # noqa: F401
 
 # Keras finds the classes that a file names once they are registered, and they
@@ -15,7 +18,7 @@ for room in (layers, losses, models):
         importlib.import_module(module.name)
 
 
-def load_model(path, **options):
+def load_model(path: Path, **options: Any) -> TwoBranchModel:
     """Loads a model that `model.save("name.keras")` wrote, ready for `fit`.
 
     Weights, loss, optimizer and its state are as they were saved: training

@@ -1,8 +1,12 @@
 """The similarity network: two branches and a head that judges pairs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import check_choice
 from tbnets.layers.pair_head import PairHead
@@ -51,19 +55,28 @@ class SimilarityNetwork(TwoBranchModel):
 
     learned_similarity = True
 
-    def __init__(self, *sides, head=None, **kwargs):
+    def __init__(
+        self,
+        image_branch: keras.layers.Layer,
+        text_branch: keras.layers.Layer,
+        image_encoder: keras.layers.Layer | None = None,
+        text_encoder: keras.layers.Layer | None = None,
+        head: keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
         self.head = head or PairHead()
 
     def compile(
         self,
-        optimizer,
-        gradient_clip_norm=None,
-        num_candidates=1,
-        sampling_seed=0,
-        pair_loss=PAIR_LOSSES[0],
-        **kwargs,
-    ):
+        optimizer: str | keras.optimizers.Optimizer,
+        gradient_clip_norm: float | None = None,
+        num_candidates: int = 1,
+        sampling_seed: int = 0,
+        pair_loss: str = PAIR_LOSSES[0],
+        **kwargs: Any,
+    ) -> None:
         """Prepares the network for `fit`.
 
         Args:
@@ -93,11 +106,11 @@ class SimilarityNetwork(TwoBranchModel):
         self.sampling_seed = sampling_seed
 
     @staticmethod
-    def reported_names():
+    def reported_names() -> list[str]:
         """Returns the names of what is told of either loss."""
         return [*LogisticOutput._fields[1:], *SoftmaxOutput._fields[1:]]
 
-    def build(self, input_shape):
+    def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides and the head.
 
         Args:
@@ -107,7 +120,9 @@ class SimilarityNetwork(TwoBranchModel):
         if not self.head.built:
             self.head.build((None, self.embedding_dim))
 
-    def judge(self, image_rows, text_rows, training=False):
+    def judge(
+        self, image_rows: Array, text_rows: Array, training: bool = False
+    ) -> tf.Tensor:
         """Returns the logits float32 `[p]` of pairs of rows.
 
         Args:
@@ -118,7 +133,12 @@ class SimilarityNetwork(TwoBranchModel):
         """
         return self.head(image_rows * text_rows, training=training)
 
-    def similarities(self, image_embeddings, text_embeddings, training=False):
+    def similarities(
+        self,
+        image_embeddings: Array,
+        text_embeddings: Array,
+        training: bool = False,
+    ) -> tf.Tensor:
         """Returns the logits float32 `[n, m]` of all pairs.
 
         Memory is that of `n * m` rows of the head: ask for a tile at a time.
@@ -134,13 +154,17 @@ class SimilarityNetwork(TwoBranchModel):
         logits = self.head(products, training=training)
         return tf.reshape(logits, shape[:2])
 
-    def call(self, inputs, training=False):
+    def call(
+        self, inputs: Mapping[str, Array], training: bool = False
+    ) -> dict[str, tf.Tensor]:
         """Returns the dict of `similarities`, logits `[n, m]` of all pairs."""
         images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
 
-    def batch_loss(self, batch, training=False):
+    def batch_loss(
+        self, batch: Mapping[str, Array], training: bool = False
+    ) -> LogisticOutput | SoftmaxOutput:
         """Returns the output of the loss of one batch, of `losses.logistic`."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         losses = {
@@ -278,7 +302,9 @@ class SimilarityNetwork(TwoBranchModel):
         images = tf.gather(embeddings, tf.reshape(places, [-1]))
         return self._most_convincing(columns, images, tf.gather(texts, owners))
 
-    def report(self, output):
+    def report(
+        self, output: LogisticOutput | SoftmaxOutput
+    ) -> dict[str, tf.Tensor]:
         """Returns what there is to tell of the output of its loss."""
         scalars = output._asdict()
         scalars.pop("total")

@@ -1,10 +1,14 @@
 """What all two-branch models share: branches, train step, reported means."""
 
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Self
 
+from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.layers.configured import arguments_of
@@ -103,12 +107,12 @@ class TwoBranchModel(keras.Model):
 
     def __init__(
         self,
-        image_branch,
-        text_branch,
-        image_encoder=None,
-        text_encoder=None,
-        **kwargs,
-    ):
+        image_branch: keras.layers.Layer,
+        text_branch: keras.layers.Layer,
+        image_encoder: keras.layers.Layer | None = None,
+        text_encoder: keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.image_branch = image_branch
         self.text_branch = text_branch
@@ -119,42 +123,48 @@ class TwoBranchModel(keras.Model):
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
 
     @staticmethod
-    def reported_names():
+    def reported_names() -> list[str]:
         """Returns the names of all that `report` may return."""
         return []
 
-    def batch_loss(self, batch, training=False):
+    def batch_loss(
+        self, batch: Mapping[str, Array], training: bool = False
+    ) -> Any:
         """Returns the loss of one batch, with the scalar `total`."""
         raise NotImplementedError
 
-    def report(self, output):
+    def report(self, output: Any) -> dict[str, tf.Tensor]:
         """Returns what to show of a `batch_loss`: name -> scalar."""
         return {}
 
     @property
-    def embedding_dim(self):
+    def embedding_dim(self) -> int:
         """Size of what the branches end in."""
         return self.image_branch.output_dim
 
-    def embed_images(self, images, training=False):
+    def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
         """Returns unit vectors float32 `[n, embedding_dim]` of images."""
         return embed_side(
             images, self.image_encoder, self.image_branch, training
         )
 
-    def embed_text(self, captions, training=False):
+    def embed_text(self, captions: Array, training: bool = False) -> tf.Tensor:
         """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
         return embed_side(
             captions, self.text_encoder, self.text_branch, training
         )
 
-    def embed(self, inputs, training=False):
+    def embed(
+        self, inputs: Mapping[str, Array], training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the embeddings of `images` and of `captions`."""
         inputs = checked_dict("inputs", inputs, INPUTS)
         images = self.embed_images(inputs["images"], training=training)
         return images, self.embed_text(inputs["captions"], training=training)
 
-    def similarities(self, image_embeddings, text_embeddings):
+    def similarities(
+        self, image_embeddings: Array, text_embeddings: Array
+    ) -> tf.Tensor:
         """Compares each image with each text, by their embeddings.
 
         Args:
@@ -166,7 +176,12 @@ class TwoBranchModel(keras.Model):
         """
         return similarities(image_embeddings, text_embeddings)
 
-    def compile(self, optimizer, gradient_clip_norm=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer,
+        gradient_clip_norm: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Prepares the model for `fit`.
 
         Args:
@@ -181,23 +196,23 @@ class TwoBranchModel(keras.Model):
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
 
-    def get_compile_config(self):
+    def get_compile_config(self) -> dict[str, Any]:
         """Returns what `compile` was given, empty before that."""
         config = super().get_compile_config()
         return config and {**config, **self._arguments("compile")}
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles the model as `get_compile_config` describes it."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)
 
     @property
-    def metrics(self):
+    def metrics(self) -> list[keras.metrics.Metric]:
         """The means over an epoch of all that `train_step` may report."""
         return list(self.trackers.values())
 
-    def build(self, input_shape):
+    def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides.
 
         Args:
@@ -220,14 +235,14 @@ class TwoBranchModel(keras.Model):
         self.input_shapes = shapes
         self.built = True
 
-    def get_build_config(self):
+    def get_build_config(self) -> dict[str, Any] | None:
         """Returns the shapes the model was built with; Keras 2 keeps none."""
         shapes = self.input_shapes
         return shapes and {
             "input_shape": {key: list(shape) for key, shape in shapes.items()}
         }
 
-    def build_from_config(self, config):
+    def build_from_config(self, config: dict[str, Any]) -> None:
         """Builds the model as `get_build_config` describes it."""
         self.build(config["input_shape"])
 
@@ -260,7 +275,7 @@ class TwoBranchModel(keras.Model):
                 optimizer.build(self.trainable_variables)
         return super().fit(*given.args[1:], **given.kwargs)
 
-    def train_step(self, batch):
+    def train_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
         """Takes one step down the gradient; returns what it saw."""
         rate = current_learning_rate(self.optimizer)
         with tf.GradientTape() as tape:
@@ -279,7 +294,7 @@ class TwoBranchModel(keras.Model):
             rate = current_learning_rate(self.optimizer)
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
-    def test_step(self, batch):
+    def test_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
         """Returns the loss of a batch without learning from it."""
         return self._track(self.batch_loss(batch))
 
@@ -289,7 +304,7 @@ class TwoBranchModel(keras.Model):
             self.trackers[name].update_state(value)
         return {name: self.trackers[name].result() for name in scalars}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Returns the constructors' arguments, layers as their configs."""
         return {**super().get_config(), **self._arguments("__init__")}
 
@@ -301,6 +316,6 @@ class TwoBranchModel(keras.Model):
         return keras.saving.serialize_keras_object(own)
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Returns a new model of the same construction."""
         return cls(**keras.saving.deserialize_keras_object(config))

@@ -7,10 +7,13 @@ image decoding are part of its graph.
 
 import importlib.metadata
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
 import tbnets
+from tbnets.annotations import Path
 from tbnets.errors import ExistingFileError, FileError
 from tbnets.files import new_folder, write_json
 from tbnets.serving.doors import guarded
@@ -28,15 +31,15 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 
 def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
-    model,
-    vocabulary,
-    path,
+    model: Any,
+    vocabulary: Any,
+    path: Path,
     *,
-    metadata=None,
-    half_precision=False,
-    max_pixels=None,
-    **shapes,
-):
+    metadata: Mapping[str, Any] | None = None,
+    half_precision: bool = False,
+    max_pixels: int | None = None,
+    **shapes: Any,
+) -> pathlib.Path:
     """Writes a model that embeds images and texts as a SavedModel.
 
     Args:

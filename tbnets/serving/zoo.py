@@ -15,13 +15,18 @@ before a model is asked for.
 
 import pathlib
 import re
+from typing import TYPE_CHECKING
 
 from tbnets import startup
+from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import write_text
 from tbnets.shipped import shipped_folder
 from tbnets.store.manifest import file_sha256
+
+if TYPE_CHECKING:
+    from tbnets.serving.served import Served
 
 CHECKSUMS = "sha256.txt"
 _CURE = (
@@ -30,12 +35,12 @@ _CURE = (
 )
 
 
-def folder():
+def folder() -> pathlib.Path:
     """Returns the folder of the zoo; see `shipped_folder`."""
     return shipped_folder("model_zoo")
 
 
-def names():
+def names() -> list[str]:
     """Returns the names of the models that `load` takes, sorted.
 
     Example:
@@ -44,7 +49,7 @@ def names():
     return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
 
 
-def load(name):
+def load(name: str) -> "Served":
     """Loads a model of the zoo, once all of its files are checked.
 
     Args:
@@ -69,7 +74,7 @@ def load(name):
     return open_model(name)
 
 
-def open_model(name_or_path, trust=False):
+def open_model(name_or_path: Path, trust: bool = False) -> "Served":
     """Loads what a user names: a model of the zoo or one of their own.
 
     Args:
@@ -107,7 +112,7 @@ def _known():
     return f"There are: {', '.join(names())}."
 
 
-def list_files(path):
+def list_files(path: Path) -> dict[str, pathlib.Path]:
     """Returns the files of a model: their path in the folder -> full path.
 
     The list of checksums is left out. A link is listed, not followed.
@@ -122,7 +127,7 @@ def list_files(path):
     return dict(sorted(found.items()))
 
 
-def write_checksums(path):
+def write_checksums(path: Path) -> None:
     """Writes the sha256 of each file, as `sha256sum -c` reads them."""
     lines = [
         f"{file_sha256(f)}  {name}\n" for name, f in list_files(path).items()
@@ -130,7 +135,7 @@ def write_checksums(path):
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
 
 
-def read_checksums(path):
+def read_checksums(path: Path) -> dict[str, str]:
     """Returns what the list of a folder says: file -> sha256.
 
     Raises:
@@ -150,7 +155,7 @@ def read_checksums(path):
     return wanted
 
 
-def check_files(path):
+def check_files(path: Path) -> None:
     """Refuses a folder whose files are not those of its list.
 
     Args:

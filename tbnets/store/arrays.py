@@ -9,9 +9,12 @@ Whichever it is, only the rows that are taken are read.
 
 import functools
 import os
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from tbnets.annotations import Integers, Path
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.store.npy import check_numbers
@@ -30,29 +33,35 @@ class Features:
         has_ids: False if the ids are only row numbers.
     """
 
-    failed = {}
+    failed: dict[str, str] = {}
     """id -> reason, for images whose features could not be made."""
 
-    made_by = {}
+    made_by: dict[str, Any] = {}
     """What the features were made with; {} where nobody wrote it down."""
 
-    def __init__(self, ids, dim, path="", has_ids=True):
+    def __init__(
+        self,
+        ids: Sequence[str],
+        dim: int,
+        path: Path = "",
+        has_ids: bool = True,
+    ) -> None:
         self.ids = tuple(ids)
         self.dim = dim
         self.path = os.fspath(path)
         self.has_ids = has_ids
 
     @property
-    def parts(self) -> tuple:
+    def parts(self) -> tuple["Features", ...]:
         """The features on disk that these are made of."""
         return (self,)
 
     @property
-    def files(self) -> list:
+    def files(self) -> list[str]:
         """The files that these are read from."""
         return [self.path]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.ids)
 
     @functools.cached_property
@@ -60,11 +69,11 @@ class Features:
         rows = range(len(self.ids) - 1, -1, -1)
         return dict(zip(reversed(self.ids), rows))
 
-    def missing(self, image_ids) -> list[str]:
+    def missing(self, image_ids: Sequence[str]) -> list[str]:
         """Returns those of some ids that have no row."""
         return [key for key in image_ids if key not in self._row_of_id]
 
-    def rows(self, image_ids) -> np.ndarray:
+    def rows(self, image_ids: Sequence[str]) -> np.ndarray:
         """Returns the rows of images.
 
         Args:
@@ -109,7 +118,7 @@ class Features:
             "and extract again, or take them out of the captions."
         )
 
-    def take(self, rows) -> np.ndarray:
+    def take(self, rows: Integers) -> np.ndarray:
         """Returns rows as float32, in the order asked for.
 
         Args:
@@ -127,18 +136,18 @@ class Features:
         """Returns float32 `[n, dim]` of rows that exist."""
         raise NotImplementedError
 
-    def chunks(self):
+    def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
 
         The arrays are as stored, in their own type.
         """
         raise NotImplementedError
 
-    def row_name(self, row) -> str:
+    def row_name(self, row: int) -> str:
         """Returns how messages call a row that `chunks` yields."""
         return f"row {row} (id {shown(self.ids[row])})"
 
-    def verify(self):
+    def verify(self) -> None:
         """Compares what is on disk with its checksums, if it has any."""
 
 

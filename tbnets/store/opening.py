@@ -7,6 +7,7 @@ refuses files that were changed and numbers that are not finite.
 
 import os
 
+from tbnets.annotations import Path
 from tbnets.store.arrays import Features, check_finite, open_array
 from tbnets.store.manifest import read_manifest
 from tbnets.store.shards import open_store
@@ -16,7 +17,7 @@ _checked = set()
 """States of files that were found to be good; see `_check`."""
 
 
-def open_features(*paths) -> Features:
+def open_features(*paths: Path) -> Features:
     """Opens features without reading them, whichever way they are stored.
 
     Args:

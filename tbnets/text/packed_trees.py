@@ -7,14 +7,16 @@ It takes the place of the `[captions, words]` of token ids. In the graph
 by level, which is what a network over trees computes on.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Array
 from tbnets.text.padded_rows import PaddedRows
-from tbnets.text.trees import kind_of
-from tbnets.text.vocabulary import UNKNOWN_ID, split_in_batches
+from tbnets.text.trees import Tree, kind_of
+from tbnets.text.vocabulary import UNKNOWN_ID, Vocabulary, split_in_batches
 
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
@@ -92,7 +94,9 @@ def tree_array(tree, word_ids) -> np.ndarray:
     return rows
 
 
-def tree_arrays(trees, vocabulary, max_words=None) -> list[np.ndarray]:
+def tree_arrays(
+    trees: Sequence[Tree], vocabulary: Vocabulary, max_words: int | None = None
+) -> list[np.ndarray]:
     """Returns trees as arrays whose words are those of a vocabulary.
 
     A leaf goes through `split_words`, as captions do: punctuation goes,
@@ -150,13 +154,13 @@ class TreeRows(PaddedRows):
     shape = (None, len(FIELDS))
     least_step = 8
 
-    def __init__(self, arrays):
+    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
         empty = np.zeros((0, len(FIELDS)), np.int32)
         nodes = np.concatenate([empty, *arrays])
         super().__init__(nodes, [len(array) for array in arrays])
 
 
-def pack_trees(rows, noun_phrases=True) -> PackedTrees:
+def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
     """Brings the nodes of a batch of trees into one order, in the graph.
 
     Args:

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Integers
+
 
 class PaddedRows:
     """Rows of any length, as the texts of `Examples`.
@@ -19,14 +21,15 @@ class PaddedRows:
 
     dtype = tf.int32
     least_step = 4
+    shape: tuple[int | None, ...]
 
-    def __init__(self, values, lengths):
+    def __init__(self, values: np.ndarray, lengths: Integers) -> None:
         self.values = np.asarray(values, np.int32)
         self.shape = (None, *self.values.shape[1:])
         self.lengths = np.asarray(lengths, np.int64)
         self._starts = np.cumsum(self.lengths) - self.lengths
 
-    def batch(self, rows):
+    def batch(self, rows: Integers) -> np.ndarray:
         """Returns int32 `[len(rows), width, ...]`, padded with 0."""
         lengths = self.lengths[rows]
         width = padded_width(int(lengths.max(initial=1)), self.least_step)

@@ -10,6 +10,7 @@ everything that is computed of it is one pass over its nodes.
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class Tree:
             heights[parent] = max(heights[parent], heights[node] + 1)
         return np.array(heights)
 
-    def phrases(self, kind="NP") -> list[tuple[int, int, int]]:
+    def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
         """Returns (node, start, end) of each node of a kind, in preorder."""
         return [
             (node, int(start), int(end))
@@ -94,7 +95,7 @@ class Tree:
             inside[parent].append(part)
         return inside[-1][0]
 
-    def with_texts(self, texts) -> "Tree":
+    def with_texts(self, texts: Sequence[Sequence[str]]) -> "Tree | None":
         """Returns the tree with other words; phrases that lose all go.
 
         Args:
@@ -120,7 +121,7 @@ def kind_of(label) -> str:
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
-def read_tree(text, name="") -> Tree:
+def read_tree(text: str, name: str = "") -> Tree:
     """Reads a tree in brackets, as treebanks and parsers write them.
 
     - The brackets around a word with its part of speech are the word:

@@ -11,11 +11,14 @@ into TensorFlow Serving.
 
 import collections
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from typing_extensions import Self
 
+from tbnets.annotations import Path, Strings
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
@@ -42,7 +45,7 @@ _REWRITES = (
 )
 
 
-def split_words(captions):
+def split_words(captions: Strings) -> tf.RaggedTensor:
     """Splits captions into normalised words.
 
     Works eagerly, in a `tf.function`, in `Dataset.map` and in a SavedModel.
@@ -115,7 +118,9 @@ class Vocabulary:
             )
 
     @classmethod
-    def build(cls, captions, min_count=1, max_words=None):
+    def build(
+        cls, captions: Strings, min_count: int = 1, max_words: int | None = None
+    ) -> Self:
         """Builds the vocabulary of the training captions.
 
         Words come by falling count, words of one count alphabetically.
@@ -136,7 +141,12 @@ class Vocabulary:
         return cls.of_counts(count_words(captions)[0], min_count, max_words)
 
     @classmethod
-    def of_counts(cls, counts, min_count=1, max_words=None):
+    def of_counts(
+        cls,
+        counts: Mapping[str, int],
+        min_count: int = 1,
+        max_words: int | None = None,
+    ) -> Self:
         """Builds the vocabulary of words that are counted already.
 
         Args:
@@ -164,14 +174,14 @@ class Vocabulary:
         return cls((PADDING_WORD, UNKNOWN_WORD, *kept[:max_words]))
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of ids, padding and unknown included."""
         return len(self.words)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.words)
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes one word a line, UTF-8; the line number is the id + 1.
 
         The file appears complete or not at all.
@@ -182,7 +192,7 @@ class Vocabulary:
         write_text(path, "".join(f"{word}\n" for word in self.words))
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: Path) -> Self:
         """Reads a vocabulary that `save` wrote.
 
         Args:
@@ -223,7 +233,9 @@ class Tokenizer(tf.Module):
             None.
     """
 
-    def __init__(self, vocabulary, max_tokens=None):
+    def __init__(
+        self, vocabulary: Vocabulary, max_tokens: int | None = None
+    ) -> None:
         super().__init__(name="tokenizer")
         if max_tokens is not None:
             checked_number("max_tokens", max_tokens, 1)
@@ -237,7 +249,7 @@ class Tokenizer(tf.Module):
             default_value=UNKNOWN_ID,
         )
 
-    def ragged(self, captions):
+    def ragged(self, captions: Strings) -> tf.RaggedTensor:
         """Maps captions to ids without padding.
 
         Args:
@@ -258,7 +270,7 @@ class Tokenizer(tf.Module):
         filled = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
         return tf.concat([ids, filled], axis=1)
 
-    def __call__(self, captions):
+    def __call__(self, captions: Strings) -> tf.Tensor:
         """Maps captions to ids.
 
         Args:

@@ -12,9 +12,11 @@ import mmap
 import os
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile, require_file, shown
 
 MOST_WORD_BYTES = 4096
@@ -44,11 +46,11 @@ class WordVectors:
     path: str = ""
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """The size of a vector."""
         return self.vectors.shape[1]
 
-    def rows(self, words):
+    def rows(self, words: Iterable[str]) -> np.ndarray:
         """Returns the row of each word, -1 where it has no vector.
 
         Args:
@@ -61,7 +63,11 @@ class WordVectors:
         return np.array([places.get(word, -1) for word in words], np.int64)
 
 
-def read_word_vectors(path, words, progress=None):
+def read_word_vectors(
+    path: Path,
+    words: Iterable[str],
+    progress: Callable[[int], object] | None = None,
+) -> WordVectors:
     """Reads the vectors of some words from a file.
 
     The kind of file is told from its content: word2vec binary; word2vec text

@@ -20,6 +20,9 @@ Keras 2 does the same. Adam of Keras 3 squares each of such rows by itself, so
 that with a word twice in a batch its velocity is not that of the gradient.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -90,11 +93,13 @@ class FusedAdam(keras.optimizers.Adam):
     Source: Kingma and Ba 2015, the formula before Sec. 2.1.
     """
 
-    def __init__(self, learning_rate=0.001, name="adam", **kwargs):
+    def __init__(
+        self, learning_rate: Any = 0.001, name: str = "adam", **kwargs: Any
+    ) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
         self.moments = None
 
-    def build(self, variables):
+    def build(self, variables: Sequence[Any]) -> None:
         """Creates the moments of `variables`, the last that are created."""
         super().build(variables)
         if self.moments is None:
@@ -102,7 +107,9 @@ class FusedAdam(keras.optimizers.Adam):
             kept = [] if self.amsgrad else kept
             self.moments = _moments(variables, kept)
 
-    def update_step(self, gradient, variable, *learning_rate):
+    def update_step(
+        self, gradient: Any, variable: Any, *learning_rate: Any
+    ) -> None:
         """Updates one variable; Keras 3 alone gives the learning rate."""
         moments = self.moments(variable)
         if not moments:
@@ -139,18 +146,26 @@ class FusedSGD(keras.optimizers.SGD):
     Source: Sutskever et al. 2013, Sec. 2.
     """
 
-    def __init__(self, learning_rate=0.01, momentum=0.0, name="sgd", **kwargs):
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.0,
+        name: str = "sgd",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, momentum, name=name, **kwargs)
         self.moments = None
 
-    def build(self, variables):
+    def build(self, variables: Sequence[Any]) -> None:
         """Creates the momentum of `variables`."""
         super().build(variables)
         if self.moments is None:
             kept = list(self.momentums) if self.momentum else []
             self.moments = _moments(variables, kept)
 
-    def update_step(self, gradient, variable, *learning_rate):
+    def update_step(
+        self, gradient: Any, variable: Any, *learning_rate: Any
+    ) -> None:
         """Updates one variable; Keras 3 alone gives the learning rate."""
         moments = self.moments(variable)
         if not moments:

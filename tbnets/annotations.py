@@ -1,0 +1,25 @@
+"""Names for annotations: what many signatures take or give.
+
+Editors and type checkers look into them. At run time they are names alone:
+nothing is imported for them.
+"""
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import TypeAliasType
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import numpy as np
+    import tensorflow as tf
+
+Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
+Integers = TypeAliasType("Integers", "np.ndarray | tf.Tensor | Sequence[int]")
+Boxes = TypeAliasType("Boxes", "np.ndarray | Sequence[Sequence[float]]")
+Path = TypeAliasType("Path", "str | os.PathLike[str]")
+Strings = TypeAliasType(
+    "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
+)
+"""Not any sequence: a string alone is a sequence of strings too."""
