@@ -1,9 +1,13 @@
 """A convolutional network small enough for tests, with every kind of part."""
 
+import contextlib
+
 import keras
+import pytest
 
-from tbnets.features.cnn import Cnn
+from tbnets.features import cnn
 
+NAME = "Tiny"
 SIDE = 8
 TOP = "predictions"
 
@@ -31,4 +35,21 @@ def tiny_network(top=True):
 def tiny_cnn(top=True, seed=0):
     """Returns it as a `Cnn` whose preprocessing is `x / 127.5 - 1`."""
     keras.utils.set_random_seed(seed)
-    return Cnn("tiny", tiny_network(top), lambda x: x / 127.5 - 1.0, SIDE, top)
+    return cnn.Cnn("tiny", tiny_network(top), _preprocess, SIDE, top)
+
+
+@contextlib.contextmanager
+def known():
+    """Makes it a network that `NAME` builds."""
+
+    def build(input_shape, include_top, weights):
+        return tiny_network(include_top)
+
+    with pytest.MonkeyPatch.context() as patch:
+        row = cnn.Network(build, _preprocess, SIDE)
+        patch.setitem(cnn.NETWORKS, NAME, row)
+        yield
+
+
+def _preprocess(pixels):
+    return pixels / 127.5 - 1.0

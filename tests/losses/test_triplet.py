@@ -1,3 +1,4 @@
+import functools
 import math
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from tbnets.losses.presets import PRESETS
 from tests import reference
 
 ALL_TERMS = dict(zip(triplet.TERMS, (1.0, 1.5, 0.3, 0.2)))
-KEPT = {"top_k": 3, "all": None, "hardest": 1}
+KEPT = {"top_k": 3, "hardest": 1, "all": None}
 PROMISES = [None, 11]  # 11: the most crowded anchor of BATCHES
 
 # Ids of images, of the captions' images, and of the captions' texts.
@@ -76,41 +77,36 @@ def check(found, wanted):
         np.testing.assert_allclose(gradient, values, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("max_positives", PROMISES)
-@pytest.mark.parametrize("negatives", KEPT)
-@pytest.mark.parametrize("name", BATCHES)
-def test_values_and_gradients_are_those_of_the_loops(
-    name, negatives, max_positives
-):
+# What is kept of an anchor and promised of it; no promise is read where all
+# negatives are kept.
+PATHS = [(kept, promise) for promise in PROMISES for kept in KEPT][:-1]
+REDUCED = [
+    {"margin": 0.05, "distance": "euclidean", "reduction": "mean_active"},
+    {"margin": 0.5, "distance": "euclidean", "reduction": "mean"},
+    {"margin": 0.2, "distance": "cosine", "reduction": "sum"},
+]
+
+
+@pytest.mark.parametrize("number, name", enumerate(BATCHES))
+def test_values_and_gradients_are_those_of_the_loops(number, name):
+    """Each batch goes all paths; it and each path meet all of `REDUCED`."""
     images, texts, masks = batch(name)
-    for distance, reduction, margin in [
-        ("euclidean", "mean_active", 0.05),
-        ("euclidean", "mean", 0.5),
-        ("cosine", "sum", 0.2),
-    ]:
+    inputs = [tf.constant(one) for one in (images, texts, *masks)]
+    for place, (negatives, promise) in enumerate(PATHS):
+        options = REDUCED[(number + place) % 3]
         loss = triplet.TripletLoss(
-            margin,
-            3,
-            ALL_TERMS,
-            distance,
-            reduction,
-            negatives,
-            max_positives,
+            num_negatives=3,
+            term_weights=ALL_TERMS,
+            negatives=negatives,
+            max_positives=promise,
+            **options,
         )
-        found = with_gradients(loss)(
-            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
-        )
+        margin, *others = options.values()
         wanted = reference.triplet_loss(
-            images,
-            texts,
-            masks,
-            ALL_TERMS,
-            margin,
-            KEPT[negatives],
-            distance,
-            reduction,
+            *(images, texts, masks, ALL_TERMS, margin, KEPT[negatives]),
+            *others,
         )
-        check(found, wanted)
+        check(with_gradients(loss)(*inputs), wanted)
 
 
 @pytest.mark.parametrize("max_positives", PROMISES)
@@ -129,44 +125,109 @@ def test_num_negatives_is_that_of_the_loops(num_negatives, max_positives):
     check(found, wanted)
 
 
-@pytest.mark.parametrize(
-    "negatives, max_positives", [("top_k", 10), ("top_k", None), ("all", None)]
-)
-def test_compiled_values_and_gradients_are_those_of_the_loops(
-    compiled, negatives, max_positives
-):
-    weights = {**ALL_TERMS, "image_to_image": 0.0}
-    loss = triplet.TripletLoss(
-        0.3, 3, weights, negatives=negatives, max_positives=max_positives
-    )
-    run = compiled(with_gradients(loss))
-    # One compiled function sees a common and a crowded batch.
-    for caption_ids in [[1, 2, 3] * 4, [1] * 10 + [2, 3]]:
-        images, texts = unit_rows(3, 5), unit_rows(12, 6)
-        masks = reference.positive_masks([1, 2, 3], caption_ids)
-        found = run(
-            tf.constant(images), tf.constant(texts), *map(tf.constant, masks)
-        )
-        wanted = reference.triplet_loss(
-            images, texts, masks, weights, 0.3, KEPT[negatives]
-        )
-        check(found, wanted)
+# The ways of summing hinges: of picked pairs, by rank, over all negatives.
+COMPILED = {
+    "picked": {"max_positives": 11},
+    "by_rank": {"reduction": "mean"},
+    "all": {"negatives": "all", "distance": "cosine", "reduction": "sum"},
+}
+SOME_TERMS = {**ALL_TERMS, "image_to_image": 0.0}
+every_kind = pytest.mark.parametrize("kind", COMPILED)
+every_mode = pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
 
 
-def compare_promised_with_plain(captions_per_image, compiled):
-    plain = triplet.TripletLoss(0.3, 3, ALL_TERMS)
-    promised = triplet.TripletLoss(
-        0.3, 3, ALL_TERMS, max_positives=captions_per_image
+@functools.cache
+def loss_in(mode, kind):
+    """Returns a loss with gradients; compiled, it takes any sizes."""
+    run = with_gradients(
+        triplet.TripletLoss(0.3, 3, SOME_TERMS, **COMPILED[kind])
     )
-    runs = [compiled(with_gradients(loss)) for loss in (plain, promised)]
+    if mode == "eager":
+        return run
+    rows = tf.TensorSpec([None, 6])
+    mask = tf.TensorSpec([None, None], tf.bool)
+    return tf.function(
+        run,
+        input_signature=[rows, rows, mask, mask, mask],
+        jit_compile=mode == "xla",
+    )
+
+
+def value_of_loops(kind, images, texts, masks):
+    options = COMPILED[kind]
+    return reference.triplet_loss(
+        *(images, texts, masks, SOME_TERMS, 0.3),
+        KEPT[options.get("negatives", "top_k")],
+        options.get("distance", "euclidean"),
+        options.get("reduction", "mean_active"),
+    )
+
+
+def thirteen(caption_ids):
+    """Returns a batch of three images: one size, which XLA compiles once."""
+    masks = reference.positive_masks([1, 2, 3], caption_ids)
+    views = unit_rows(3, 5), unit_rows(13, 6)
+    return *map(tf.constant, views), masks
+
+
+@every_mode
+@every_kind
+def test_every_mode_gives_values_and_gradients_of_the_loops(kind, mode):
+    for caption_ids in (
+        [1, 2, 3] * 4 + [1],
+        [1] * 11 + [2, 3],
+        [1, 1, 2, 5, 5, 5, 3, 3, 4, 4, 3, 1, 1],
+    ):
+        images, texts, masks = thirteen(caption_ids)
+        found = loss_in(mode, kind)(images, texts, *masks)
+        check(found, value_of_loops(kind, images, texts, masks))
+
+
+@every_kind
+def test_one_trace_serves_every_batch_size(kind):
+    run = loss_in("graph", kind)
+    for name in BATCHES:
+        images, texts, masks = batch(name)
+        wanted = value_of_loops(kind, images, texts, masks)
+        check(run(images, texts, *masks), wanted)
+    assert run.experimental_get_tracing_count() == 1
+
+
+@every_mode
+def test_a_broken_promise_is_nan_in_every_mode(mode):
+    # Each caption has 11 others of its image, as promised; the image has 12.
+    images, texts, masks = thirteen([1] * 12 + [2])
+    output, gradients = loss_in(mode, "picked")(images, texts, *masks)
+    assert np.isnan(output.total)
+    assert np.isnan(output.active_fraction["image_to_text"])
+    assert np.isfinite(output.terms["text_to_text"])
+    assert all(np.isnan(gradient).any() for gradient in gradients)
+
+
+@every_mode
+@every_kind
+def test_a_nan_embedding_is_not_hidden(kind, mode):
+    images, texts, masks = thirteen([1, 2, 3] * 4 + [1])
+    for rows in (tf.range(13)[:, None] == 2, True):
+        spoilt = tf.where(rows, np.nan, texts)
+        output, _ = loss_in(mode, kind)(images, spoilt, *masks)
+        assert np.isnan(output.total)
+
+
+@pytest.mark.parametrize("captions_per_image", [1, 2, 4])
+def test_a_promise_that_is_kept_changes_nothing(captions_per_image):
+    runs = [
+        with_gradients(
+            triplet.TripletLoss(0.3, 3, ALL_TERMS, max_positives=promise)
+        )
+        for promise in (None, captions_per_image)
+    ]
     rng = np.random.default_rng(captions_per_image)
     for seed in range(3):
         counts = rng.integers(1, captions_per_image, 7, endpoint=True)
-        # One shape, so that XLA compiles once; the last image fills it up.
         owners = np.repeat(np.arange(7), counts)
-        owners = np.append(owners, 7 + np.arange(30 - len(owners)))
         masks = reference.positive_masks(np.arange(9), owners)
-        inputs = [unit_rows(9, seed), unit_rows(30, seed + 10), *masks]
+        inputs = [unit_rows(9, seed), unit_rows(len(owners), 10), *masks]
         wanted, found = (run(*map(tf.constant, inputs)) for run in runs)
         for left, right in zip(
             tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True
@@ -174,21 +235,12 @@ def compare_promised_with_plain(captions_per_image, compiled):
             np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("captions_per_image", [1, 2, 4])
-def test_a_promise_that_is_kept_changes_nothing(captions_per_image):
-    compare_promised_with_plain(captions_per_image, lambda function: function)
-
-
-def test_a_promise_that_is_kept_changes_nothing_in_every_mode(compiled):
-    compare_promised_with_plain(3, compiled)
-
-
 @pytest.mark.parametrize("reduction", triplet.REDUCTIONS)
-def test_a_broken_promise_is_nan_not_a_smaller_loss(compiled, reduction):
+def test_a_broken_promise_is_nan_not_a_smaller_loss(reduction):
     loss = triplet.TripletLoss(
         0.3, 3, {"text_to_text": 1.0}, reduction=reduction, max_positives=2
     )
-    run = compiled(with_gradients(loss))
+    run = with_gradients(loss)
     texts = tf.constant(unit_rows(6, 1))
     for caption_ids, broken in [
         # Of four captions of an image each has three others.
@@ -222,30 +274,6 @@ def test_a_promise_without_use_is_not_looked_at(arguments):
     wanted = plain.with_masks(images, texts, masks)
     loss = triplet.TripletLoss(**arguments, max_positives=1)
     assert loss.with_masks(images, texts, masks).total == wanted.total
-
-
-@pytest.mark.parametrize("max_positives", PROMISES)
-def test_one_trace_serves_every_batch_size(max_positives):
-    traces = []
-    loss = triplet.TripletLoss(
-        0.3, 3, {"text_to_image": 1.0}, max_positives=max_positives
-    )
-    run = with_gradients(loss)
-    rows = tf.TensorSpec([None, None])
-    mask = tf.TensorSpec([None, None], tf.bool)
-
-    @tf.function(input_signature=[rows, rows, mask, mask, mask])
-    def traced(*inputs):
-        traces.append(1)
-        return run(*inputs)
-
-    for name in BATCHES:
-        images, texts, masks = batch(name)
-        wanted = reference.triplet_loss(
-            images, texts, masks, {"text_to_image": 1.0}, 0.3, 3
-        )
-        check(traced(images, texts, *masks), wanted)
-    assert len(traces) == 1
 
 
 def test_loss_of_a_batch_worked_by_hand():
@@ -324,25 +352,6 @@ def test_half_precision_embeddings_give_a_float32_loss(dtype):
     assert all(np.all(np.isfinite(g.numpy().astype("f4"))) for g in gradients)
 
 
-@pytest.mark.parametrize(
-    "negatives, max_positives", [("top_k", 3), ("top_k", None), ("all", None)]
-)
-def test_a_nan_embedding_is_not_hidden(compiled, negatives, max_positives):
-    images, texts, masks = batch("ragged")
-    loss = triplet.TripletLoss(
-        0.3, 3, negatives=negatives, max_positives=max_positives
-    )
-    masks = positives.PositiveMasks(*map(tf.constant, masks))
-
-    @compiled
-    def total(texts):
-        return loss.with_masks(tf.constant(images), texts, masks).total
-
-    for rows in (slice(2, 3), slice(None)):
-        texts[rows] = np.nan
-        assert np.isnan(total(tf.constant(texts)))
-
-
 def test_warm_up_blends_all_negatives_into_the_hardest():
     images, texts, masks = batch("ragged")
     plain = {"margin": 0.2, "distance": "cosine", "reduction": "sum"}
@@ -361,8 +370,10 @@ def test_warm_up_blends_all_negatives_into_the_hardest():
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", BATCHES)
-@pytest.mark.parametrize("negatives", ["top_k", "all_to_hardest"])
+@pytest.mark.parametrize(
+    "name, negatives",
+    [*((name, "top_k") for name in BATCHES), ("ragged", "all_to_hardest")],
+)
 def test_ids_give_the_loss_of_their_masks(name, negatives):
     images, texts, masks = batch(name)
     image_ids, caption_ids, text_ids = (
