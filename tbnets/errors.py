@@ -6,6 +6,8 @@ file is a `UserError`, and one of Python's own kinds besides, so that
 what it meets otherwise is a bug, and keeps its traceback.
 """
 
+import importlib
+
 
 class UserError(Exception):
     """What a user can mend; the message says what to change."""
@@ -47,6 +49,27 @@ class MissingPackageError(UserError, ModuleNotFoundError):
 
 class UnreachableError(UserError, ConnectionError):
     """A server does not answer."""
+
+
+def import_extra(extra, module):
+    """Returns a module of a package that an extra brings.
+
+    Args:
+        extra: name of the extra, `tbnets[extra]`.
+        module: the module, by its full name.
+
+    Raises:
+        ImportError: it is not installed; the message says how to.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise MissingPackageError(
+            f"The extra `{extra}` must be installed. Received: no {module} "
+            f'({error}). Run: pip install "tbnets[{extra}]".',
+            name=name,
+        ) from error
 
 
 def check_choice(name, value, known, advice="Choose one of these."):

@@ -32,7 +32,7 @@ from tbnets import images
 from tbnets.commands.over_photos import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
-from tbnets.features import proposals
+from tbnets.features import proposals, region_extraction
 from tbnets.flags.flag import Count, Counts, flag
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.rounding import per_cent
@@ -172,7 +172,9 @@ def main(options):
     made_by = proposer.description()
     writer = FeatureWriter(options.output, made_by, 0, kind="regions")
     work = functools.partial(
-        proposals.propose_photos, proposer=proposer, workers=options.workers
+        region_extraction.propose_photos,
+        proposer=proposer,
+        workers=options.workers,
     )
     options.work_through(photos, writer, "proposing", work)
     store = open_store(options.output)

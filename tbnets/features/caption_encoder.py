@@ -9,7 +9,6 @@ the kind, the parameters and the words.
 """
 
 import hashlib
-import importlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.annotations import Path
-from tbnets.errors import InputError, MissingPackageError
+from tbnets.errors import InputError, import_extra
 from tbnets.files import write_atomically
 from tbnets.text.vocabulary import (
     PADDING_WORD,
@@ -173,7 +172,7 @@ def word_counts(vocabulary, captions):
         float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding
         and unknown words have no column.
     """
-    sparse = import_extra("scipy.sparse")
+    sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
     columns = ids.values.numpy() - _SPECIAL
     rows = ids.value_rowids().numpy()[columns >= 0]
@@ -182,19 +181,3 @@ def word_counts(vocabulary, captions):
     shape = (len(captions), vocabulary.size - _SPECIAL)
     # What stands twice is summed.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
-
-
-def import_extra(name):
-    """Returns a module of the extra `text`, or says how to install it.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingPackageError(
-            "Text features must have the packages of the extra `text`. "
-            f"Received: no {name.partition('.')[0]} ({error}). Run: pip "
-            'install "tbnets[text]".'
-        ) from error

@@ -19,12 +19,8 @@ import numpy as np
 from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
-from tbnets.features.caption_encoder import (
-    CaptionEncoder,
-    import_extra,
-    word_counts,
-)
+from tbnets.errors import InputError, import_extra
+from tbnets.features.caption_encoder import CaptionEncoder, word_counts
 from tbnets.features.hybrid_mixture import (
     LEAST_WEIGHT,
     HybridMixture,
@@ -183,7 +179,7 @@ class FisherFeatures(CaptionEncoder):
 
     def _fit_pca(self, captions):
         checked_number("len(captions)", len(captions), 2)
-        PCA = import_extra("sklearn.decomposition").PCA
+        PCA = import_extra("text", "sklearn.decomposition").PCA
         chosen = np.random.default_rng(self.seed).permutation(len(captions))
         chosen = np.sort(chosen[: self.pca_captions])
         rows = np.empty((len(chosen), self.full_dim), np.float32)
@@ -300,7 +296,7 @@ def independent_components(vectors, seed=0):
     Raises:
         ValueError: all vectors are equal.
     """
-    FastICA = import_extra("sklearn.decomposition").FastICA
+    FastICA = import_extra("text", "sklearn.decomposition").FastICA
     vectors = np.asarray(vectors, np.float64)
     mean = vectors.mean(axis=0)
     centred = vectors - mean

@@ -19,8 +19,7 @@ import numpy as np
 from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
-from tbnets.features.caption_encoder import import_extra
+from tbnets.errors import InputError, import_extra
 
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
@@ -105,7 +104,7 @@ class HybridMixture:
 
     def _begin(self, points):
         """Returns the first posteriors; sets what EM starts from."""
-        KMeans = import_extra("sklearn.cluster").KMeans
+        KMeans = import_extra("text", "sklearn.cluster").KMeans
         shape = (self.num_components, points.shape[1])
         deviation = points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)

@@ -6,19 +6,15 @@ Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
 `tbnets.boxes`, in pixels of the upright photo.
 """
 
-import concurrent.futures
-import contextlib
 import dataclasses
+import importlib
 
 import numpy as np
 
 from tbnets import boxes as box_math
 from tbnets.checked_files import shown
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError, check_choice
-from tbnets.features import edges, extraction
-from tbnets.features.region_extraction import add_regions
-from tbnets.images import BrokenImageError, read_photo
+from tbnets.errors import InputError, check_choice, import_extra
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
@@ -34,7 +30,9 @@ EDGE_BOXES = {
 }
 """Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV; beta and eta, its
 own suppression before `MOST_CANDIDATES` are kept, are those of the proposer."""
-_EDGES = {"sobel": {"smoothing": edges.SMOOTHING}}
+SMOOTHING = 1.5
+"""Standard deviation of the Gaussian before the edges' gradient, in pixels."""
+_EDGES = {"sobel": {"smoothing": SMOOTHING}}
 """What finds the edges, as the manifest keeps it."""
 _RANGES = (
     ("limit", 1, 1_000_000, True),
@@ -106,7 +104,7 @@ class Proposer:
     def description(self) -> dict:
         """Returns what decides the boxes, as the store's manifest keeps it."""
         parts = dataclasses.asdict(self)
-        parts["opencv"] = edges.import_opencv().__version__
+        parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
             parts["edge_boxes"] = EDGE_BOXES
@@ -177,6 +175,53 @@ def proposer_of(description) -> Proposer:
         ) from error
 
 
+def import_opencv():
+    """Returns `cv2` with `ximgproc`, or says how to install it."""
+    import_extra("regions", "cv2.ximgproc")
+    return importlib.import_module("cv2")
+
+
+def sobel_edges(pixels):
+    """Finds edges by the gradient of the strongest colour channel.
+
+    The stronger the step of colour the larger the magnitude; the strongest
+    edge of the photo is 1. Edges are thinned to the crest of the gradient.
+
+    Args:
+        pixels: uint8 `[height, width, 3]`.
+
+    Returns:
+        (magnitudes, orientations): float32 `[height, width]`; in [0, 1],
+        and in [0, pi): the direction across the edge, 0 for an upright one.
+    """
+    cv2 = import_opencv()
+    smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)
+    along = [cv2.Sobel(smooth, -1, x, 1 - x, ksize=3) for x in (1, 0)]
+    strength = np.hypot(*along)
+    channel = strength.argmax(axis=2)[..., None]
+    x, y, strength = (
+        np.take_along_axis(array, channel, axis=2)[..., 0]
+        for array in (*along, strength)
+    )
+    strength /= max(float(strength.max()), 1e-6)
+    angles = np.arctan2(y, x)
+    crest = np.ones(strength.shape, bool)
+    rows, columns = np.indices(strength.shape, np.float32)
+    for side in (-1, 1):
+        neighbour = cv2.remap(
+            strength,
+            columns + side * np.cos(angles),
+            rows + side * np.sin(angles),
+            cv2.INTER_LINEAR,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        crest &= strength >= neighbour
+    orientations = np.mod(angles, np.float32(np.pi))
+    # A tiny negative angle plus pi rounds to pi itself.
+    orientations[orientations >= np.float32(np.pi)] = 0
+    return np.where(crest, strength, 0).astype(np.float32), orientations
+
+
 def _edge_boxes(pixels, proposer):
     """Returns (boxes, scores) of EdgeBoxes, float64.
 
@@ -185,7 +230,7 @@ def _edge_boxes(pixels, proposer):
     over training scenes fit best at x: of their objects, 92 instead of 85 %
     are found at an overlap of 0.7, and as many as before at 0.5.
     """
-    cv2 = edges.import_opencv()
+    cv2 = import_opencv()
     finder = cv2.ximgproc.createEdgeBoxes(
         beta=proposer.iou_threshold,
         eta=proposer.iou_decay,
@@ -194,7 +239,7 @@ def _edge_boxes(pixels, proposer):
         minBoxArea=proposer.min_area * pixels.shape[0] * pixels.shape[1],
         **EDGE_BOXES,
     )
-    found, scores = finder.getBoundingBoxes(*edges.sobel_edges(pixels))
+    found, scores = finder.getBoundingBoxes(*sobel_edges(pixels))
     if not len(found):  # Then the scores are None.
         return np.zeros((0, 4)), np.zeros(0)
     boxes, scores = _corners(found), np.array(scores, np.float64).ravel()
@@ -212,7 +257,7 @@ def _selective_search(pixels, _):
     numbers can not be seeded; so the place is that among the boxes by area,
     the largest first, and the seed is fixed.
     """
-    cv2 = edges.import_opencv()
+    cv2 = import_opencv()
     search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))
     search.switchToSelectiveSearchFast()
@@ -240,71 +285,6 @@ def _shrink(pixels, longest_side):
     scale = longest_side / max(height, width)
     if scale >= 1:
         return pixels
-    cv2 = edges.import_opencv()
+    cv2 = import_opencv()
     size = [max(1, round(scale * side)) for side in (width, height)]
     return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-
-
-@contextlib.contextmanager
-def _one_thread_each():
-    """Lets OpenCV work in the thread that calls it: photos are parallel."""
-    cv2 = edges.import_opencv()
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(before)
-
-
-def propose_photos(
-    photos,
-    proposer,
-    writer,
-    *,
-    workers=1,
-    shard_images=extraction.SHARD_IMAGES,
-    progress=lambda count: None,
-):
-    """Writes the proposals of photos into a store of boxes and scores.
-
-    Photos are worked on side by side, but stored in order, a shard at a
-    time: stopped at any moment and called again, it writes the same bytes.
-    A photo that does not decode is noted in the store with the reason.
-
-    Args:
-        photos: list of (id, path); those the store has are left out.
-        proposer: a `Proposer`.
-        writer: a `FeatureWriter` of kind "regions" and dim 0.
-        workers: photos worked on at once. They are threads: nearly all the
-            time is spent in OpenCV, which does not hold Python's lock.
-        shard_images: photos a shard.
-        progress: called with the number of photos done since the last call.
-
-    Returns:
-        list of (path, reason): the photos that failed now.
-    """
-    failures = []
-
-    def work(photo):
-        key, path = photo
-        try:
-            pixels = read_photo(path)
-            return key, None, *proposer(pixels), pixels.shape[1::-1]
-        except BrokenImageError as error:
-            return key, path, error.reason
-
-    threads = concurrent.futures.ThreadPoolExecutor(workers)
-    with _one_thread_each(), threads as pool:
-        try:
-            for shard in extraction.remaining_shards(
-                photos, writer, shard_images
-            ):
-                found, failed = [], []
-                for result in pool.map(work, shard):
-                    (failed if len(result) == 3 else found).append(result)
-                    progress(1)
-                failures += add_regions(writer, found, failed)
-        finally:
-            pool.shutdown(cancel_futures=True)
-    return failures

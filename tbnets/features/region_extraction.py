@@ -1,10 +1,12 @@
-"""Photos and proposals -> a feature store of regions.
+"""Photos -> stores of regions: boxes that are proposed, and their features.
 
 As in `extraction`, photos are decoded in parallel with the network, cut into
 shards in the order of the list, and each photo is computed by itself: killed
 and continued, an extraction writes the same bytes.
 """
 
+import concurrent.futures
+import contextlib
 import os
 
 import numpy as np
@@ -13,6 +15,7 @@ import tensorflow as tf
 from tbnets import images
 from tbnets.errors import InputError
 from tbnets.features import extraction
+from tbnets.features.proposals import import_opencv
 
 
 def extract_regions(
@@ -134,3 +137,68 @@ def add_regions(writer, found, failed):
     reasons = {key: reason for key, _, reason in failed}
     writer.add_shard(ids, rows, **regions, failed=reasons)
     return [(path, reason) for _, path, reason in failed]
+
+
+@contextlib.contextmanager
+def _one_thread_each():
+    """Lets OpenCV work in the thread that calls it: photos are parallel."""
+    cv2 = import_opencv()
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
+
+
+def propose_photos(
+    photos,
+    proposer,
+    writer,
+    *,
+    workers=1,
+    shard_images=extraction.SHARD_IMAGES,
+    progress=lambda count: None,
+):
+    """Writes the proposals of photos into a store of boxes and scores.
+
+    Photos are worked on side by side, but stored in order, a shard at a
+    time: stopped at any moment and called again, it writes the same bytes.
+    A photo that does not decode is noted in the store with the reason.
+
+    Args:
+        photos: list of (id, path); those the store has are left out.
+        proposer: a `Proposer`.
+        writer: a `FeatureWriter` of kind "regions" and dim 0.
+        workers: photos worked on at once. They are threads: nearly all the
+            time is spent in OpenCV, which does not hold Python's lock.
+        shard_images: photos a shard.
+        progress: called with the number of photos done since the last call.
+
+    Returns:
+        list of (path, reason): the photos that failed now.
+    """
+    failures = []
+
+    def work(photo):
+        key, path = photo
+        try:
+            pixels = images.read_photo(path)
+            return key, None, *proposer(pixels), pixels.shape[1::-1]
+        except images.BrokenImageError as error:
+            return key, path, error.reason
+
+    threads = concurrent.futures.ThreadPoolExecutor(workers)
+    with _one_thread_each(), threads as pool:
+        try:
+            for shard in extraction.remaining_shards(
+                photos, writer, shard_images
+            ):
+                found, failed = [], []
+                for result in pool.map(work, shard):
+                    (failed if len(result) == 3 else found).append(result)
+                    progress(1)
+                failures += add_regions(writer, found, failed)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return failures

@@ -16,12 +16,8 @@ import numpy as np
 from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
-from tbnets.features.caption_encoder import (
-    CaptionEncoder,
-    import_extra,
-    word_counts,
-)
+from tbnets.errors import InputError, import_extra
+from tbnets.features.caption_encoder import CaptionEncoder, word_counts
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
 
@@ -65,7 +61,7 @@ def find_lemmatizer():
         return "wordnet", functools.partial(_wordnet_lemma, wordnet)
     except (ImportError, LookupError):
         pass
-    simplemma = import_extra("simplemma")
+    simplemma = import_extra("text", "simplemma")
     return "simplemma", functools.partial(simplemma.lemmatize, lang="en")
 
 
@@ -130,7 +126,7 @@ class TfidfFeatures(CaptionEncoder):
             ValueError: no caption has a word that is no stop word.
             ImportError: a package is missing; it says how to install it.
         """
-        sklearn = import_extra("sklearn.feature_extraction.text")
+        sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()
         counts, _ = count_words(captions)
         lemmas = {
@@ -171,7 +167,7 @@ class TfidfFeatures(CaptionEncoder):
         return np.divide(rows, lengths, out=rows, where=lengths > 0)
 
     def _term_counts(self, captions):
-        sparse = import_extra("scipy.sparse")
+        sparse = import_extra("text", "scipy.sparse")
         size = len(self.words_)
         lemma_of_word = sparse.csr_array(
             (np.ones(size, np.float32), (np.arange(size), self.columns_)),

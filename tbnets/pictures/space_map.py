@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from tbnets.errors import MissingPackageError
+from tbnets.errors import import_extra
 from tbnets.files import readable
 from tbnets.pictures.boxes import freest
 from tbnets.pictures.points import CAPTION, IMAGE, PHRASE
@@ -30,14 +30,7 @@ def import_tsne():
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise MissingPackageError(
-            "A map must have scikit-learn to be laid out by. Received: none "
-            f'({error}). Run: pip install "tbnets[map]".'
-        ) from error
-    return TSNE
+    return import_extra("map", "sklearn.manifold").TSNE
 
 
 def lay_out(vectors, seed=0):

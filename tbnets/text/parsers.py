@@ -10,9 +10,9 @@ import urllib.request
 
 from tbnets.errors import (
     InputError,
-    MissingPackageError,
     UnreachableError,
     check_choice,
+    import_extra,
 )
 from tbnets.text.trees import (
     MOST_LETTERS,
@@ -74,12 +74,11 @@ class EmbeddedParser:
     """Tags words, and chunks tags by a grammar for captions."""
 
     def __init__(self):
-        from nltk import RegexpParser, Tree
-        from textblob.en.taggers import PatternTagger
-
-        self._tagger = PatternTagger()
-        self._chunker = RegexpParser(GRAMMAR, root_label="S", loop=2)
-        self._tree = Tree
+        taggers = import_extra("parse", "textblob.en.taggers")
+        nltk = import_extra("parse", "nltk")
+        self._tagger = taggers.PatternTagger()
+        self._chunker = nltk.RegexpParser(GRAMMAR, root_label="S", loop=2)
+        self._tree = nltk.Tree
 
     def parse(self, caption) -> str:
         """Returns the tree of a caption in brackets.
@@ -140,8 +139,7 @@ class CoreNLPParser:
     """
 
     def __init__(self, url=DEFAULT_URL):
-        from nltk.parse import corenlp
-
+        corenlp = import_extra("parse", "nltk.parse.corenlp")
         try:
             urllib.request.urlopen(url, timeout=10).close()
         except (OSError, ValueError) as error:
@@ -195,17 +193,9 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
         ModuleNotFoundError, ConnectionError: what it needs is not there.
     """
     check_choice("parser", name, PARSERS)
-    try:
-        if name == "corenlp":
-            return CoreNLPParser(corenlp_url)
-        return PARSERS[name]()
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            "`--parser` must be one whose packages are installed. Received: "
-            f"--parser={name}, without {error.name}. Run: pip install "
-            '"tbnets[parse]", or choose another parser.',
-            name=error.name,
-        ) from error
+    if name == "corenlp":
+        return CoreNLPParser(corenlp_url)
+    return PARSERS[name]()
 
 
 def _joined(trees):

@@ -12,7 +12,7 @@ cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
 from tbnets import boxes as box_math  # noqa: E402
 from tbnets.data import entities  # noqa: E402
-from tbnets.features import edges, proposals  # noqa: E402
+from tbnets.features import proposals, region_extraction  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
 from tbnets.images import BrokenImageError, read_photo  # noqa: E402
 from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
@@ -42,7 +42,7 @@ def noise(height, width, seed=0):
 
 
 def test_sobel_edges_lie_on_the_contour_and_point_across_it():
-    magnitudes, orientations = edges.sobel_edges(square_photo())
+    magnitudes, orientations = proposals.sobel_edges(square_photo())
     assert magnitudes.dtype == orientations.dtype == np.float32
     assert magnitudes.max() == 1 and magnitudes.min() == 0
     assert (0 <= orientations).all() and (orientations < np.pi).all()
@@ -63,24 +63,25 @@ def test_sobel_edges_lie_on_the_contour_and_point_across_it():
 def test_sobel_edges_see_each_colour(channel):
     pixels = np.full((20, 20, 3), 90, np.uint8)
     pixels[:, 10:, channel] = 150
-    magnitudes, _ = edges.sobel_edges(pixels)
+    magnitudes, _ = proposals.sobel_edges(pixels)
     assert set(np.flatnonzero(magnitudes[10] > 0.5)) <= {9, 10}
     assert magnitudes[10, 9:11].max() == 1
 
 
 def test_sobel_edges_of_one_colour_are_none():
-    magnitudes, orientations = edges.sobel_edges(
+    magnitudes, orientations = proposals.sobel_edges(
         np.full((9, 9, 3), 7, np.uint8)
     )
     assert magnitudes.max() == 0 and np.isfinite(orientations).all()
 
 
 def test_opencv_without_its_extra_modules_is_named(monkeypatch):
-    monkeypatch.delattr(cv2, "ximgproc")
-    with pytest.raises(ValueError, match=r'pip install "tbnets\[regions\]"'):
+    modules = __import__("sys").modules
+    monkeypatch.setitem(modules, "cv2.ximgproc", None)
+    with pytest.raises(ImportError, match=r'pip install "tbnets\[regions\]"'):
         Proposer()(square_photo())
-    monkeypatch.setitem(__import__("sys").modules, "cv2", None)
-    with pytest.raises(ValueError, match=r"tbnets\[regions\]"):
+    monkeypatch.setitem(modules, "cv2", None)
+    with pytest.raises(ImportError, match=r"tbnets\[regions\]"):
         Proposer().description()
 
 
@@ -278,7 +279,9 @@ def propose(photos, path, **options):
     proposer = Proposer(limit=9)
     writer = FeatureWriter(path, proposer.description(), 0, kind="regions")
     options = {"workers": 2, "shard_images": 3, **options}
-    failures = proposals.propose_photos(photos, proposer, writer, **options)
+    failures = region_extraction.propose_photos(
+        photos, proposer, writer, **options
+    )
     writer.finish()
     return failures
 

@@ -6,7 +6,7 @@ import time
 import PIL.Image
 import pytest
 
-from tbnets.features import proposals
+from tbnets.features import proposals, region_extraction
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.store.opening import open_features
@@ -98,7 +98,7 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
         tmp_path / "whole", proposer.description(), 0, kind="regions"
     )
     listed = [(path.name, path) for path in sorted(photos.iterdir())]
-    proposals.propose_photos(listed, proposer, writer, shard_images=1)
+    region_extraction.propose_photos(listed, proposer, writer, shard_images=1)
     writer.finish()
     assert content(killed) == content(tmp_path / "whole")
 
