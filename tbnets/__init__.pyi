@@ -61,7 +61,7 @@ from .text.packed_trees import tree_arrays as tree_arrays
 
 # Text features and word vectors.
 from .features.tfidf import TfidfFeatures as TfidfFeatures
-from .features.mean_vectors import MeanFeatures as MeanFeatures
+from .features.caption_encoder import MeanFeatures as MeanFeatures
 from .features.fisher import FisherFeatures as FisherFeatures
 from .features.hybrid_mixture import HybridMixture as HybridMixture
 from .text.word_vectors import WordVectors as WordVectors

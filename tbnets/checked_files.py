@@ -9,6 +9,8 @@ import dataclasses
 import json
 import os
 import re
+import types
+import typing
 import warnings
 
 from tbnets.errors import InputError, MissingFileError, NotAFileError
@@ -223,6 +225,27 @@ def _as_object(pairs):
             f"expected each key once in an object; found {shown(twice)} twice"
         )
     return dict(pairs)
+
+
+def is_kind(value, kind):
+    """Tells whether a value that was kept as JSON is what an annotation says.
+
+    Args:
+        value: of JSON.
+        kind: such as `str`, `list[str]`, `dict[str, float]` or `int | None`.
+            An int counts something, from 0; it is a float too.
+    """
+    whole, inner = typing.get_origin(kind), typing.get_args(kind)
+    if whole is types.UnionType:
+        return any(is_kind(value, one) for one in inner)
+    if whole is not None:
+        parts = value.values() if type(value) is dict else value
+        return type(value) is whole and all(
+            is_kind(one, inner[-1]) for one in parts
+        )
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind and (kind is not int or value >= 0)
 
 
 def shown(value):

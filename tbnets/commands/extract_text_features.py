@@ -31,8 +31,8 @@ from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.features import caption_features
+from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.flags.flag import REQUIRED, Count, Limits, Whole, flag
 from tbnets.progress import progress_bar

@@ -8,6 +8,7 @@ The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from typing_extensions import Self
 
 from tbnets.annotations import Path
 from tbnets.errors import InputError, import_extra
-from tbnets.files import write_atomically
+from tbnets.store.npy import write_npz
 from tbnets.text.vocabulary import (
     PADDING_WORD,
     UNKNOWN_WORD,
@@ -56,7 +57,6 @@ class CaptionEncoder:
     def __init__(self) -> None:
         self.words_: tuple[str, ...] = ()
         self.notes_: dict[str, Any] = {}
-        self._vocabulary: Vocabulary | None = None
 
     @property
     def dim(self) -> int:
@@ -85,10 +85,6 @@ class CaptionEncoder:
         """
         raise NotImplementedError
 
-    def describe(self) -> str:
-        """Returns in a few words what was fitted."""
-        raise NotImplementedError
-
     def chunks(
         self, captions: Sequence[str]
     ) -> Iterator[tuple[slice, np.ndarray]]:
@@ -100,36 +96,30 @@ class CaptionEncoder:
     @property
     def vocabulary(self) -> Vocabulary:
         """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
-        if self._vocabulary is None:
-            words = (PADDING_WORD, UNKNOWN_WORD, *self.words_)
-            self._vocabulary = Vocabulary(words)
-        return self._vocabulary
+        return _vocabulary_of(self.words_)
+
+    def _header(self):
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "parameters": {n: getattr(self, n) for n in self.parameters},
+            "words": list(self.words_),
+        }
 
     def digest(self) -> str:
         """Returns the SHA-256 of all that decides what `transform` gives."""
-        digest = hashlib.sha256(self._header())
+        header = json.dumps(self._header(), sort_keys=True)
+        digest = hashlib.sha256(header.encode())
         for name in self.shapes():
             array = np.ascontiguousarray(getattr(self, name))
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(array)
         return digest.hexdigest()
 
-    def _header(self, **more):
-        header = {
-            "format": FORMAT,
-            "kind": self.kind,
-            "parameters": {n: getattr(self, n) for n in self.parameters},
-            "words": list(self.words_),
-        }
-        return json.dumps(header | more, sort_keys=True).encode()
-
     def save(self, path: Path) -> None:
         """Writes the encoder as one `.npz`, complete or not at all."""
         arrays = {name: getattr(self, name) for name in self.shapes()}
-        header = np.frombuffer(self._header(notes=self.notes_), np.uint8)
-        write_atomically(
-            path, lambda file: np.savez(file, header=header, **arrays)
-        )
+        write_npz(path, self._header() | {"notes": self.notes_}, arrays)
 
     def restore(self, header: Any, arrays: Any) -> None:
         """Takes what `save` wrote.
@@ -140,9 +130,7 @@ class CaptionEncoder:
         """
         self.words_ = tuple(header["words"])
         self.notes_ = dict(header["notes"])
-        self._vocabulary = Vocabulary(
-            (PADDING_WORD, UNKNOWN_WORD, *self.words_)
-        )
+        _vocabulary_of(self.words_)  # Checks them.
         for name in self.shapes():
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
@@ -159,6 +147,11 @@ class CaptionEncoder:
 
     def check(self) -> None:
         """Raises ValueError where fitted arrays contradict each other."""
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary_of(words):
+    return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *words))
 
 
 def word_counts(vocabulary, captions):
@@ -181,3 +174,60 @@ def word_counts(vocabulary, captions):
     shape = (len(captions), vocabulary.size - _SPECIAL)
     # What stands twice is summed.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
+
+
+def check_vectors(vectors):
+    """Raises ValueError if `WordVectors` are missing or empty."""
+    if vectors is None or not len(vectors.words):
+        raise InputError(
+            "`vectors` must hold at least one word of the captions. Received: "
+            f"{'none' if vectors is None else f'none in {vectors.path}'}. "
+            "Name vectors of their language with --word_vectors."
+        )
+
+
+class MeanFeatures(CaptionEncoder):
+    """Means of the vectors of a caption's words.
+
+    Words without a vector are left out; a caption of such words alone is 0.
+
+    Attributes:
+        vectors_: float32 `[len(words_), dim]`.
+
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
+    Departures: none.
+    """
+
+    kind = "mean_vector"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vectors_ = np.zeros((0, 0), np.float32)
+
+    @property
+    def dim(self) -> int:
+        """The size of a word vector."""
+        return self.vectors_.shape[1]
+
+    def fit(
+        self, captions: Sequence[str], vectors: WordVectors | None = None
+    ) -> Self:
+        """Takes the vectors of all their words; the captions tell nothing."""
+        check_vectors(vectors)
+        self.words_ = vectors.words
+        self.vectors_ = np.ascontiguousarray(vectors.vectors, np.float32)
+        return self
+
+    def describe(self) -> str:
+        """Returns the number of words and the size of their vectors."""
+        return f"means of {self.dim}-d vectors of {len(self.words_)} words"
+
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns mean vectors, float32 `[n, dim]`."""
+        counts = word_counts(self.vocabulary, captions)
+        words = np.asarray(counts.sum(axis=1), np.float32)
+        return (counts @ self.vectors_) / np.maximum(words, 1)[:, None]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes of the fitted arrays."""
+        return {"vectors_": (len(self.words_), self.dim)}

@@ -10,15 +10,14 @@ import pathlib
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, parse_json
+from tbnets.checked_files import CheckedFile
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, MissingFileError
-from tbnets.features.caption_encoder import FORMAT, CaptionEncoder
+from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import check_same
-from tbnets.store.npz import ERRORS, read_npz
+from tbnets.store.npy import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
 KINDS = {
@@ -114,8 +113,7 @@ def load_encoder(path) -> CaptionEncoder:
             "again, by tools/extract_text_features.py."
         )
     try:
-        arrays = read_npz(path)
-        header = parse_json(arrays.pop("header").tobytes())
+        header, arrays = read_npz(path)
         if header["format"] != FORMAT:
             raise InputError(f"its format is {header['format']!r}")
         encoder = KINDS[header["kind"]](**header["parameters"])

@@ -20,13 +20,16 @@ from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, import_extra
-from tbnets.features.caption_encoder import CaptionEncoder, word_counts
+from tbnets.features.caption_encoder import (
+    CaptionEncoder,
+    check_vectors,
+    word_counts,
+)
 from tbnets.features.hybrid_mixture import (
     LEAST_WEIGHT,
     HybridMixture,
     gradient_terms,
 )
-from tbnets.features.mean_vectors import check_vectors
 from tbnets.rounding import per_cent
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
@@ -96,7 +99,7 @@ class FisherFeatures(CaptionEncoder):
         """Drops what was computed from other fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
-        self._vocabulary = self._shares = self._tables = None
+        self._shares = self._tables = None
 
     @property
     def full_dim(self) -> int:

@@ -143,7 +143,7 @@ class TfidfFeatures(CaptionEncoder):
             )
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]
-        self.words_, self._vocabulary = tuple(known), None
+        self.words_ = tuple(known)
         self.columns_ = np.array(
             [columns[lemmas[word]] for word in known], np.int32
         )

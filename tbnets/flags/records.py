@@ -8,11 +8,11 @@ import os
 import pathlib
 import re
 
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checked_files import CheckedFile, is_kind, shown
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
-from tbnets.flags.flag import written
+from tbnets.flags.flag import KINDS, written
 from tbnets.flags.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
@@ -113,8 +113,7 @@ def _check_kinds(record, path):
 
 
 _KEPT = {**ALL, "started_in": ALL["run_dir"]}
-_TYPES = {"bool": bool, "integer": int, "float": float, "string": str}
-_TYPES_IN_LISTS = {"list": str, "integers": int}
+_TYPES = {kind: type for type, kind in KINDS.items()}
 _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
 """What is in no name of a file; bytes of names that are no text are."""
 
@@ -124,18 +123,9 @@ def _fits(name, value):
     flag = _KEPT.get(name)
     if flag is None or value is None:  # Of another version, or not set then.
         return True
-    if flag.kind in _TYPES:
-        known = not flag.choices or value in flag.choices
-        return known and _is_of_type(value, _TYPES[flag.kind])
-    return isinstance(value, list | tuple) and all(
-        _is_of_type(each, _TYPES_IN_LISTS[flag.kind]) for each in value
-    )
-
-
-def _is_of_type(value, kind):
-    if kind is str:
-        return isinstance(value, str) and not _IN_NO_NAME.search(value)
-    return type(value) is kind or (kind is float and type(value) is int)
+    known = not flag.choices or value in flag.choices
+    is_text = not _IN_NO_NAME.search(written(value))
+    return is_text and known and is_kind(value, _TYPES[flag.kind])
 
 
 def _expected(name):

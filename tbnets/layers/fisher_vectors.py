@@ -93,7 +93,7 @@ class TfidfVectors(_EncoderLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class MeanVectors(_EncoderLayer):
-    """Gives captions the vectors of `features.mean_vectors.MeanFeatures`.
+    """Gives captions the vectors of `features.caption_encoder.MeanFeatures`.
 
     Args:
         vocabulary_size: number of ids, padding (0) and unknown (1) included.

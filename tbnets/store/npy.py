@@ -1,17 +1,37 @@
-"""`.npy` files that may lie: what their header says, and whether it is so."""
+"""`.npy` and `.npz` files that may lie, or be a stranger's.
 
+What the header of an array says of it is compared with the file before
+memory is taken for it. An `.npz` is stored, not compressed, and beside its
+arrays has a JSON text, its header.
+"""
+
+import json
 import math
 import os
+import struct
 import sys
+import zipfile
+import zlib
 from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import require_file
+from tbnets.checked_files import parse_json, require_file
 from tbnets.errors import InputError
+from tbnets.files import write_atomically
 
 MOST_HEADER_BYTES = 10_000
 """NumPy reads longer headers only from files it is told to trust."""
+ERRORS = (
+    *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
+    RecursionError,
+)
+"""What understanding the arrays of such a file may raise."""
+_DAMAGES = (
+    *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
+    OSError,  # A place before the beginning of the file.
+    RuntimeError,  # Encrypted, or of a kind that nobody reads.
+)
 _ZIP = b"PK"
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
 
@@ -100,3 +120,60 @@ def check_numbers(path, expected, advice) -> Header:
             f"of {size}. The file is {damage}: copy or make it again."
         )
     return header
+
+
+def write_npz(path, header, arrays):
+    """Writes what `read_npz` reads, complete or not at all.
+
+    Raises:
+        OSError: the disk is full or read-only; an older file at `path`
+            survives.
+    """
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
+
+
+def read_npz(path, only=None):
+    """Reads the arrays of an `.npz` and its header, without pickle.
+
+    Args:
+        path: the file.
+        only: key of the one array to read; None for all of them.
+
+    Returns:
+        (header, arrays): a JSON value, and key -> array.
+
+    Raises:
+        OSError: it can not be opened.
+        ValueError: it is no plain `.npz`, or one of its arrays says of
+            itself that it is larger than what is there.
+    """
+    with open(path, "rb") as file:
+        try:
+            arrays = _read(file, os.fstat(file.fileno()).st_size, only)
+            return parse_json(arrays.pop("header").tobytes()), arrays
+        except _DAMAGES as error:
+            raise InputError(str(error) or type(error).__name__) from error
+
+
+def _read(file, size, only):
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            key = entry.filename.removesuffix(".npy")
+            if only not in (None, key):
+                continue
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise InputError(f"{entry.filename} is compressed")
+            with archive.open(entry) as stream:
+                shape, dtype, needed, _ = parse_header(stream)
+                if not needed == entry.file_size <= size:
+                    raise InputError(
+                        f"{entry.filename} says that it holds {shape} numbers "
+                        f"of {dtype}, in {entry.file_size} bytes"
+                    )
+                stream.seek(0)
+                arrays[key] = np.lib.format.read_array(
+                    stream, allow_pickle=False
+                )
+    return arrays

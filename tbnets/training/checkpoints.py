@@ -8,16 +8,14 @@ numbers but no code.
 """
 
 import dataclasses
-import json
 import pathlib
 from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import shown
+from tbnets.checked_files import is_kind, shown
 from tbnets.errors import InputError
-from tbnets.files import write_atomically
-from tbnets.store.npz import ERRORS, read_npz
+from tbnets.store.npy import ERRORS, read_npz, write_npz
 from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
@@ -44,7 +42,7 @@ class RunState:
     epoch: int = 0
     best_metric: float | None = None
     best_epoch: int = 0
-    history: list = dataclasses.field(default_factory=list)
+    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     settings: dict = dataclasses.field(default_factory=dict)
     fitted: dict = dataclasses.field(default_factory=dict)
     held: dict = dataclasses.field(default_factory=dict)
@@ -99,8 +97,7 @@ def save_checkpoint(path, model, optimizer, state):
             if isinstance(value, np.ndarray):
                 arrays[f"{kind}/{name}"] = values[kind].pop(name)
     header = {"format": FORMAT, "names": names, "state": values}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
+    write_npz(path, header, arrays)
 
 
 class Checkpoint(NamedTuple):
@@ -146,8 +143,7 @@ def read_checkpoint(path, only=None):
     """
     path = pathlib.Path(path)
     try:
-        arrays = read_npz(path, only)
-        header = json.loads(arrays.pop("header").tobytes())
+        header, arrays = read_npz(path, only)
         if header["format"] not in (FORMAT, BEFORE):
             raise InputError(f"its format is {shown(header['format'])}")
         values, names = header["state"], header["names"]
@@ -172,27 +168,11 @@ def read_checkpoint(path, only=None):
         ) from error
 
 
-def _is_number(value):
-    return type(value) in (int, float)
-
-
 def _checked(state):
     """Returns a `RunState`; raises ValueError where it can be none."""
-    for name, value in vars(state).items():
-        match name:
-            case "epoch" | "best_epoch":
-                good = type(value) is int and value >= 0
-            case "best_metric":
-                good = value is None or _is_number(value)
-            case "history":
-                good = isinstance(value, list) and all(
-                    isinstance(row, dict) and all(map(_is_number, row.values()))
-                    for row in value
-                )
-            case _:
-                good = isinstance(value, dict)
-        if not good:
-            raise InputError(f"`{name}` is {shown(value)}")
+    for name, kind in RunState.__annotations__.items():
+        if not is_kind(getattr(state, name), kind):
+            raise InputError(f"`{name}` is {shown(getattr(state, name))}")
     return state
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tbnets.features import caption_features, fisher
+from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures, independent_components
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.text.word_vectors import WordVectors
 from tests import reference
 

@@ -141,7 +141,6 @@ def damaged(encoder, what):
         encoder.idf_ = encoder.idf_ * np.float32("nan")
     elif what == "words":
         encoder.words_ = ("two words", *encoder.words_[1:])
-        encoder._vocabulary = Vocabulary(("", "[UNK]"))
     elif what == "kind":
         encoder.kind = "none"
     return encoder

@@ -9,8 +9,8 @@ import PIL.Image
 
 from tbnets.evaluation import arrays, protocols
 from tbnets.features import caption_features
+from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn_weights import load_weights
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.features.torch_file import read_tensors
 from tbnets.images import fault_of, read_photo, read_photo_sizes

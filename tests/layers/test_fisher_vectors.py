@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.layers.fisher_vectors import CaptionReader, fitted_layer
 from tbnets.text.word_vectors import WordVectors

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tbnets import runs, tasks
 from tbnets.features import caption_features
+from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.mean_vectors import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.tasks import texts
 from tbnets.text.word_vectors import WordVectors
