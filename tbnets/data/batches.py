@@ -14,6 +14,7 @@ from tbnets.data.examples import Examples
 from tbnets.errors import InputError
 from tbnets.images import decode_images
 from tbnets.seeds import generator_of
+from tbnets.short_repr import short_repr
 
 
 def batch_bounds(count, per_batch):
@@ -122,6 +123,8 @@ class EpochBatches:
                 }
             )
         self.dataset: tf.data.Dataset = dataset.prefetch(2)
+
+    __repr__ = short_repr("num_batches", "epoch")
 
     def _generate(self):
         """Yields the batches of `epoch`, photos not decoded."""

@@ -21,6 +21,7 @@ from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.errors import InputError, MissingFileError, check_choice
 from tbnets.identity import first_twice, rows_by, spelling
+from tbnets.short_repr import short_repr
 
 EMPTY = "[EMPTY]"
 
@@ -62,6 +63,8 @@ class CaptionedImages:
     path: str
     file_names: tuple[str, ...] = ()
     has_ids: bool = True
+
+    __repr__ = short_repr("num_images", "num_captions", "split", "path")
 
     def __post_init__(self):
         rows = checked_rows(

@@ -14,6 +14,7 @@ from tbnets.checked_numbers import check_finite
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.images import faults
+from tbnets.short_repr import short_repr
 
 MOST_NAMED = 5
 SAMPLED_PHOTOS = 1000
@@ -57,6 +58,8 @@ class Examples:
     images: Rows
     texts: Rows
     text_ids: np.ndarray | None = None
+
+    __repr__ = short_repr()
 
     @property
     def counts(self) -> dict[str, int]:

@@ -22,6 +22,7 @@ from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
 from tbnets.errors import InputError
 from tbnets.identity import first_twice, numbered, text_ids
+from tbnets.short_repr import short_repr
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
 """What phrases have that is no array."""
@@ -68,6 +69,8 @@ class PhraseRegions:
     chains: tuple[str, ...]
     boxes: np.ndarray
     left_out: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    __repr__ = short_repr("num_phrases", "images")
 
     def __post_init__(self):
         count = len(self.phrases)

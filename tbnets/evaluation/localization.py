@@ -17,6 +17,7 @@ from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranks import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.identity import SAME_THING
+from tbnets.short_repr import short_repr
 
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
@@ -46,6 +47,8 @@ class Localized(NamedTuple):
     scores: np.ndarray
     hits: np.ndarray
     phrases: np.ndarray
+
+    __repr__ = short_repr()
 
 
 def evaluate_localization(

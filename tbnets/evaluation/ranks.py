@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.short_repr import short_repr
+
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
@@ -23,6 +25,8 @@ class Ranks(NamedTuple):
     queries: np.ndarray
     ranks: np.ndarray
     tied: np.ndarray
+
+    __repr__ = short_repr()
 
 
 def best_ranks(scores, matches):

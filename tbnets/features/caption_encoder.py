@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from tbnets.annotations import Path
 from tbnets.errors import InputError, import_extra
+from tbnets.short_repr import short_repr
 from tbnets.store.npy import write_npz
 from tbnets.text.vocabulary import (
     PADDING_WORD,
@@ -62,6 +63,10 @@ class CaptionEncoder:
     def dim(self) -> int:
         """The size of a caption's vector."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        names = *self.parameters, "dim"
+        return short_repr(*names, words=lambda it: len(it.words_))(self)
 
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None

@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, import_extra
+from tbnets.short_repr import short_repr
 
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
@@ -59,6 +60,8 @@ class HybridMixture:
         self.max_iterations = max_iterations
         self.tolerance = tolerance
         self.seed = seed
+
+    __repr__ = short_repr("num_components", "weights_", "locations_")
 
     def fit(
         self,

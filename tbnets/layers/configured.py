@@ -7,10 +7,11 @@ from typing import Any
 import keras
 
 from tbnets.checked_numbers import checked_number
+from tbnets.short_repr import shown, with_parts
 
 
-def arguments_of(kind, method, base):
-    """Returns the names of what a method takes, each once.
+def parameters_of(kind, method, base):
+    """Returns what a method takes: name -> `inspect.Parameter`.
 
     Args:
         kind: a class.
@@ -23,7 +24,33 @@ def arguments_of(kind, method, base):
             found |= inspect.signature(vars(one)[method]).parameters
     found.pop("self", None)
     rest = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
-    return [name for name, given in found.items() if given.kind not in rest]
+    return {name: one for name, one in found.items() if one.kind not in rest}
+
+
+def arguments_of(kind, method, base):
+    """Returns the names of what a method takes, see `parameters_of`."""
+    return list(parameters_of(kind, method, base))
+
+
+def repr_of(thing, base, **more):
+    """Returns a line on what was constructed, and more that is told of it.
+
+    Of the constructor's arguments come the first, and those that are not as
+    they are by default.
+
+    Args:
+        thing: what keeps them under their own names.
+        base: as of `parameters_of`.
+        **more: name -> value.
+    """
+    given = parameters_of(type(thing), "__init__", base).items()
+    parts = {
+        name: getattr(thing, name)
+        for place, (name, one) in enumerate(given)
+        if hasattr(thing, name)
+        and (place == 0 or shown(getattr(thing, name)) != shown(one.default))
+    }
+    return with_parts(thing, parts | more)
 
 
 class ConfiguredLayer(keras.layers.Layer):
@@ -32,6 +59,9 @@ class ConfiguredLayer(keras.layers.Layer):
     So its config needs no list of them: it holds whatever arguments the
     constructors of its class and of those above it, up to here, name.
     """
+
+    def __repr__(self) -> str:
+        return repr_of(self, ConfiguredLayer)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructors' arguments."""

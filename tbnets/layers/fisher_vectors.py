@@ -17,6 +17,7 @@ import tensorflow as tf
 from tbnets.annotations import Array, Strings
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.layers.configured import FittedLayer
+from tbnets.short_repr import short_repr
 from tbnets.text.vocabulary import Tokenizer
 
 FIRST_WORD = 2
@@ -257,6 +258,8 @@ class CaptionReader(tf.Module):
         self.tokenizer = Tokenizer(encoder.vocabulary, max_tokens)
         self.layer = fitted_layer(encoder)
         self.dim = encoder.dim
+
+    __repr__ = short_repr("dim", "vocabulary", "max_tokens")
 
     def __call__(self, captions: Strings) -> tf.Tensor:
         """Returns the features of captions: string `[n]` -> `[n, dim]`."""

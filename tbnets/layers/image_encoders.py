@@ -11,6 +11,7 @@ from tbnets.errors import InputError
 from tbnets.features import cnn
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.configured import ConfiguredLayer
+from tbnets.short_repr import short_repr
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -109,6 +110,8 @@ class ApplicationEncoder(ConfiguredLayer):
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
         self.output_dim = self.network.output_shape[-1]
+
+    __repr__ = short_repr("application", "image_size", "fine_tune")
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the pooled activations of the last convolution."""

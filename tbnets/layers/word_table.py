@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array
 from tbnets.errors import check_choice
+from tbnets.short_repr import short_repr
 
 TRAININGS = ("trained", "regularized", "frozen")
 
@@ -42,6 +43,8 @@ class WordTable(keras.layers.Embedding):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.trainable = training != "frozen"
         self.training, self.weight, self.first = training, weight, None
+
+    __repr__ = short_repr("input_dim", "output_dim", "training")
 
     def build(self, input_shape: Sequence[int | None] | None = None) -> None:
         """Creates the table, and what it is held to."""

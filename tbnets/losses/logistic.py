@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.short_repr import short_repr
 
 PAIR_LOSSES = ("logistic", "softmax")
 
@@ -27,6 +28,8 @@ class LogisticOutput(NamedTuple):
     negative_loss: tf.Tensor
     pair_accuracy: tf.Tensor
 
+    __repr__ = short_repr()
+
 
 class SoftmaxOutput(NamedTuple):
     """What `softmax_loss` returns; every value is a float32 scalar.
@@ -39,6 +42,8 @@ class SoftmaxOutput(NamedTuple):
 
     total: tf.Tensor
     ranked_first: tf.Tensor
+
+    __repr__ = short_repr()
 
 
 def logistic_loss(

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tbnets.annotations import Integers
 from tbnets.losses import miners
 from tbnets.losses.positives import positive_masks
+from tbnets.short_repr import short_repr
 
 
 class PairSample(NamedTuple):
@@ -30,6 +31,8 @@ class PairSample(NamedTuple):
     images: tf.Tensor
     negatives: tf.Tensor
     valid: tf.Tensor
+
+    __repr__ = short_repr()
 
 
 def random_columns(mask, rows, draws):

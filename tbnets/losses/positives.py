@@ -7,6 +7,7 @@ import tensorflow as tf
 from tbnets.annotations import Integers
 from tbnets.errors import InputError, InputTypeError
 from tbnets.losses import miners
+from tbnets.short_repr import short_repr
 
 
 class PositiveMasks(NamedTuple):
@@ -22,6 +23,8 @@ class PositiveMasks(NamedTuple):
     image_to_text: tf.Tensor
     text_to_text: tf.Tensor
     image_to_image: tf.Tensor
+
+    __repr__ = short_repr()
 
 
 def positive_masks(

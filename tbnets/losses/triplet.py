@@ -22,6 +22,7 @@ from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
 from tbnets.losses.positives import positive_masks
+from tbnets.short_repr import short_repr
 
 TERMS = hinges.TERMS
 REDUCTIONS = ("mean_active", "mean", "sum")
@@ -42,6 +43,8 @@ class LossOutput(NamedTuple):
     total: tf.Tensor
     terms: dict
     active_fraction: dict
+
+    __repr__ = short_repr()
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

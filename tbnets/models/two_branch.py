@@ -11,7 +11,7 @@ from typing_extensions import Self
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
-from tbnets.layers.configured import arguments_of
+from tbnets.layers.configured import arguments_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import finite
 
@@ -121,6 +121,13 @@ class TwoBranchModel(keras.Model):
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
+
+    def __repr__(self) -> str:
+        told = {"built": False}
+        if self.built:
+            weights = sum(layer.count_params() for layer in self.layers)
+            told = {"embedding_dim": self.embedding_dim, "weights": weights}
+        return repr_of(self, TwoBranchModel, **told)
 
     @staticmethod
     def reported_names() -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from tbnets.annotations import Integers, Path
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
+from tbnets.short_repr import short_repr
 from tbnets.store.npy import check_numbers
 
 CHUNK_BYTES = 16 * 2**20
@@ -50,6 +51,8 @@ class Features:
         self.dim = dim
         self.path = os.fspath(path)
         self.has_ids = has_ids
+
+    __repr__ = short_repr("path", "dim", rows=len)
 
     @property
     def parts(self) -> tuple["Features", ...]:

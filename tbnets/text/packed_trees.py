@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.short_repr import short_repr
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.trees import Tree, kind_of
 from tbnets.text.vocabulary import UNKNOWN_ID, Vocabulary, split_in_batches
@@ -65,6 +66,8 @@ class PackedTrees(NamedTuple):
     spans: tf.Tensor
     roots: tf.Tensor
     rows: tf.Tensor
+
+    __repr__ = short_repr()
 
 
 def tree_array(tree, word_ids) -> np.ndarray:

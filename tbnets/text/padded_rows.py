@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Integers
+from tbnets.short_repr import short_repr
 
 
 class PaddedRows:
@@ -28,6 +29,8 @@ class PaddedRows:
         self.shape = (None, *self.values.shape[1:])
         self.lengths = np.asarray(lengths, np.int64)
         self._starts = np.cumsum(self.lengths) - self.lengths
+
+    __repr__ = short_repr("shape", rows=lambda rows: len(rows.lengths))
 
     def batch(self, rows: Integers) -> np.ndarray:
         """Returns int32 `[len(rows), width, ...]`, padded with 0."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from tbnets.checked_files import shown
 from tbnets.errors import InputError
+from tbnets.short_repr import short_repr
 
 MOST_LETTERS = 200
 MOST_DEEP = 128
@@ -43,6 +44,8 @@ class Tree:
     labels: tuple[str, ...]
     parents: tuple[int, ...]
     texts: tuple[str, ...]
+
+    __repr__ = short_repr("num_nodes", "bracketed")
 
     @property
     def num_nodes(self) -> int:

@@ -23,6 +23,7 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.files import write_text
+from tbnets.short_repr import short_repr
 
 PADDING_WORD = ""
 UNKNOWN_WORD = "[UNK]"
@@ -105,6 +106,8 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
+
+    __repr__ = short_repr("size")
 
     def __post_init__(self):
         object.__setattr__(self, "words", tuple(self.words))
@@ -248,6 +251,8 @@ class Tokenizer(tf.Module):
             ),
             default_value=UNKNOWN_ID,
         )
+
+    __repr__ = short_repr("vocabulary", "max_tokens")
 
     def ragged(self, captions: Strings) -> tf.RaggedTensor:
         """Maps captions to ids without padding.

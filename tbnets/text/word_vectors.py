@@ -18,6 +18,7 @@ import numpy as np
 
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile, require_file, shown
+from tbnets.short_repr import short_repr
 
 MOST_WORD_BYTES = 4096
 MOST_LINE_BYTES = 2**20
@@ -44,6 +45,8 @@ class WordVectors:
     words: tuple[str, ...]
     vectors: np.ndarray
     path: str = ""
+
+    __repr__ = short_repr("path", "dim", words=lambda it: len(it.words))
 
     @property
     def dim(self) -> int:

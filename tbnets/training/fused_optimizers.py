@@ -26,6 +26,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tbnets.short_repr import short_repr
+
 
 def optimizer_variables(optimizer):
     """Returns the list of an optimizer's variables, on every Keras version."""
@@ -99,6 +101,8 @@ class FusedAdam(keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
         self.moments = None
 
+    __repr__ = short_repr("learning_rate")
+
     def build(self, variables: Sequence[Any]) -> None:
         """Creates the moments of `variables`, the last that are created."""
         super().build(variables)
@@ -155,6 +159,8 @@ class FusedSGD(keras.optimizers.SGD):
     ) -> None:
         super().__init__(learning_rate, momentum, name=name, **kwargs)
         self.moments = None
+
+    __repr__ = short_repr("learning_rate")
 
     def build(self, variables: Sequence[Any]) -> None:
         """Creates the momentum of `variables`."""
