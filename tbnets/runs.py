@@ -86,6 +86,9 @@ def _check_untrained(folder):
 def record_before(run_dir):
     """Returns the record that a run goes on with if no flag is given.
 
+    Its relative places start from the folder that it was started in, which
+    `settings.json` remembers.
+
     Raises:
         ValueError: the folder holds no run, or it is damaged.
     """
@@ -94,7 +97,10 @@ def record_before(run_dir):
     if not last.exists():
         return records.read_record(folder)
     state = checkpoints.read_progress(last)
-    return records.completed(state.settings, last)
+    record = records.completed(state.settings, last)
+    with contextlib.suppress(InputError):  # It is written again from `last`.
+        record["started_in"] = records.read_record(folder)["started_in"]
+    return record
 
 
 def prepare(settings, folder, queries=()):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tbnets import runs, tasks
+from tbnets.commands.train import Options, checked_settings
 from tbnets.locks import fcntl, try_lock
 from tbnets.tasks import parts
 from tbnets.training import checkpoints, summary
@@ -27,8 +28,10 @@ def folder(tmp_path_factory):
 def begun(folder, tmp_path_factory):
     """Returns the folder of a run after an epoch, without its training."""
     run_dir = tmp_path_factory.mktemp("runs") / "run"
-    settings = tiny.settings(folder, run_dir)
-    session, _ = runs.prepare(settings, runs.start(settings, False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder.parent)
+        settings = tiny.settings(folder.name, run_dir)
+        session, _ = runs.prepare(settings, runs.start(settings, False))
     create_optimizer_variables(session.network.optimizer, session.network)
     session.state.epoch, session.state.best_epoch = 1, 1
     session.state.history = [{"dev/recall_sum": 1.0, "seconds": 1.0}]
@@ -171,6 +174,18 @@ def test_damaged_results_are_written_again(folder, run_dir, content):
     assert "is finished" in summary.finished(settings, run_dir)
     path.write_text(content)
     assert summary.finished(settings, run_dir) == ""
+
+
+@pytest.mark.parametrize("line", [[], ["--data_root=data"]])
+def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch, line):
+    monkeypatch.chdir(run_dir.parent)
+    (run_dir.parent / "data").symlink_to(folder)
+    line = tiny.typed("--resume", "--run_dir=run", *line)
+    settings, _ = checked_settings(line.take(Options), line)
+    session, _ = runs.prepare(settings, runs.start(settings, True))
+    assert session.state.epoch == 1
+    record = json.loads((run_dir / "settings.json").read_text())
+    assert record["started_in"] == str(folder.parent)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[1]", '{"images": 3}'])

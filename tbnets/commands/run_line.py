@@ -20,12 +20,16 @@ def settings(line, before=None):
     """
     record = dict(line.values)
     if before is not None:
-        record |= {name: before[name] for name in ALL.keys() - line.given}
+        kept = {*ALL.keys() - line.given, "started_in"}
+        record |= {name: before[name] for name in kept}
     record = complete(record)
+    named = DATA_ROOT_VARIABLE in os.environ or "data_root" in line.typed
     if "data_root" not in line.typed:
         record["data_root"] = os.environ.get(
             DATA_ROOT_VARIABLE, record["data_root"]
         )
+    if named and record["started_in"]:  # It starts from the current folder.
+        record["data_root"] = os.path.abspath(record["data_root"])
     if before is None:
         usual = _usual_values(record, tasks.settings_of(record))
         record |= {k: v for k, v in usual.items() if k not in line.given}

@@ -25,14 +25,15 @@ def write_settings(settings, run_dir):
     """Writes the settings of a run, for programs and as a flagfile.
 
     The flagfile names the flags that the run reads. The settings tell the
-    current folder too, from which their places start.
+    folder too, from which their places start.
 
     Args:
         settings: the run's settings.
         run_dir: its folder.
     """
     folder = pathlib.Path(run_dir)
-    record = {**settings.values(), "started_in": os.getcwd()}
+    start = settings.started_in or os.getcwd()
+    record = {**settings.values(), "started_in": start}
     write_json(folder / SETTINGS_FILE, record)
     write_text(folder / FLAGFILE, "".join(flagfile_lines(settings)))
 
@@ -147,11 +148,11 @@ def check_resumable(record, settings):
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if getattr(settings, "schedule", "") == "cosine":
-        free.discard("epochs")  # Its course depends on the last epoch.
+        free.discard("epochs")
     free.add("started_in")
     now = settings.values()
     differing = [
-        f"--{name}={value} (now {now.get(name)})"
+        f"--{name}={value} (now {now.get(name)}{_why(name)})"
         for name, value in sorted(record.items())
         if name not in free
         and (settings.reads(name) or name not in ALL)
@@ -163,6 +164,12 @@ def check_resumable(record, settings):
             f"with. Received: other values than {'; '.join(differing)}. "
             "Restore these, or start a new --run_dir."
         )
+
+
+def _why(name):
+    """Returns why a flag that others may change may not be."""
+    is_epochs = name == "epochs"
+    return ", but --schedule=cosine falls to its last epoch" * is_epochs
 
 
 def without_places(settings):

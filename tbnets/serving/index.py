@@ -115,6 +115,13 @@ def embed_photos(model, folder, paths, index=None, batch_size=None):
             some = {name: paths[name] for name in names}
             index.add(_embed(model, some, stamps))
             index.save(at_least=PHOTOS_PER_FILE)
+    except KeyboardInterrupt:
+        if index.save():
+            _note(
+                "stopped; what was embedded is kept: the same search goes on "
+                "from there"
+            )
+        raise
     finally:
         index.save()
     index.tidy(paths)
@@ -195,10 +202,15 @@ class Index:
         self._unsaved.update(entries)
 
     def save(self, at_least=1):
-        """Writes what was added, once there is so much of it."""
+        """Writes what was added, once there is so much of it.
+
+        Returns:
+            Whether what was embedded is kept.
+        """
         if len(self._unsaved) >= at_least:
             self._write(self._unsaved)
             self._unsaved = {}
+        return self._can_write
 
     def tidy(self, names):
         """Drops all photos but some, and puts the rest into one file.

@@ -206,11 +206,14 @@ def test_names_that_are_no_text(model, photos, capsys):
 
 
 @pytest.mark.parametrize("per_file", [2, 100])
-def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch, per_file):
+def test_ctrl_c_keeps_what_was_embedded_and_says_so(
+    model, photos, monkeypatch, per_file, capsys
+):
     monkeypatch.setattr(index, "PHOTOS_PER_FILE", per_file)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
         index.embed_folder(stopped, photos, batch_size=1)
+    assert "what was embedded is kept" in capsys.readouterr().err
     found, count = embed(model, photos, batch_size=1)
     assert_found(found, COLOURS)
     assert count == 1
