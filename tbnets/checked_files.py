@@ -5,6 +5,8 @@ row is always told the same way: file, line, what was expected, what was
 found and what to change.
 """
 
+import codecs
+import contextlib
 import dataclasses
 import json
 import os
@@ -107,6 +109,14 @@ class CheckedFile:
         with open(self.path, "rb") as stream:
             return stream.read()
 
+    def _read_text(self):
+        """Returns the same; in UTF-8 what a byte order mark calls UTF-16."""
+        content = self.read_bytes()
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            with contextlib.suppress(UnicodeDecodeError):  # It is reported.
+                return content.decode("utf-16").encode()
+        return content
+
     def lines(self):
         r"""Returns the lines and whether the last one ends with a newline.
 
@@ -114,7 +124,7 @@ class CheckedFile:
         that Python's `splitlines` takes for line ends. A line that is no
         UTF-8 is reported and keeps its place, its bad bytes shown as U+FFFD.
         """
-        content = self.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         rows = content.split(b"\n")
         ends_well = not rows[-1]
         if ends_well:
@@ -133,7 +143,7 @@ class CheckedFile:
 
     def json(self):
         """Returns the parsed file, or None once a problem was collected."""
-        content = self.read_bytes()
+        content = self._read_text()
         try:
             return parse_json(content)
         except UnicodeDecodeError as error:

@@ -170,8 +170,8 @@ def list_photos(folder):
     )
     if not found:
         raise MissingFileError(
-            f"`--images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
-            f" Received: --images={folder}, which has none. Check the path."
+            f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
+            f" Received: images={folder}, which has none. Check the path."
         )
     return found
 

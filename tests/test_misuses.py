@@ -86,8 +86,9 @@ TRAIN = [
     ("--model=modal", ["`--model` must be one of embedding"]),
     ("--optimizer=sdg", ["`--optimizer` must be one of sgd, adam"]),
     ("--image_units=8,x", ["`--image_units` must be integers"]),
-    ("--image_transform=log", ["steps='log'", "Change --image_transform"]),
-    ("--image_transform=center,l2", ["as the last", "--image_transform"]),
+    ("--image_transform=log", ["`--image_transform` must", "='log'"]),
+    ("--image_transform=center,l2", ["as the last", "`--image_transform`"]),
+    ("--epochs", ["`--epochs` must have a value", "--help"]),
     # What is out of its range.
     ("--images_per_batch=0", ["`--images_per_batch` must be a whole"]),
     ("--images_per_batch=1", ["a whole number from 2", "--images_per_batch=1"]),
@@ -107,10 +108,10 @@ TRAIN = [
     ("--patience=-1", ["`--patience` must be a whole number from 0"]),
     ("--max_tokens=-1", ["`--max_tokens` must be a whole number from 0"]),
     ("--min_count=0", ["`--min_count` must be a whole number from 1"]),
-    ("--min_count=1000", ["min_count=1000", "lower `min_count`"]),
+    ("--min_count=1000", ["--min_count=1000", "lower `--min_count`"]),
     ("--evaluate_memory=0", ["`--evaluate_memory` must be a whole"]),
     ("--image_units=8,0", ["`--image_units` must be a whole number from 1"]),
-    ("--text_units=8,5", ["4", "5", "--text_units"]),
+    ("--text_units=8,5", ["4", "5", "`--text_units` must"]),
     (
         SCENES + "--scenes={root}/s --num_scenes=4,2",
         ["`--num_scenes` must"],
@@ -153,20 +154,24 @@ TRAIN = [
         "--data_root={root}/absent",
         ["`--captions` must", "docs/data_formats.md"],
     ),
-    ("--captions_format=karpathy", ["Set --captions_format=precomputed"]),
+    ("--captions_format=karpathy", ["Set `--captions_format` to precomputed"]),
     (
         "--captions_format=karpathy --captions={root}/own.csv",
-        ["own.csv", "Set --captions_format=table"],
+        ["own.csv", "Set `--captions_format` to table"],
     ),
     (
         TABLE + "{root}/own.json",
-        ["own.json", "--captions_format=karpathy|coco"],
+        ["own.json", "`--captions_format` to karpathy or coco"],
     ),
     (
         TABLE + "{root}/train.csv",
         ["`--dev_split` must", "Ask for one of these"],
     ),
     (TABLE + "{root}/plain.csv", ["plain.csv", "give its rows a split"]),
+    (
+        NAMED + "drawn.csv --images={root}/whole --train_split=trian",
+        ["`--train_split` must be a split that", "'train', 'dev', 'test'"],
+    ),
     (TABLE + "{root}/columns.csv", ["columns.csv:3", "It has 2", "Quote"]),
     ("--train_split=trian", ["`--train_split` must", "'train', 'dev', 'test'"]),
     (
@@ -199,12 +204,12 @@ TRAIN = [
     (
         "-image_features --image_encoder=MobileNetV2 --image_size=8 "
         "--images={root}/whole",
-        ["`image_size` must suit MobileNetV2", "Change --image_size"],
+        ["`--image_size` must suit MobileNetV2", "Change it"],
     ),
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
         "--image_weights=imagenet",
-        ["`weights` must be a file for SqueezeNet"],
+        ["`--image_weights` must be a file for SqueezeNet"],
     ),
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
@@ -212,7 +217,7 @@ TRAIN = [
         ["absent.h5", "--image_weights"],
     ),
     # Photos of one's own.
-    (OWN + "--cnn=VGG61", ["VGG61", "Change --cnn"]),
+    (OWN + "--cnn=VGG61", ["VGG61", "Change `--cnn`"]),
     (OWN + "--cnn_weights=absent.h5", ["absent.h5", "--cnn_weights"]),
     (OWN + "--cnn_weights=", ["`--cnn_weights` must name", "to imagenet"]),
     (OWN + "--images=nowhere", ["`--images` must name what", "--data_root"]),
@@ -255,7 +260,10 @@ EVALUATE = [
     ("--run_dir={root}/photos", ["must be the folder of a run"]),
     ("--run_dir={root}/young", ["must hold a finished epoch", "train longer"]),
     ("--run_dir={root}/broken", ["best.npz must be a whole tbnets"]),
-    ("--run_dir={root}/run --split=tset", ["=tset", "'test'", "one of these"]),
+    (
+        "--run_dir={root}/run --split=tset",
+        ["`--split`", "--split=tset", "'test'", "one of these"],
+    ),
     ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
     ("--run_dir={root}/run --checkpoint=last --data_root=x", ["TBNETS_DATA"]),
     ("--run_dir={root}/run --text_embeddings=t.npy", ["without --run_dir"]),
@@ -275,7 +283,7 @@ EVALUATE = [
 ]
 
 EXPORT = [
-    ("", ["--run_dir", "--help"]),
+    ("", ["`--run_dir` must be given", "Write --run_dir=VALUE", "--help"]),
     ("--run_dir={root}/absent", ["must be the folder of a run"]),
     ("--run_dir={root}/young", ["must hold a finished epoch"]),
     ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
@@ -320,6 +328,8 @@ def write_captions(root):
     (root / "train.csv").write_text(rows)
     (root / "names.csv").write_text("image,caption,split\nA,a dog,train\n")
     (root / "columns.csv").write_text(rows + "b.png,a cat\n")
+    rows = "".join(f"train{i}.jpg,a dog\n" for i in range(6))
+    (root / "drawn.csv").write_text("image,caption\n" + rows)
     (root / "own.json").write_text('{"images": []}')
 
 

@@ -17,7 +17,7 @@ import sys
 
 import tbnets
 from tbnets import startup
-from tbnets.errors import InputError
+from tbnets.errors import InputError, UserError
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
 from tbnets.flags.help import format_help
@@ -36,6 +36,19 @@ VERBS = {
     "make_scenes": "draws the embedded data set",
 }
 """Verb -> what it does, in the order in which people come to it."""
+_FLAGS = {
+    "background": ("cca_background",),
+    "format": ("captions_format",),
+    "image_branch": ("image_units",),
+    "name": ("cnn", "image_encoder"),
+    "output_dim": ("cca_dim",),
+    "regularization": ("cca_regularization",),
+    "steps": ("image_transform",),
+    "text_branch": ("text_units",),
+    "vectors": ("word_vectors",),
+    "weights": ("cnn_weights", "image_weights"),
+}
+"""Argument of the library -> the flags that say it by another name."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -102,7 +115,8 @@ def call(verb, words):
         The exit code, or None.
 
     Raises:
-        UserError: see `CommandLine`, and what the verb says.
+        UserError: see `CommandLine`, and what the verb says; of arguments
+            that are its flags it speaks as such.
     """
     module = verb
     if isinstance(verb, str):
@@ -115,11 +129,40 @@ def call(verb, words):
             sections = module.help_sections()
         _show(startup.spoken(format_help(module.__doc__, sections)))
         return 0
-    if not hasattr(module, "GROUPS"):
-        return module.main(CommandLine(words, flags).take(module.Options))
-    more = [flag for group in module.GROUPS for flag in flags_of(group)]
-    line = CommandLine(words, [*flags, *more])
-    return module.main(line.take(module.Options), line)
+    if "--version" in words:
+        print(tbnets.__version__)
+        return 0
+    groups = getattr(module, "GROUPS", ())
+    known = [*flags, *(flag for group in groups for flag in flags_of(group))]
+    try:
+        line = CommandLine(words, known)
+        options = line.take(module.Options)
+        return module.main(options, line) if groups else module.main(options)
+    except UserError as error:
+        if len(error.args) == 1:  # Those of the system have more.
+            names = {flag.name for flag in known}
+            error.args = (as_flags(str(error), names),)
+        raise
+
+
+def as_flags(text, names):
+    """Returns an error's text with a verb's flags in place of arguments.
+
+    The library speaks of arguments, as its callers know them.
+
+    Args:
+        text: of a `UserError`.
+        names: of the flags that there are.
+    """
+    known = {**_FLAGS, **{name: (name,) for name in names}}
+    for argument, flags in known.items():
+        found = [f"--{flag}" for flag in flags if flag in names]
+        if found:
+            said = " or ".join(f"`{flag}`" for flag in found)
+            text = text.replace(f"`{argument}`", said)
+        if len(found) == 1:
+            text = text.replace(f" {argument}=", f" {found[0]}=")
+    return text
 
 
 def _show(text):

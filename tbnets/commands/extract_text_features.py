@@ -27,8 +27,10 @@ import time
 from typing import Annotated
 
 from tbnets.commands.data_flags import Captions
-from tbnets.data import captions as caption_files
+from tbnets.data.open import Data
 from tbnets.data.phrases import read_phrases
+from tbnets.data.sources import Sources
+from tbnets.data.splits import DRAWN, WHOLE_FILE
 from tbnets.errors import InputError
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
@@ -81,10 +83,17 @@ class Options(Captions):
 
 
 def read_captions(options):
-    """Returns split -> captions of the splits asked for, the fitted first."""
-    captions = {}
-    for name in dict.fromkeys([options.train_split, *options.names()]):
-        images = caption_files.read_captions(*options.where, name)
+    """Returns split -> captions of the splits asked for, the fitted first.
+
+    Where the captions tell no splits, they are drawn as a training does.
+    """
+    (form, path), first = options.where, options.train_split
+    data = Data(Sources("", "", captions=path, captions_format=form))
+    captions, names = {}, options.names()
+    if names == (WHOLE_FILE,) and first != WHOLE_FILE:
+        names = DRAWN
+    for name in dict.fromkeys([first, *names]):
+        images = data.split(name).records
         captions[name] = images.captions
         if options.phrases:
             captions[name] = read_phrases(options.phrases, images).phrases

@@ -19,6 +19,7 @@ import sys
 from tbnets import runs, startup, tasks
 from tbnets.commands import run_line
 from tbnets.commands.checks import must_come_with
+from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
 from tbnets.flags.flag import Flag, flag, flags_of, title_of
 from tbnets.flags.records import as_flagfile_line
@@ -74,6 +75,12 @@ def help_sections():
 
 def checked_settings(options, line):
     """Returns the settings of the run, and a line on flags not read."""
+    if not line.given:
+        raise InputError(
+            "`tools/train.py` must be told what to learn from. Received: no "
+            "flag. Write for example tools/train.py --images=photos "
+            "--captions=captions.csv, or --flagfile=quickstart for a first run."
+        )
     settings = run_line.settings(line)
     if options.resume:
         before = runs.record_before(settings.run_dir)

@@ -46,7 +46,7 @@ def _entries(file, parent, key, place=""):
     entries = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(entries, list):
         found = sorted(parent) if isinstance(parent, dict) else parent
-        advice = "Check that --captions_format fits the file."
+        advice = "Check that `format` fits the file."
         wanted = f"an object with a list {key!r}"
         file.refuse(wanted, found, place or None, advice)
         return

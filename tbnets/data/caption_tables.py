@@ -8,6 +8,8 @@ from tbnets.data.caption_readers import ImageRecord
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import InputError
 
+_NEEDED = {"image", "caption"}
+
 
 def read_table(file, _):
     """Reads the CSV, TSV or JSONL table `image,caption[,split]`.
@@ -46,6 +48,7 @@ def read_table(file, _):
 
 def _delimited_rows(file, delimiter):
     rows, ends_well = file.lines()
+    delimiter = _delimiter(next(filter(str.strip, rows), ""), delimiter)
     reader = csv.reader(
         [row + "\n" for row in rows], delimiter=delimiter, strict=True
     )
@@ -54,8 +57,8 @@ def _delimited_rows(file, delimiter):
         if not row:
             continue
         if header is None:
-            header = [column.strip().lower() for column in row]
-            if not {"image", "caption"} <= set(header):
+            header = _columns(row)
+            if not _NEEDED <= set(header):
                 wanted = "a header with the columns image and caption"
                 file.refuse(wanted, row, line, "Name them in the first row.")
                 return
@@ -71,6 +74,19 @@ def _delimited_rows(file, delimiter):
             f"{shown(rows[-1])}. It may be truncated: if not, end the line.",
             len(rows),
         )
+
+
+def _columns(row):
+    """Returns the names of columns in a header."""
+    return [column.strip().lower() for column in row]
+
+
+def _delimiter(header, usual):
+    """Returns what stands between columns: in many countries semicolons."""
+    for mark in (usual, ";", "\t"):
+        if _NEEDED <= {*_columns(next(csv.reader([header], delimiter=mark)))}:
+            return mark
+    return usual
 
 
 def _numbered(file, reader):

@@ -309,6 +309,6 @@ def _refuse_other_format(format, file):
         return False
     file.report(
         f"expected captions of format {format}; found what looks like "
-        f"{' or '.join(found)}. Set --captions_format={'|'.join(found)}."
+        f"{' or '.join(found)}. Set `format` to {' or '.join(found)}."
     )
     return True

@@ -18,6 +18,7 @@ from tbnets.data.photos import read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
 from tbnets.data.splits import (
+    DRAWN,
     WHOLE_FILE,
     NoSuchSplit,
     can_be_drawn,
@@ -186,8 +187,10 @@ class Data:
         try:
             return self._kept(split)
         except NoSuchSplit as error:
-            if not self._draws(split, error):
+            if not self._draws(error):
                 raise
+            if not can_be_drawn(split):
+                raise NoSuchSplit(split, DRAWN, error.path) from error
         records = self._kept(WHOLE_FILE)
         if self.cuts is None:
             self.cuts = draw_cuts(records.image_ids, records.path)
@@ -209,15 +212,11 @@ class Data:
             raise sources.nowhere("captions", path) from error
         return self.own.kept(records) if self.own else records
 
-    def _draws(self, split, error):
-        """Tells whether a split that the captions have not is drawn."""
+    def _draws(self, error):
+        """Tells whether splits that the captions do not tell are drawn."""
         given = self.given
         told = (given.train_split, given.dev_split, given.test_split)
-        return (
-            error.names == (WHOLE_FILE,)
-            and WHOLE_FILE not in told
-            and can_be_drawn(split)
-        )
+        return error.names == (WHOLE_FILE,) and WHOLE_FILE not in told
 
     def tell_problems(self, split, problems):
         """Says once what was left out; splits may share a file."""

@@ -21,13 +21,17 @@ from tbnets.store.manifest import MANIFEST
 _SCENES = "Set it, or --scenes for the embedded data set."
 _PHOTOS = "Set it, or --images=FOLDER to extract features of its photos."
 _WORDS = "Set it, or another --text_encoder to learn from the words."
+_BOXES = (
+    "Captions alone do not tell boxes: write a table of image, phrase and box "
+    "(docs/phrases.md), or ask a trained model by tools/localize.py."
+)
 _REGIONS = "Make them by tools/extract_image_features.py --regions."
 _UNSET = {
     "captions": ("the captions to read", _SCENES),
     "images": ("the folder of the photos", _SCENES),
     "image_features": ("a feature array", _PHOTOS),
     "text_features": ("a feature array", _WORDS),
-    "phrases": ("phrases and their boxes", _SCENES),
+    "phrases": ("phrases and their boxes", _BOXES),
     "regions": ("features of regions", _REGIONS),
     "trees": ("a file of trees", "Make one by tools/parse_captions.py."),
 }

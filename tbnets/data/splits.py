@@ -27,6 +27,7 @@ ENOUGH = 10
 """Images that dev and test have at least where a fifth of all are as many."""
 FEWEST = 5
 """Images from which splits can be drawn: 3, 1 and 1."""
+DRAWN = ("train", "dev", "test")
 _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
 

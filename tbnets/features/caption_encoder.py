@@ -187,7 +187,7 @@ def check_vectors(vectors):
         raise InputError(
             "`vectors` must hold at least one word of the captions. Received: "
             f"{'none' if vectors is None else f'none in {vectors.path}'}. "
-            "Name vectors of their language with --word_vectors."
+            "Name `vectors` of their language."
         )
 
 

@@ -182,7 +182,7 @@ class Cnn:
         """
         known = {layer.name: layer for layer in self.network.layers}
         for name in layers:
-            advice = f"Change --layers, or --cnn={self.name}."
+            advice = f"Change `layers`, or {self.name}."
             check_choice("layers", name, (*known, LAST), advice)
         return [
             (name, self.last_output() if name == LAST else known[name].output)
@@ -214,7 +214,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             what to install.
     """
     known = sorted(NETWORKS)
-    check_choice("name", name, known, "Change --cnn or --image_encoder.")
+    check_choice("name", name, known, "Change `name`.")
     row = NETWORKS[name]
     top = top and row.has_top
     side = image_size or row.image_size
@@ -234,13 +234,11 @@ def build_cnn(name, weights=None, image_size=None, top=True):
         )
         if isinstance(error, ValueError):
             raise InputError(
-                f"`image_size` must suit {name}. {received} Change "
-                "--image_size."
+                f"`image_size` must suit {name}. {received} Change it."
             ) from error
         raise InputError(
             f"`weights` must be a file, or such as can be fetched. {received} "
-            "Fetch that file elsewhere, and name it by --image_weights in "
-            "training or --cnn_weights."
+            "Fetch that file elsewhere, and name it by `weights`."
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)
@@ -315,6 +313,6 @@ def _vector(name, output):
         raise InputError(
             "`layers` must give maps [n, height, width, channels] or vectors "
             f"[n, dim]. Received: {name} of shape {tuple(output.shape)}. "
-            "Change --layers."
+            "Change `layers`."
         )
     return output

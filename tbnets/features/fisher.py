@@ -156,7 +156,7 @@ class FisherFeatures(CaptionEncoder):
                 "`captions` must have as many words with vectors as there are "
                 f"components. Received: {number} words with vectors, "
                 f"num_components={self.num_components}. Name vectors of more "
-                "words, or lower --num_components."
+                "words, or lower `num_components`."
             )
         self.words_ = vectors.words
         progress(f"ICA of {number} words")

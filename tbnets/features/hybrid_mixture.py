@@ -89,7 +89,7 @@ class HybridMixture:
                 "`points` must be finite, and at least as many as there are "
                 f"components. Received: points of shape {points.shape}, "
                 f"num_components={self.num_components}. Give more words, or "
-                "lower --num_components."
+                "lower `num_components`."
             )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)

@@ -1,6 +1,7 @@
 """The command line: words -> values of flags, by absl."""
 
 import copy
+import re
 
 from absl import flags as absl_flags
 
@@ -47,8 +48,7 @@ class CommandLine:
         try:
             others = parser(["", *flagfiles.expand(words)])[1:]
         except absl_flags.Error as error:
-            message = " ".join(str(error).split()).rstrip(".")
-            raise InputError(f"{message}. See --help.") from error
+            raise InputError(_in_our_words(str(error))) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
         self.values = {
@@ -77,6 +77,17 @@ class CommandLine:
         return made
 
 
+def _in_our_words(message):
+    """Returns what absl says of a command line, on one line."""
+    message = " ".join(message.split()).rstrip(".")
+    if flag := re.fullmatch(r"Missing value for flag (--\w+)", message):
+        return (
+            f"`{flag[1]}` must have a value. Received: none. Write {flag[1]}"
+            "=VALUE; see --help."
+        )
+    return f"{message}. See --help."
+
+
 def _typed(words, flags):
     """Returns the names of the flags that words name."""
     names = {
@@ -92,8 +103,8 @@ def _typed(words, flags):
 def _default(flag):
     if flag.default is REQUIRED:
         raise InputError(
-            f"`--{flag.name}` must be given. Received: no --{flag.name}. Add "
-            "it; see --help."
+            f"`--{flag.name}` must be given. Received: none. Write --"
+            f"{flag.name}=VALUE, where VALUE is: {flag.help} See --help."
         )
     return copy.copy(flag.default)
 

@@ -96,12 +96,11 @@ class FeatureTransform(FittedLayer):
     def __init__(self, steps: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for step in steps:
-            advice = "Change --image_transform."
-            check_choice("steps", step, FEATURE_STEPS, advice)
+            check_choice("steps", step, FEATURE_STEPS)
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
                 "`steps` must have `center`, `standardize` or `ternary` as the "
-                f"last. Received: {','.join(steps)}. Change --image_transform."
+                f"last. Received: {','.join(steps)}. Put it there."
             )
         self.steps = tuple(steps)
         self.output_dim: int | None = None

@@ -54,7 +54,7 @@ class SmallConvNet(ConfiguredLayer):
         if len(shape) != 4 or None in shape[1:]:
             raise InputError(
                 "`input_shape` must be (n, height, width, 3) of a known size. "
-                f"Received: input_shape={shape}. Set --image_size."
+                f"Received: input_shape={shape}. Give photos of one size."
             )
         for convolution, normalisation in self._pairs():
             convolution.build(shape)

@@ -125,15 +125,15 @@ class CCA(EmbeddingNetwork):
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
                     f"`{side}_encoder` must have nothing to train: CCA takes "
-                    f"no gradient. Received: {type(encoder).__name__}. Use "
-                    f"--{side}_encoder=features."
+                    f"no gradient. Received: {type(encoder).__name__}. Learn "
+                    "from features."
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
             raise InputError(
                 "`output_dim` must be at most the features of either side. "
                 f"Received: output_dim={self.embedding_dim}, {sizes[0]} image "
-                f"and {sizes[1]} text features. Lower --cca_dim."
+                f"and {sizes[1]} text features. Lower `output_dim`."
             )
 
     @property
@@ -204,8 +204,8 @@ class CCA(EmbeddingNetwork):
         if others and not others.count.numpy():
             raise InputError(
                 "`batches` must hold candidates where there is background. "
-                f"Received: none, background={self.background}. Raise "
-                "--candidates_per_image, or set --cca_background=0."
+                f"Received: none, background={self.background}. Give "
+                "some, or set `background` to 0."
             )
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)

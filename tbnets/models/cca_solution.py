@@ -50,7 +50,7 @@ def cholesky_factor(covariance, regularization, name):
             "`regularization` must be larger where features never change, are "
             "sums of others or more than rows. Received: regularization="
             f"{regularization:g}; the covariance of {len(covariance)} {name} "
-            "features can not be inverted. Set --cca_regularization=0.5."
+            "features can not be inverted. Set `regularization` to 0.5."
         )
     return factor
 

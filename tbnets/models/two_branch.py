@@ -236,8 +236,8 @@ class TwoBranchModel(keras.Model):
         if images != texts:
             raise InputError(
                 "`image_branch` and `text_branch` must end in the same size. "
-                f"Received: {images} and {texts}. Change the last of "
-                "--image_units or --text_units, or without these --rnn_units."
+                f"Received: {images} and {texts}. Let the last layers "
+                "of both have as many units."
             )
         self.input_shapes = shapes
         self.built = True

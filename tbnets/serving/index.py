@@ -159,8 +159,8 @@ def _tell_left_out(left_out, count, folder):
         _note(f"{len(left_out)} of {count} files left out")
     if len(left_out) == count:
         raise InputError(
-            "`--images` must hold a photo that can be decoded. Received: "
-            f"--images={folder}, where none can. See the reasons above."
+            "`images` must hold a photo that can be decoded. Received: "
+            f"images={folder}, where none can. See the reasons above."
         )
 
 

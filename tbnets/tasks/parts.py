@@ -178,7 +178,19 @@ def build_hm_lstm(settings, fitted):
 
 
 def build_cca(settings, fitted):
-    """Returns a built `CCA`, not solved for."""
+    """Returns a built `CCA`, not solved for.
+
+    Raises:
+        ValueError: the words would have to be learned, by a gradient.
+    """
+    if settings.text_encoder != "features":
+        raise InputError(
+            "`--text_encoder` must be features with --model=cca, which takes "
+            f"no gradient. Received: --text_encoder={settings.text_encoder}. "
+            "Make features by tools/extract_text_features.py --features=tfidf "
+            f"--captions={settings.captions} --output=FOLDER, and add "
+            "--text_encoder=features --text_features=FOLDER."
+        )
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
     is_read = settings.reads("cca_background")

@@ -144,8 +144,8 @@ class CoreNLPParser:
             urllib.request.urlopen(url, timeout=10).close()
         except (OSError, ValueError) as error:
             raise UnreachableError(
-                "`--corenlp_url` must be the address of a running CoreNLP "
-                f"server. Received: --corenlp_url={url}, which does not "
+                "`corenlp_url` must be the address of a running CoreNLP "
+                f"server. Received: corenlp_url={url}, which does not "
                 f"answer: {getattr(error, 'reason', error)}. Start one by: "
                 "java -mx4g -cp '*' "
                 "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"

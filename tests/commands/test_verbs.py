@@ -49,8 +49,26 @@ def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
         assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_each_verb_tells_its_flags_and_the_version(verb):
+    out, _, failure = ask(verb, "-h")
+    assert failure == "" and f"tools/{verb}.py" in out and "  --" in out
+    assert ask(verb, "--version") == (f"{version}\n", "", "")
+
+
 def test_the_version_is_that_of_the_package():
     assert tbnets("--version") == (0, f"{version}\n", "")
+
+
+def test_of_arguments_that_are_flags_an_error_speaks_as_such():
+    text = "`steps` must end. Received: steps=log, split=dev. See `top`."
+    told = commands.as_flags(text, {"image_transform", "top", "splits"})
+    assert told == (
+        "`--image_transform` must end. Received: --image_transform=log, "
+        "split=dev. See `--top`."
+    )
+    told = commands.as_flags("`weights` of weights=x", {"cnn_weights"})
+    assert told == "`--cnn_weights` of --cnn_weights=x"
 
 
 @pytest.mark.parametrize(

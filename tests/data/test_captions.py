@@ -301,7 +301,12 @@ def test_json_that_is_none(tmp_path):
         ("own.csv", "a.jpg,A dog,train\n", "flickr", "table"),
         ("own.jsonl", '{"image": "a", "caption": "b"}\n', "karpathy", "table"),
         ("own.txt", "a.jpg#0\tA dog\n", "karpathy", "flickr"),
-        ("own.json", '{"images": []}', "table", "karpathy|coco|flickr30k_json"),
+        (
+            "own.json",
+            '{"images": []}',
+            "table",
+            "karpathy or coco or flickr30k_json",
+        ),
     ],
 )
 def test_a_file_of_another_format_is_told_as_one(
@@ -309,17 +314,17 @@ def test_a_file_of_another_format_is_told_as_one(
 ):
     path = write(tmp_path / name, content)
     message, problems = fails(format, path)
-    assert f"Set --captions_format={other}." in message
+    assert f"Set `format` to {other}." in message
     assert "truncated" not in message
     assert len(problems) == 1
-    with pytest.raises(ValueError, match="Set --captions_format="):
+    with pytest.raises(ValueError, match="Set `format` to"):
         list_splits(format, path)
 
 
 def test_a_folder_of_captions_is_told_as_one(tmp_path):
     write(tmp_path / "train_caps.txt", "A dog\n")
     message, _ = fails("karpathy", tmp_path)
-    assert "Set --captions_format=precomputed." in message
+    assert "Set `format` to precomputed." in message
 
 
 def test_json_byte_that_is_no_utf8_names_its_line(tmp_path):
@@ -642,6 +647,31 @@ def test_table_jsonl_with_a_key_twice(tmp_path):
     )
     with pytest.raises(ValueError, match="1: .*found 'caption' twice"):
         read_captions("table", path, "all")
+
+
+@pytest.mark.parametrize(
+    "name, mark, encoding",
+    [
+        ("own.csv", ";", "utf-8"),
+        ("own.csv", "\t", "utf-8"),
+        ("own.csv", ";", "utf-16"),
+        ("own.tsv", "\t", "utf-16"),
+    ],
+)
+def test_table_as_a_spreadsheet_saves_it(tmp_path, name, mark, encoding):
+    rows = ['"Image"', '"Caption"'], ["é.jpg", '"Two; dogs,\ta 犬"']
+    text = "\r\n".join(map(mark.join, rows)) + "\r\n"
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    images = read_captions("table", tmp_path / name, "all")
+    assert images.image_ids == ("é.jpg",)
+    assert images.captions == ("Two; dogs,\ta 犬",)
+
+
+def test_half_a_letter_of_utf_16_is_told(tmp_path):
+    content = "image,caption\na.jpg,a dog\n".encode("utf-16")
+    (tmp_path / "own.csv").write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="expected UTF-8 text; found the byte"):
+        read_captions("table", tmp_path / "own.csv", "all")
 
 
 def test_table_without_split_column(tmp_path):

@@ -86,3 +86,16 @@ def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
     monkeypatch.delenv("TBNETS_DATA")
     with pytest.raises((ValueError, OSError), match="data"):
         tiny.split_of(tiny.parse(*line), "train").records  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "flag, way",
+    [
+        ("phrases", "docs/phrases.md"),
+        ("captions", "--scenes"),
+        ("trees", "tools/parse_captions.py"),
+    ],
+)
+def test_what_is_not_named_says_where_it_comes_from(flag, way):
+    with pytest.raises(ValueError, match=f"`--{flag}` must name .*{way}"):
+        Sources().value(flag)

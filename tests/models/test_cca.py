@@ -201,7 +201,7 @@ def test_a_feature_that_never_changes_has_no_effect():
     # The feature adds nothing to what an image is, whatever the others do.
     np.testing.assert_allclose(plain[2], 0, atol=1e-3)
     assert wanted.shape == (40, 2)
-    with pytest.raises(ValueError, match="6 image .*--cca_regularization"):
+    with pytest.raises(ValueError, match="6 image .*Set `regularization`"):
         fitted([still], regularization=0.0)
 
 
@@ -371,7 +371,9 @@ def test_background_needs_candidates_and_a_bias():
 
 
 def test_more_dimensions_than_features_are_refused():
-    with pytest.raises(ValueError, match="5 image and 4 text.*--cca_dim"):
+    with pytest.raises(
+        ValueError, match="5 image and 4 text.*Lower `output_dim`"
+    ):
         fitted([correlated()], dim=5)
 
 

@@ -252,7 +252,7 @@ def test_a_loss_without_terms_is_the_same_otherwise():
 
 
 def test_branches_of_different_size_are_refused():
-    with pytest.raises(ValueError, match="--image_units or --text_units"):
+    with pytest.raises(ValueError, match="Let the last layers of both"):
         EmbeddingNetwork(Branch((8, 4)), Branch((8, 5))).build(
             {"images": (None, 3), "captions": (None, 3)}
         )

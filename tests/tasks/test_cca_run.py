@@ -127,11 +127,15 @@ def test_background_is_of_photos_with_regions():
 
 
 def test_encoder_that_wants_training_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match="--text_encoder=features"):
+    with pytest.raises(
+        ValueError, match="tools/extract_text_features.py .*--text_features="
+    ):
         train(settings(folder, tmp_path / "run", text_encoder="mean"))
     assert not (tmp_path / "run").exists()
 
 
 def test_more_dimensions_than_features_are_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match="8 image and 6 text.*--cca_dim"):
+    with pytest.raises(
+        ValueError, match="8 image and 6 text.*Lower `output_dim`"
+    ):
         train(settings(folder, tmp_path / "run", cca_dim=7))

@@ -48,6 +48,15 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert code == 1 and "num_terms: 3000 in" in text, text
 
 
+def test_splits_that_captions_do_not_tell_are_drawn(folder):
+    rows = "".join(f"{i}.jpg,a dog {i}\n" for i in range(10))
+    (folder / "captions.csv").write_text(f"image,caption\n{rows}")
+    code, text = run(folder, "--features=tfidf", "--captions_format=table")
+    assert code == 0, text
+    # Of ten images six are learned from, and all have features.
+    assert "fitted    on 6 captions" in text and "10 texts x" in text
+
+
 def test_phrases_take_the_place_of_captions(folder):
     box = '"box": [0, 0, 1, 1]'
     (folder / "phrases.jsonl").write_text(
