@@ -35,9 +35,10 @@ from .losses.positives import positive_masks as positive_masks
 from .losses.miners import hardest_negatives as hardest_negatives
 from .losses.pairs import sample_pairs as sample_pairs
 
-# Optimizers.
+# Optimizers and callbacks.
 from .training.fused_optimizers import FusedAdam as FusedAdam
 from .training.fused_optimizers import FusedSGD as FusedSGD
+from .training.retrieval_metrics import RetrievalMetrics as RetrievalMetrics
 
 # Data.
 from .data.captions import CaptionedImages as CaptionedImages

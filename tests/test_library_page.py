@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ FRESH = "# In a fresh process."
 def names(tmp_path_factory):
     """Runs all blocks in one namespace and returns it."""
     names = {"__name__": "library_page"}
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("error", "Your input ran out of data")
         patch.chdir(tmp_path_factory.mktemp("page"))
         for number, block in enumerate(BLOCKS):
             if block.startswith(FRESH):

@@ -83,7 +83,10 @@ class EpochBatches:
             `examples.images` are file names.
 
     Attributes:
-        epoch: integer from 0; set it, then go through `dataset`.
+        examples: the `Examples`.
+        image_size: as above.
+        epoch: integer from 0; `fit` counts it up. In a loop of your own, set
+            it, then go through `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict
             that `EmbeddingNetwork.train_step` takes.
         num_batches: how many an epoch has.
@@ -109,7 +112,7 @@ class EpochBatches:
             )
         self.epoch = 0
         self.num_batches = len(batch_bounds(drawable, images_per_batch))
-        self._examples = examples
+        self.examples, self.image_size = examples, image_size
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
         dataset = tf.data.Dataset.from_generator(
@@ -122,13 +125,15 @@ class EpochBatches:
                     "images": read_images(batch["images"], image_size),
                 }
             )
-        self.dataset: tf.data.Dataset = dataset.prefetch(2)
+        # Keras warns of data that end before it knows how many there are.
+        counted = tf.data.experimental.assert_cardinality(self.num_batches)
+        self.dataset: tf.data.Dataset = dataset.apply(counted).prefetch(2)
 
     __repr__ = short_repr("num_batches", "epoch")
 
     def _generate(self):
         """Yields the batches of `epoch`, photos not decoded."""
-        records, seed = self._examples.records, self._seed
+        records, seed = self.examples.records, self._seed
         drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
         for number, rows in enumerate(drawn):
             yield self.batch(*rows, number)
@@ -143,7 +148,7 @@ class EpochBatches:
             caption_rows: int64 `[m]`.
             number: of the batch in its epoch, from 0.
         """
-        examples = self._examples
+        examples = self.examples
         owners = examples.records.caption_to_image[caption_rows]
         batch = {
             "images": examples.images.batch(image_rows),
@@ -157,7 +162,7 @@ class EpochBatches:
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
-        examples = self._examples
+        examples = self.examples
         names = ["image_ids", "caption_image_ids"]
         names += ["text_ids"] * (examples.text_ids is not None)
         signature = {name: tf.TensorSpec((None,), tf.int64) for name in names}

@@ -188,7 +188,7 @@ class PairBatches(EpochBatches):
         batch = super().batch(image_rows, caption_rows, number)
         generator = generator_of(self._seed, "pairs", self.epoch, number)
         rows, nodes = self._draw(caption_rows, generator)
-        examples = self._examples
+        examples = self.examples
         places = np.full(examples.records.num_images, -1)
         places[image_rows] = np.arange(len(image_rows))
         owners = places[self._phrase_images[rows]]
@@ -212,7 +212,7 @@ class PairBatches(EpochBatches):
 
     def signature(self):
         """Returns the `tf.TensorSpec`s of a batch."""
-        dim = self._examples.regions.store.dim
+        dim = self.examples.regions.store.dim
         return super().signature() | {
             "regions": tf.TensorSpec((None, dim), tf.float32),
             "region_images": tf.TensorSpec((None,), tf.int32),
@@ -224,8 +224,8 @@ class PairBatches(EpochBatches):
 
     def _draw(self, caption_rows, generator):
         """Returns rows of phrases, and their nodes in the batch."""
-        lengths = self._examples.texts.lengths[caption_rows]
-        rows, _, nodes = self._examples.phrases.in_batch(caption_rows, lengths)
+        lengths = self.examples.texts.lengths[caption_rows]
+        rows, _, nodes = self.examples.phrases.in_batch(caption_rows, lengths)
         limit = self._options.max_pairs
         if len(rows) > limit:
             kept = np.sort(generator.permutation(len(rows))[:limit])
@@ -236,7 +236,7 @@ class PairBatches(EpochBatches):
         """Returns the candidate of each phrase, and what the pair weighs."""
         held = self._held()
         if not held:
-            counts = self._examples.regions.counts[self._phrase_images[rows]]
+            counts = self.examples.regions.counts[self._phrase_images[rows]]
             return generator.integers(0, counts + 1), np.zeros(len(rows))
         choices = held[CHOICE][rows].astype(np.int64)
         return choices, np.maximum(held[CONFIDENCE][rows], 0)
@@ -246,7 +246,7 @@ class PairBatches(EpochBatches):
 
         And the row of each choice among these regions, then the photos.
         """
-        regions = self._examples.regions
+        regions = self.examples.regions
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
         is_photo, keys = choices == counts[owners], owners * width + choices
@@ -269,7 +269,7 @@ class PairBatches(EpochBatches):
             image_rows: the photos.
             numbers: which candidate each region is.
         """
-        texts = self._examples.phrases.texts[rows]
+        texts = self.examples.phrases.texts[rows]
         names = np.zeros((len(photos), len(rows)), np.float32)
         names[region_of, np.arange(len(rows))] = 1
         said = names @ (texts[:, None] == texts).astype(np.float32) > 0
@@ -281,7 +281,7 @@ class PairBatches(EpochBatches):
         for place in np.unique(photos[region_of]):
             these = np.flatnonzero(photos == place)
             pairs = np.flatnonzero(photos[region_of] == place)
-            found = self._examples.regions.candidates(image_rows[place])
+            found = self.examples.regions.candidates(image_rows[place])
             overlaps = boxes.iou(
                 found[numbers[these]], found[numbers[region_of[pairs]]]
             )

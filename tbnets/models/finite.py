@@ -1,36 +1,17 @@
-"""Numbers that are not finite: refused before `fit`, or told by its epochs.
+"""Numbers that are not finite, told by the epochs of `fit`.
 
 A NaN in one row makes every weight NaN within a step. Arrays are looked at
-before the first step. What comes batch by batch is not, for that would cost
-each step: the means of an epoch tell it at the end of the first one.
+before the first step (`fit_arguments`). What comes batch by batch is not, for
+that would cost each step: the means of an epoch tell it at the end of the
+first one.
 """
-
-from collections.abc import Mapping
 
 import keras
 import numpy as np
 
-from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
 
 TOLD = ("loss", "gradient_norm")
-
-
-def check_finite_arrays(name, arrays):
-    """Refuses NaN and infinity in arrays that are in memory.
-
-    Args:
-        name: what the arrays are called together.
-        arrays: dict of arrays, or anything else, which is let through.
-
-    Raises:
-        ValueError: names the array and the row.
-    """
-    if not isinstance(arrays, Mapping):
-        return
-    for key, array in arrays.items():
-        if isinstance(array, np.ndarray):
-            check_finite(f"{name}[{key!r}]", array)
 
 
 class FiniteSteps(keras.callbacks.Callback):

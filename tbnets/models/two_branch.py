@@ -12,8 +12,9 @@ from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.layers.configured import arguments_of, repr_of
+from tbnets.layers.text_encoders import TextEncoder
 from tbnets.losses.distances import similarities
-from tbnets.models import finite
+from tbnets.models import fit_arguments
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -257,24 +258,23 @@ class TwoBranchModel(keras.Model):
         """Trains as `keras.Model.fit`, on finite numbers.
 
         Args:
-            *args: as of `keras.Model.fit`.
+            *args: as of `keras.Model.fit`. `x` and `validation_data` may also
+                be `EpochBatches`, of which `x` counts up the epoch.
             **kwargs: likewise.
 
         Returns:
             The history of Keras.
 
         Raises:
-            ValueError: an array holds NaN or infinity, or the steps of an
-                epoch were not finite, whose end callbacks do not see.
+            TypeError: an array holds text, or is a list.
+            ValueError: an array holds NaN or infinity, or too few rows, or
+                the steps of an epoch were not finite, whose end callbacks do
+                not see.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
-        arguments = given.arguments
-        finite.check_finite_arrays("x", arguments.get("x"))
-        callbacks, check = arguments.get("callbacks"), finite.FiniteSteps()
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(check)
-        else:
-            arguments["callbacks"] = [check, *tf.nest.flatten(callbacks or [])]
+        is_text = isinstance(self.text_encoder, TextEncoder)
+        num_words = self.text_encoder.vocabulary_size if is_text else None
+        fit_arguments.prepare(given.arguments, num_words)
         optimizer = getattr(self, "optimizer", None)
         if self.built and hasattr(optimizer, "build"):
             # Variables that a step makes have it traced twice.

@@ -7,7 +7,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
-from tbnets.models import finite
+from tbnets.models import fit_arguments
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import current_learning_rate
 
@@ -391,8 +391,8 @@ def test_fit_ends_after_the_epoch_that_was_not_finite():
 
 def test_large_finite_numbers_are_no_error():
     batch = {"images": np.array([[3e38, 3e38]], "f4").repeat(9, 0)}
-    finite.check_finite_arrays("x", batch)
-    finite.check_finite_arrays("x", {"images": np.full((2, 2), 1e308)})
+    fit_arguments.check_arrays("x", batch)
+    fit_arguments.check_arrays("x", {"images": np.full((2, 2), 1e308)})
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tbnets
+from tbnets.data.batches import sample_epoch
 
 
 def pairs(seed, count=8):
@@ -19,27 +21,31 @@ def pairs(seed, count=8):
     }
 
 
-@pytest.fixture
-def network():
+def make_network():
     keras.utils.set_random_seed(0)
     network = tbnets.EmbeddingNetwork(tbnets.Branch((4,)), tbnets.Branch((4,)))
     network.compile(keras.optimizers.SGD(1e-3), tbnets.TripletLoss())
     return network
 
 
-def fit(network, *callbacks, epochs=3):
+@pytest.fixture
+def network(eagerly):
+    return make_network()
+
+
+def fit(network, *callbacks, epochs=3, x=None, validation_data=None):
     return network.fit(
-        pairs(0),
-        validation_data=pairs(1),
-        batch_size=4,
+        x or pairs(0),
+        validation_data=validation_data or pairs(1),
+        batch_size=None if x else 4,
         epochs=epochs,
         verbose=0,
         callbacks=list(callbacks),
     ).history
 
 
-def test_loss_and_val_loss_are_logged(network):
-    history = fit(network)
+def test_loss_and_val_loss_are_logged():
+    history = fit(make_network())
     assert len(history["loss"]) == len(history["val_loss"]) == 3
     assert np.isfinite(history["loss"] + history["val_loss"]).all()
 
@@ -65,3 +71,145 @@ def test_the_rate_is_lowered_on_a_plateau(network):
     rate = float(np.asarray(network.optimizer.learning_rate))
     # The first epoch is the best; each of the two after it waits in vain.
     assert rate == pytest.approx(1e-5)
+
+
+RECALL = "val_recall_sum"
+
+
+class Reader(keras.callbacks.Callback):
+    """Keeps what the logs of each epoch hold when it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Takes the keys."""
+        self.seen.append(dict(logs))
+
+
+def test_recalls_are_those_of_evaluate_retrieval(network):
+    reader, data = Reader(), pairs(1)
+    # It is called first, wherever it stands.
+    history = fit(network, reader, tbnets.RetrievalMetrics(data), epochs=1)
+    wanted = tbnets.evaluate_retrieval(
+        network.embed_images(data["images"]),
+        network.embed_text(data["captions"]),
+        data["image_ids"],
+    )
+    names = [f"{way}/recall_at_{k}" for way in WAYS for k in (1, 5, 10)]
+    for name in ("recall_sum", "mean_recall", *names):
+        assert reader.seen[0][f"val_{name}"] == wanted[name]
+        assert history[f"val_{name}"] == [wanted[name]]
+    assert not [name for name in history if "text_to_text/" in name]
+
+
+WAYS = ("image_to_text", "text_to_image")
+
+
+def repeated(data):
+    """Each image with two captions, in rows of their own."""
+    rows = np.repeat(np.arange(8), 2)
+    return {name: array[rows] for name, array in data.items()}
+
+
+def as_examples(data):
+    ids = data["caption_image_ids"]
+    return tbnets.Examples.from_arrays(data["images"], data["captions"], ids)
+
+
+def as_batches(data, captions=1):
+    return tbnets.EpochBatches(as_examples(data), 4, captions, seed=0)
+
+
+def as_dataset(data):
+    return tf.data.Dataset.from_tensor_slices(data).batch(3)
+
+
+@pytest.mark.parametrize("make", [as_examples, as_batches, as_dataset])
+def test_what_fit_takes_gives_the_same_recalls(network, make):
+    forms = pairs(1), make(pairs(1))
+    found = [tbnets.RetrievalMetrics(one) for one in forms]
+    logs = {}, {}
+    for metrics, told in zip(found, logs):
+        metrics.set_model(network)
+        metrics.on_epoch_end(0, told)
+    assert logs[0] == logs[1] and RECALL in logs[0]
+
+
+def test_an_image_that_comes_twice_is_one_candidate(network):
+    data, logs = repeated(pairs(1)), [{}, {}]
+    for form, told in zip((data, as_dataset(data)), logs):
+        metrics = tbnets.RetrievalMetrics(form)
+        metrics.set_model(network)
+        metrics.on_epoch_end(0, told)
+    wanted = tbnets.evaluate_retrieval(
+        network.embed_images(pairs(1)["images"]),
+        network.embed_text(data["captions"]),
+        data["caption_image_ids"],
+    )
+    assert logs[0] == logs[1]
+    assert logs[0][RECALL] == wanted["recall_sum"]
+
+
+def test_a_network_that_learns_to_compare_is_measured_by_its_head():
+    branches = tbnets.Branch((4,)), tbnets.Branch((4,))
+    network = tbnets.SimilarityNetwork(*branches, head=tbnets.PairHead((3,)))
+    network.build({"images": (None, 6), "captions": (None, 6)})
+    metrics, logs = tbnets.RetrievalMetrics(pairs(1)), {}
+    metrics.set_model(network)
+    metrics.on_epoch_end(0, logs)
+    images, texts = network.embed(pairs(1))
+    scores = np.asarray(network.similarities(images, texts))
+    ranks = (scores >= np.diag(scores)[:, None]).sum(axis=1)
+    assert logs["val_image_to_text/recall_at_1"] == np.mean(ranks <= 1)
+
+
+def test_recall_is_monitored(network, tmp_path):
+    callbacks = keras.callbacks
+    path = tmp_path / "{epoch}-{val_recall_sum:.0f}.keras"
+    names = {"monitor": RECALL, "mode": "max"}
+    stop = callbacks.EarlyStopping(**names, min_delta=1e9, patience=2)
+    save = callbacks.ModelCheckpoint(str(path), **names, save_best_only=True)
+    rate = callbacks.ReduceLROnPlateau(
+        **names, factor=0.1, patience=1, min_delta=1e9
+    )
+    board = callbacks.TensorBoard(tmp_path / "board")
+    metrics = tbnets.RetrievalMetrics(pairs(1))
+    history = fit(network, stop, save, rate, board, metrics, epochs=9)
+    assert len(history[RECALL]) == 3
+    best = np.argmax(history[RECALL])
+    name = f"{best + 1}-{history[RECALL][best]:.0f}.keras"
+    assert (tmp_path / name).exists()
+    assert history["learning_rate"][-1] < history["learning_rate"][0]
+    [events] = (tmp_path / "board" / "validation").glob("events*")
+    assert b"epoch_recall_sum" in events.read_bytes()
+
+
+class Drawn(tbnets.EpochBatches):
+    """Keeps what was drawn in which epoch."""
+
+    def batch(self, image_rows, caption_rows, number):
+        self.seen = [*getattr(self, "seen", []), (self.epoch, *image_rows)]
+        return super().batch(image_rows, caption_rows, number)
+
+
+def test_batches_count_their_epochs(network):
+    batches = Drawn(as_examples(pairs(0)), 4, 1, seed=0)
+    fit(network, x=batches, validation_data=as_batches(pairs(1)), epochs=2)
+    wanted = [
+        (epoch, *image_rows)
+        for epoch in range(2)
+        for image_rows, _ in sample_epoch(
+            batches.examples.records, 4, 1, seed=0, epoch=epoch
+        )
+    ]
+    assert [row for row in wanted if row not in batches.seen] == []
+    assert {epoch for epoch, *_ in batches.seen} == {0, 1}
+
+
+def test_no_data_run_out(recwarn):
+    network = make_network()
+    fit(network, x=as_batches(pairs(0)), validation_data=as_batches(pairs(1)))
+    network.fit(as_batches(pairs(0)).dataset, shuffle=False, verbose=0)
+    assert not [one for one in recwarn if "ran out" in str(one.message)]

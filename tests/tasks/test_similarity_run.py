@@ -10,8 +10,8 @@ from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.training import loop, summary
+from tbnets.training.pair_scorer import PairScorer
 from tests import fresh, tiny, verbs
 
 # Which graph is traced is no matter here.

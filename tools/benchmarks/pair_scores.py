@@ -13,7 +13,7 @@ from tbnets.evaluation import score_tiles
 from tbnets.layers.branch import Branch
 from tbnets.layers.pair_head import PairHead
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.tasks.pair_scorer import PAIRS_AT_ONCE, PairScorer
+from tbnets.training.pair_scorer import PAIRS_AT_ONCE, PairScorer
 
 UNITS = (512, 256)
 

@@ -8,8 +8,8 @@ from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.identity import SAME_THING
 from tbnets.progress import progress_bar
-from tbnets.tasks.embedder import Embedder
 from tbnets.text.packed_trees import TreeRows
+from tbnets.training.embedder import Embedder
 
 PHOTOS_AT_ONCE = 128
 REGIONS_AT_ONCE = 8192

@@ -16,12 +16,12 @@ from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.localization import DIRECTION, evaluate_localization
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.localization import views
 from tbnets.tasks.localization.sentence_scores import sentence_scores
-from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import Scores
 from tbnets.tasks.task import Evaluator
+from tbnets.training.embedder import Embedder
+from tbnets.training.pair_scorer import PairScorer
 
 REGIONS_AT_ONCE = 8192
 

@@ -12,11 +12,11 @@ from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
 from tbnets.serving import search
-from tbnets.tasks.embedder import Embedder
 from tbnets.tasks.matching import views
-from tbnets.tasks.pair_scorer import PairScorer
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator
+from tbnets.training.embedder import Embedder
+from tbnets.training.pair_scorer import PairScorer
 
 SERVED_BATCH = 64
 """Photos that an exported model embeds at once."""

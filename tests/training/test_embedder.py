@@ -6,9 +6,8 @@ import tensorflow as tf
 from tbnets import runs
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import Examples, FileNames
-from tbnets.tasks import embedder
-from tbnets.tasks.embedder import Embedder
-from tbnets.training import loop
+from tbnets.training import embedder, loop
+from tbnets.training.embedder import Embedder
 from tests import photo_files, tiny
 
 SIZE = 8

@@ -51,6 +51,11 @@ class Embedder:
             rows = np.argsort(examples.texts.lengths, kind="stable")
         return _in_chunks(self._texts, examples.texts, rows, CAPTION_CHUNK)
 
+    def batch(self, images, captions):
+        """Returns the embeddings of a batch's images and captions."""
+        sides = (self._images, images), (self._texts, captions)
+        return [embed(tf.convert_to_tensor(x)).numpy() for embed, x in sides]
+
 
 def _in_chunks(embed, inputs, rows, chunk):
     outputs = None
