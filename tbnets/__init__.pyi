@@ -19,7 +19,6 @@ from .layers.text_encoders import MeanOfWords as MeanOfWords
 from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
 from .layers.tree_encoder import TreeEncoder as TreeEncoder
 from .layers.tree_lstm import TreeLSTM as TreeLSTM
-from .layers.word_table import WordTable as WordTable
 from .layers.fisher_vectors import TfidfVectors as TfidfVectors
 from .layers.fisher_vectors import MeanVectors as MeanVectors
 from .layers.fisher_vectors import FisherVectors as FisherVectors

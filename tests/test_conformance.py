@@ -33,7 +33,6 @@ from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
-from tbnets.layers.word_table import WordTable
 from tbnets.losses import triplet
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
@@ -164,7 +163,6 @@ for name, make in {
     "tfidf_vectors": lambda: TfidfVectors(VOCABULARY.size, 5),
     "mean_vectors": lambda: MeanVectors(VOCABULARY.size, 4),
     "fisher_vectors": lambda: FisherVectors(VOCABULARY.size, 4, 3, pca_dim=5),
-    "word_table": lambda: WordTable(VOCABULARY.size, 4, "regularized", 0.1),
 }.items():
     LAYERS[name] = Part(make, TOKEN_IDS)
 MODELS = {

@@ -59,17 +59,11 @@ class TripletLoss:
     negatives: str | None = flag(
         None,
         "Negatives of a positive pair: the --num_negatives hardest of the "
-        "batch (Wang), all (Kiros, Vilalta), the hardest (VSE++), or all at "
-        "first and the hardest after --hardness_epochs.",
+        "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
     )
     num_negatives: Count | None = flag(
         None, "K. Wang 2016: 50; 2018: 10.", when=({"negatives": ("top_k",)},)
-    )
-    hardness_epochs: Amount = flag(
-        1.0,
-        "Length of the change, epochs.",
-        when=({"negatives": ("all_to_hardest",)},),
     )
     structure_epochs: Amount = flag(
         0.0,

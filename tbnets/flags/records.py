@@ -17,7 +17,11 @@ from tbnets.flags.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
-RETIRED = {"hard_negatives_per_phrase": 50}
+RETIRED = {
+    "hard_negatives_per_phrase": 50,
+    "hardness_epochs": 1.0,
+    "word_vectors_weight": 0.001,
+}
 """Flag of earlier versions -> the value by which all runs go today."""
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tbnets.flags.flag import Amount, AnyBut, Count, Place, Rate, Whole, flag
-from tbnets.layers.word_table import TRAININGS
+from tbnets.layers.text_encoders import TRAININGS
 from tbnets.text.word_tables import MISSING
 
 _WORDS = {"text_encoder": AnyBut("features")}
@@ -64,16 +64,9 @@ class Texts:
     )
     word_vectors_training: str = flag(
         "trained",
-        "What training does to them. trained: any change; regularized: "
-        "distance from the first costs --word_vectors_weight; frozen: none.",
+        "Whether training changes them.",
         choices=TRAININGS,
         when=(_WORD_VECTORS,),
-    )
-    word_vectors_weight: Amount = flag(
-        0.001,
-        "Weight of the squared distance from the first vectors, over all "
-        "words.",
-        when=({**_WORD_VECTORS, "word_vectors_training": ("regularized",)},),
     )
     word_vectors_scale: Amount = flag(
         0.05,

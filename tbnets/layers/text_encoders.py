@@ -14,8 +14,8 @@ from tbnets.annotations import Array
 from tbnets.errors import check_choice
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
-from tbnets.layers.word_table import WordTable
 
+TRAININGS = ("trained", "frozen")
 POOLINGS = ("last", "mean", "max")
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 
@@ -51,8 +51,7 @@ class TextEncoder(ConfiguredLayer):
         embedding_dim: size of a word vector.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
-        word_training: `trained`, `regularized` or `frozen` vectors.
-        word_weight: see `layers.word_table.WordTable`.
+        word_training: `trained` or `frozen` vectors.
     """
 
     def __init__(
@@ -62,16 +61,17 @@ class TextEncoder(ConfiguredLayer):
         word_dropout: float = 0.0,
         seed: int = 0,
         word_training: str = "trained",
-        word_weight: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         sizes = vocabulary_size, embedding_dim
         self.vocabulary_size, self.embedding_dim = sizes
         self.word_dropout, self.seed = word_dropout, seed
-        training = word_training, word_weight
-        self.word_training, self.word_weight = training
-        self.embedding = WordTable(*sizes, *training, name="words")
+        check_choice("word_training", word_training, TRAININGS)
+        self.word_training = word_training
+        self.embedding = keras.layers.Embedding(
+            *sizes, trainable=word_training == "trained", name="words"
+        )
         self.drop = SeededDropout(word_dropout, seed)
         self.output_dim: int = embedding_dim
 
@@ -95,8 +95,7 @@ class MeanOfWords(TextEncoder):
         embedding_dim: size of a word vector. Papers: 300.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
-        word_training: `trained`, `regularized` or `frozen` vectors.
-        word_weight: see `layers.word_table.WordTable`.
+        word_training: `trained` or `frozen` vectors.
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
 
@@ -106,7 +105,7 @@ class MeanOfWords(TextEncoder):
 
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     Departures: the vectors are learned, not fixed word2vec, unless they are
-    taken from there (`embedding.take`) and `frozen`.
+    taken from there (`embedding.embeddings.assign`) and `frozen`.
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:

@@ -26,7 +26,7 @@ from tbnets.short_repr import short_repr
 
 TERMS = hinges.TERMS
 REDUCTIONS = ("mean_active", "mean", "sum")
-NEGATIVES = ("top_k", "hardest", "all", "all_to_hardest")
+NEGATIVES = ("top_k", "hardest", "all")
 
 _DEFAULTS = presets.PRESETS["wang2018"]
 
@@ -84,8 +84,7 @@ class TripletLoss:
         reduction: "mean_active", over the triplets with a loss above 0;
             "mean", over all kept triplets; or "sum".
         negatives: "top_k"; "hardest", one negative an anchor (VSE++);
-            "all" (Kiros 2014); or "all_to_hardest", a blend of the last two
-            that follows the `hardness` given with each call.
+            or "all" (Kiros 2014).
         max_positives: A promise that makes the loss cheaper where an anchor
             keeps a few negatives: the most positives that an anchor has in
             any term, such as the captions drawn of each image when every
@@ -148,7 +147,6 @@ class TripletLoss:
         image_ids,
         caption_image_ids,
         text_ids=None,
-        hardness=None,
     ):
         """Computes the loss of one batch.
 
@@ -159,16 +157,13 @@ class TripletLoss:
             image_ids: Integer `[num_images]`, see `positive_masks`.
             caption_image_ids: Integer `[num_captions]`, likewise.
             text_ids: Optional integer `[num_captions]`, likewise.
-            hardness: Scalar in `[0, 1]`, needed by "all_to_hardest" alone: 0
-                weighs all negatives, 1 the hardest, in between a blend.
 
         Returns:
             A `LossOutput`.
 
         Raises:
             TypeError: If ids are not integers.
-            ValueError: If there are not as many ids as embeddings, or if
-                `hardness` is missing, or given without use.
+            ValueError: If there are not as many ids as embeddings.
         """
         images = "image_embeddings", image_embeddings
         texts = "text_embeddings", text_embeddings
@@ -177,75 +172,47 @@ class TripletLoss:
         if text_ids is not None:
             _check_as_many("text_ids", text_ids, *texts)
         masks = positive_masks(image_ids, caption_image_ids, text_ids)
-        return self.with_masks(
-            image_embeddings, text_embeddings, masks, hardness
-        )
+        return self.with_masks(image_embeddings, text_embeddings, masks)
 
-    def with_masks(
-        self, image_embeddings, text_embeddings, masks, hardness=None
-    ):
+    def with_masks(self, image_embeddings, text_embeddings, masks):
         """Computes the loss where masks say what matches, instead of ids.
 
         Args:
             image_embeddings: As above.
             text_embeddings: As above.
             masks: A `PositiveMasks` of the batch.
-            hardness: As above.
 
         Returns:
             A `LossOutput`.
-
-        Raises:
-            ValueError: If `hardness` is missing, or given without use.
         """
         terms = [term for term in TERMS if self.term_weights[term]]
         images = tf.cast(image_embeddings, tf.float32)
         texts = tf.cast(text_embeddings, tf.float32)
         views = hinges.views(terms, images, texts, masks)
-        return self.of_views(views, hardness, self.max_positives)
+        return self.of_views(views, self.max_positives)
 
     @property
     def kept_negatives(self):
         """Negatives that any anchor keeps at most; None for all."""
-        by_choice = {"hardest": 1, "all": None, "all_to_hardest": None}
+        by_choice = {"hardest": 1, "all": None}
         return by_choice.get(self.negatives, self.num_negatives)
 
-    def of_views(self, views, hardness=None, max_positives=None):
+    def of_views(self, views, max_positives=None):
         """Computes the loss where each term has candidates of its own.
 
         Args:
             views: Dict of `hinges.View`s by term, float32; a term without a
                 weight is left out.
-            hardness: As above.
             max_positives: What is promised of these views, whose anchors have
                 no weights then; None for nothing.
 
         Returns:
             A `LossOutput`.
-
-        Raises:
-            ValueError: If `hardness` is missing, or given without use.
         """
         views = {
             term: v for term, v in views.items() if self.term_weights[term]
         }
-        blended = self.negatives == "all_to_hardest"
-        if blended != (hardness is not None):
-            raise InputError(
-                "`hardness` must be given for negatives='all_to_hardest' alone."
-                f" Received: hardness={hardness}, negatives={self.negatives!r}."
-            )
         values = self._values(views, max_positives, self.kept_negatives)
-        if blended:
-            hardness = tf.cast(hardness, tf.float32)
-            hard = self._values(views, max_positives, 1)
-            values = {
-                term: [
-                    (1.0 - hardness) * before + hardness * after
-                    for before, after in zip(row, hard[term])
-                ]
-                for term, row in values.items()
-            }
         total = tf.zeros([])
         for term, (loss, _) in values.items():
             total += self.term_weights[term] * loss

@@ -59,7 +59,6 @@ class EmbeddingNetwork(TwoBranchModel):
         optimizer: str | keras.optimizers.Optimizer,
         triplet_loss: TripletLoss,
         gradient_clip_norm: float | None = None,
-        hardness_steps: float = 1,
         structure_steps: float = 0,
         structure_end: float | None = None,
         **kwargs: Any,
@@ -71,8 +70,6 @@ class EmbeddingNetwork(TwoBranchModel):
             triplet_loss: a `TripletLoss`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
-            hardness_steps: steps in which `all_to_hardest` goes from all
-                negatives to the hardest.
             structure_steps: steps before the terms within a view count; till
                 then they are not computed, and reported as 0. Wang 2018,
                 phrase localization: 8 of 10 epochs.
@@ -81,10 +78,8 @@ class EmbeddingNetwork(TwoBranchModel):
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
         super().compile(optimizer, gradient_clip_norm, **kwargs)
-        checked_number("hardness_steps", hardness_steps, 0, above=True)
         checked_number("structure_steps", structure_steps, 0)
-        self.triplet_loss, self.hardness_steps = triplet_loss, hardness_steps
-        self.structure_steps = structure_steps
+        self.triplet_loss, self.structure_steps = triplet_loss, structure_steps
         self.structure_end = structure_end
 
     @staticmethod
@@ -113,8 +108,8 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def _ranking_loss(self, images, texts, batch):
         """Returns the `LossOutput` of images and texts that rank each other."""
-        ids, hardness = ids_of(batch), self._hardness()
-        return self._staged(lambda loss: loss(images, texts, *ids, hardness))
+        ids = ids_of(batch)
+        return self._staged(lambda loss: loss(images, texts, *ids))
 
     def _staged(self, compute):
         """Returns the `LossOutput` of the terms that count at this step.
@@ -169,14 +164,7 @@ class EmbeddingNetwork(TwoBranchModel):
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid
         )
-        hardness = self._hardness()
-        return self._staged(lambda loss: loss.of_views(views, hardness))
-
-    def _hardness(self):
-        """Returns how far "all_to_hardest" is, None for other negatives."""
-        if self.triplet_loss.negatives != "all_to_hardest":
-            return None
-        return tf.minimum(self._step() / self.hardness_steps, 1.0)
+        return self._staged(lambda loss: loss.of_views(views))
 
     def report(self, output: LossOutput) -> dict[str, tf.Tensor]:
         """Returns loss and share of active triplets of each term."""

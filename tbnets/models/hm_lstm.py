@@ -228,7 +228,7 @@ class HMLSTM(EmbeddingNetwork):
         seen = tf.concat([regions, images], axis=0)
         told = (batch[name] for name in PAIRS[-3:])
         pairs = pair_views(seen, phrases, *told)
-        of_pairs = self.triplet_loss.of_views(pairs, self._hardness())
+        of_pairs = self.triplet_loss.of_views(pairs)
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
             mean = self._region_mean(regions, batch, tf.shape(images)[0])

@@ -75,8 +75,6 @@ def _build_text_encoder(settings, fitted):
     }
     if table is not None:
         common["word_training"] = settings.word_vectors_training
-        if settings.word_vectors_training == "regularized":
-            common["word_weight"] = settings.word_vectors_weight
     if settings.text_encoder == "h_lstm":
         return TreeEncoder(
             words,
@@ -113,7 +111,8 @@ def _built(network, settings, fitted):
         shapes["regions"] = (None, fitted["region_dim"])
     network.build(shapes)
     if fitted.get("word_vectors") is not None:
-        network.text_encoder.embedding.take(fitted["word_vectors"])
+        table = network.text_encoder.embedding.embeddings
+        table.assign(fitted["word_vectors"])
     return network
 
 
@@ -258,7 +257,6 @@ def compile_embedding_network(network, settings, steps_per_epoch, **more):
         build_optimizer(settings, steps_per_epoch),
         build_triplet_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
-        hardness_steps=max(1.0, settings.hardness_epochs * steps_per_epoch),
         structure_steps=settings.structure_epochs * steps_per_epoch,
         structure_end=fine_tuned and fine_tuned * steps_per_epoch,
         jit_compile=settings.jit_compile,

@@ -22,13 +22,10 @@ import sys
 import numpy as np
 import tensorflow as tf
 import tqdm
-from tensorboard.plugins.custom_scalar import layout_pb2
-from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
 from tbnets.flags.flag import written
 from tbnets.flags.table import complete
-from tbnets.pictures.curves import PANELS
 from tbnets.training.projector import write_points
 
 FOLDER = "tensorboard"
@@ -36,8 +33,6 @@ BEST = "best"
 OVERVIEW, ANSWERS = "1_overview", "2_answers"
 GROUPS = {"dev": "3_dev", "train": "4_train"}
 HEALTH = f"{OVERVIEW}/3_"
-# Where the charts of a panel of curves.png are, as a pattern.
-PLACES = {"train/": ".*", "dev/": "3_dev/.*", "health/": f"{HEALTH}.*"}
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
@@ -110,16 +105,6 @@ def comparable_settings(settings):
             value = getattr(settings, flag.name)
             found[flag.name] = written(value) if type(value) is list else value
     return found
-
-
-def chart_layout():
-    """Returns the panels of curves.png for the dashboard Custom Scalars."""
-    layout = layout_pb2.Layout()
-    category = layout.category.add(title="learning curves")
-    for title, prefix, suffix in PANELS:
-        tag = f"{PLACES[prefix]}{suffix.replace('/', '.')}$"
-        category.chart.add(title=title).multiline.tag.append(tag)
-    return layout
 
 
 def _unless_lost(method):
@@ -197,10 +182,8 @@ class Board:
             about: Markdown that stands before the table.
         """
         text = "\n\n".join(filter(None, [about, settings_table(settings)]))
-        layout = custom_scalars.pb(chart_layout()).SerializeToString()
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
-            tf.summary.experimental.write_raw_pb(layout, step=epoch)
         with self._best.as_default():
             # By its folder: runs of equal settings stay two in the table.
             values = comparable_settings(settings)

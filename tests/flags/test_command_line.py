@@ -223,7 +223,6 @@ def test_every_flag_of_a_model_of_the_zoo_is_read(path):
         (["--num_scenes=1,1,1"], "--scenes"),
         (["--num_negatives=5", "--negatives=all"], "--negatives=top_k"),
         (["--num_negatives=5", "--loss=vse++"], "--negatives=top_k"),
-        (["--hardness_epochs=2"], "--negatives=all_to_hardest"),
         (["--weight_decay=0.1"], "--optimizer other than adam"),
         (["--decay_rate=0.1"], "--schedule=step or exponential"),
         (["--text_features=t.npy"], "--text_encoder=features"),
@@ -411,7 +410,6 @@ def test_resume_asks_only_for_flags_that_are_read():
         ("clip_norm=-1", "number from 0"),
         ("margin=-0.1", "number from 0"),
         ("num_negatives=0", "number from 1"),
-        ("hardness_epochs=-1", "number from 0"),
         ("text_to_text_weight=-1", "number from 0"),
     ],
 )

@@ -19,7 +19,6 @@ def test_a_config_holds_the_arguments_of_all_constructors():
         "word_dropout": 0.5,
         "seed": 0,
         "word_training": "trained",
-        "word_weight": 0.0,
         "name": "words",
     }
     assert expected.items() <= layer.get_config().items()

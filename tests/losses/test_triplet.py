@@ -352,37 +352,15 @@ def test_half_precision_embeddings_give_a_float32_loss(dtype):
     assert all(np.all(np.isfinite(g.numpy().astype("f4"))) for g in gradients)
 
 
-def test_warm_up_blends_all_negatives_into_the_hardest():
-    images, texts, masks = batch("ragged")
-    plain = {"margin": 0.2, "distance": "cosine", "reduction": "sum"}
-    soft, hard, blend = (
-        triplet.TripletLoss(negatives=negatives, **plain)
-        for negatives in ("all", "hardest", "all_to_hardest")
-    )
-    before = soft.with_masks(images, texts, masks).total.numpy()
-    after = hard.with_masks(images, texts, masks).total.numpy()
-    assert before > after
-    for hardness in (0.0, 0.25, 1.0):
-        found = blend.with_masks(
-            images, texts, masks, tf.constant(hardness)
-        ).total
-        wanted = (1 - hardness) * before + hardness * after
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "name, negatives",
-    [*((name, "top_k") for name in BATCHES), ("ragged", "all_to_hardest")],
-)
-def test_ids_give_the_loss_of_their_masks(name, negatives):
+@pytest.mark.parametrize("name", BATCHES)
+def test_ids_give_the_loss_of_their_masks(name):
     images, texts, masks = batch(name)
     image_ids, caption_ids, text_ids = (
         ids if ids is None else np.array(ids, np.int64) for ids in BATCHES[name]
     )
-    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
-    hardness = 0.25 if negatives == "all_to_hardest" else None
-    wanted = loss.with_masks(images, texts, masks, hardness)
-    found = loss(images, texts, image_ids, caption_ids, text_ids, hardness)
+    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS)
+    wanted = loss.with_masks(images, texts, masks)
+    found = loss(images, texts, image_ids, caption_ids, text_ids)
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
         np.testing.assert_array_equal(one, other)
 
@@ -453,7 +431,7 @@ def test_a_loss_by_default_is_that_of_wang_2018():
         ({"max_positives": 0}, "max_positives=0"),
         ({"distance": "l1"}, "euclidean, cosine"),
         ({"reduction": "max"}, "mean_active"),
-        ({"negatives": "semi"}, "all_to_hardest"),
+        ({"negatives": "semi"}, "top_k, hardest, all"),
         ({"term_weights": {"i2t": 1.0}}, "image_to_text.*'i2t'"),
         ({"term_weights": {"text_to_text": -1.0}}, "text_to_text"),
     ],
@@ -461,14 +439,6 @@ def test_a_loss_by_default_is_that_of_wang_2018():
 def test_bad_arguments_are_named(arguments, named):
     with pytest.raises(ValueError, match=named):
         triplet.TripletLoss(**arguments)
-
-
-def test_hardness_goes_with_the_warm_up_alone():
-    pair = unit_rows(1, 1), unit_rows(1, 2), [1], [1]
-    with pytest.raises(ValueError, match="`hardness` must"):
-        triplet.TripletLoss()(*pair, hardness=0.5)
-    with pytest.raises(ValueError, match="`hardness` must"):
-        triplet.TripletLoss(negatives="all_to_hardest")(*pair)
 
 
 def test_hardest_hinge_agrees_with_tensorflow_addons():

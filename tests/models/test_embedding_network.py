@@ -165,31 +165,6 @@ def test_small_batches_give_finite_steps(images, captions):
         assert np.isfinite(variable.numpy()).all()
 
 
-def test_hardness_follows_the_steps():
-    arguments = {"margin": 0.5, "distance": "cosine", "reduction": "sum"}
-    network = make(dropout=0.0)
-    blended = TripletLoss(negatives="all_to_hardest", **arguments)
-    network.compile(keras.optimizers.SGD(0.0), blended, hardness_steps=2)
-    batch = make_batch()
-    found = []
-    for _ in range(3):
-        found.append(float(network.batch_loss(batch).total))
-        network.train_step(batch)
-    soft, hard = (
-        float(
-            TripletLoss(negatives=negatives, **arguments)(
-                *network(batch).values(),
-                batch["image_ids"],
-                batch["caption_image_ids"],
-            ).total
-        )
-        for negatives in ("all", "hardest")
-    )
-    # The statistics of batch normalisation move, so weights alone are equal.
-    assert found[0] > found[1] > found[2]
-    assert soft > hard
-
-
 class Poisoned(TripletLoss):
     """A loss whose terms within a view are NaN."""
 
@@ -398,7 +373,6 @@ def test_large_finite_numbers_are_no_error():
 @pytest.mark.parametrize(
     "arguments, named",
     [
-        ({"hardness_steps": 0}, "`hardness_steps` must be .* above 0"),
         ({"structure_steps": np.nan}, "structure_steps=nan"),
         ({"gradient_clip_norm": -1}, "gradient_clip_norm=-1"),
     ],

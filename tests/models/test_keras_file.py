@@ -18,9 +18,9 @@ def compiled(optimizer=tbnets.FusedAdam):
     network = make()
     network.compile(
         optimizer(schedule()),
-        tbnets.TripletLoss(0.5, 2, negatives="all_to_hardest", reduction="sum"),
+        tbnets.TripletLoss(0.5, 2, negatives="hardest", reduction="sum"),
         gradient_clip_norm=0.5,
-        hardness_steps=3,
+        structure_steps=3,
     )
     return network
 
@@ -44,7 +44,7 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path, optimizer):
     assert (
         loaded.triplet_loss.get_config() == straight.triplet_loss.get_config()
     )
-    assert (loaded.gradient_clip_norm, loaded.hardness_steps) == (0.5, 3)
+    assert (loaded.gradient_clip_norm, loaded.structure_steps) == (0.5, 3)
     steps(loaded, BATCHES[2:])
     for one, other in zip(loaded.weights, straight.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

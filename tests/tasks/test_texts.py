@@ -123,13 +123,12 @@ def table(session):
     return session.network.text_encoder.embedding.embeddings.numpy().copy()
 
 
-@pytest.mark.parametrize("training", ["trained", "frozen", "regularized"])
+@pytest.mark.parametrize("training", ["trained", "frozen"])
 def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     session, train = prepare(
         folder,
         tmp_path / "run",
         **words(folder, word_vectors_training=training),
-        word_vectors_weight=1000,
     )
     vocabulary = session.state.fitted["words"]
     first = table(session)
@@ -143,10 +142,8 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     moved = np.abs(table(session) - first).max()
     if training == "frozen":
         assert moved == 0
-    elif training == "trained":
-        assert moved > 0.01
     else:
-        assert 0 < moved < 0.5
+        assert moved > 0.01
     resumed, _ = _resume(folder, tmp_path / "run", training)
     np.testing.assert_array_equal(table(resumed), table(session))
     reopened = runs.open_run(tmp_path / "run", "last")
@@ -179,7 +176,6 @@ def _resume(folder, run_dir, training):
         run_dir,
         epochs=2,
         **words(folder, word_vectors_training=training),
-        word_vectors_weight=1000,
     )
     return runs.prepare(settings, runs.start(settings, True))
 

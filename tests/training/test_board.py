@@ -6,7 +6,6 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from tbnets.flags.table import ALL
@@ -151,42 +150,6 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
     assert values["learning_rate"].number_value == 0.01
     assert values["text_encoder"].string_value == "mean"
     assert "6_best/dev_recall_sum" in found
-
-
-def test_the_layout_finds_the_charts_of_the_learning_curves(tmp_path):
-    with board.Board(tmp_path, *CHOSEN) as writer:
-        settings = tiny.settings(tmp_path, tmp_path / "run")
-        writer.add_settings(settings, 0)
-        tags = [
-            writer.tag(key)
-            for key in (
-                "train/total_loss",
-                "train/image_to_text_loss",
-                "train/text_to_image_active",
-                "dev/text_to_image/recall_at_1",
-                "dev/text_to_image/recall_at_10",
-                "health/images/mean_cosine",
-            )
-        ]
-    (layout,) = (
-        layout_pb2.Layout.FromString(tf.make_ndarray(value.tensor).item())
-        for _, value in tiny.summaries(tmp_path / "tensorboard")
-        if value.tag == "custom_scalars__config__"
-    )
-    found = {
-        chart.title: [
-            tag
-            for tag in tags
-            if any(re.match(one, tag) for one in chart.multiline.tag)
-        ]
-        for chart in layout.category[0].chart
-    }
-    assert found == {
-        "loss": [tags[0], tags[1]],
-        "share of triplets with a loss": [tags[2]],
-        "dev recall@1": [tags[3]],
-        "mean pairwise cosine": [tags[5]],
-    }
 
 
 def test_pictures_are_written(tmp_path):
