@@ -148,14 +148,15 @@ def call(verb, words):
 def as_flags(text, names):
     """Returns an error's text with a verb's flags in place of arguments.
 
-    The library speaks of arguments, as its callers know them.
+    The library speaks of arguments, as its callers know them. One whose value
+    it tells, `name=value`, is the flag of this name.
 
     Args:
         text: of a `UserError`.
         names: of the flags that there are.
     """
-    known = {**_FLAGS, **{name: (name,) for name in names}}
-    for argument, flags in known.items():
+    told = {name: (name,) for name in names if f" {name}=" in text}
+    for argument, flags in {**_FLAGS, **told}.items():
         found = [f"--{flag}" for flag in flags if flag in names]
         if found:
             said = " or ".join(f"`{flag}`" for flag in found)

@@ -61,12 +61,14 @@ def test_the_version_is_that_of_the_package():
 
 
 def test_of_arguments_that_are_flags_an_error_speaks_as_such():
-    text = "`steps` must end. Received: steps=log, split=dev. See `top`."
+    text = "`steps` must end. Received: steps=log, split=dev. See `top`, top=3."
     told = commands.as_flags(text, {"image_transform", "top", "splits"})
     assert told == (
         "`--image_transform` must end. Received: --image_transform=log, "
-        "split=dev. See `--top`."
+        "split=dev. See `--top`, --top=3."
     )
+    text = "`images` must hold finite numbers. Received: nan."
+    assert commands.as_flags(text, {"images"}) == text  # Or features of them.
     told = commands.as_flags("`weights` of weights=x", {"cnn_weights"})
     assert told == "`--cnn_weights` of --cnn_weights=x"
 

@@ -44,7 +44,7 @@ def test_photos_of_captions_stand_once(folder, splits, expected):
 
 
 def test_a_folder_without_photos_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="--images"):
+    with pytest.raises(FileNotFoundError, match="`images` must"):
         find_photos(tmp_path)
 
 

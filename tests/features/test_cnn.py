@@ -120,11 +120,11 @@ def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
         build_cnn("Far", "imagenet")
     message = str(caught.value)
     assert "URL fetch failure on https://x/imagenet.h5: None" in message
-    assert "--image_weights" in message and "\n" not in message
+    assert "name it by `weights`" in message and "\n" not in message
 
 
-def test_a_size_that_a_network_can_not_take_names_the_flag():
-    with pytest.raises(ValueError, match="suit MobileNetV2.*--image_size"):
+def test_a_size_that_a_network_can_not_take_is_named():
+    with pytest.raises(ValueError, match="suit MobileNetV2.*image_size=8"):
         build_cnn("MobileNetV2", image_size=8, top=False)
 
 

@@ -36,7 +36,7 @@ def test_small_conv_net_takes_odd_sizes():
 
 
 def test_small_conv_net_needs_a_known_size():
-    with pytest.raises(ValueError, match="--image_size"):
+    with pytest.raises(ValueError, match="photos of one size"):
         SmallConvNet().build((None, None, None, 3))
 
 

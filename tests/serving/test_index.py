@@ -172,7 +172,7 @@ def test_all_kinds_of_files(model, tmp_path, batch_size, capsys):
 
 
 def test_no_photo_at_all(model, tmp_path):
-    with pytest.raises(FileNotFoundError, match="`--images` must be a folder"):
+    with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
         index.embed_folder(model, tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "text.jpg").write_bytes(b"text")

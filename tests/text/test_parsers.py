@@ -92,7 +92,7 @@ def test_a_server_that_does_not_run_is_one_clear_error():
     pytest.importorskip("nltk")
     with pytest.raises(ConnectionError, match="localhost:9.*does not answer"):
         parsers.open_parser("corenlp", "http://localhost:9")
-    with pytest.raises(ConnectionError, match="--corenlp_url=nonsense"):
+    with pytest.raises(ConnectionError, match="corenlp_url=nonsense"):
         parsers.open_parser("corenlp", "nonsense")
 
 

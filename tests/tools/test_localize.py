@@ -136,7 +136,7 @@ def test_a_photo_without_proposals_is_told(answers):
         ("over the photo", "`--output` must not be a photo"),
         ("two of one name", "two photos called photo. Draw them one by one"),
         ("no folder", "`--json` must be a file in a folder that is there"),
-        ("no model", "`model` must be a name of the zoo, or a folder"),
+        ("no model", "`--model` must be a name of the zoo, or a folder"),
         ("whole images", "tools/query.py"),
         ("features", "tools/export.py --cnn_weights=imagenet"),
         ("no opencv", 'pip install "tbnets[regions]"'),

@@ -300,7 +300,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         ("both", "`tools/query.py` must be asked by sentences"),
         ("image alone", "`tools/query.py` must be asked by sentences"),
         ("no text", "`tools/query.py` must be asked in UTF-8"),
-        ("no model", "`model` must be a name of the zoo, or a folder"),
+        ("no model", "`--model` must be a name of the zoo, or a folder"),
         ("regions", "tools/localize.py --model=scenes_localization"),
         ("no folder", "must be given a folder of photos before the sentences"),
         ("no sentence", "Received: 0 sentences"),
