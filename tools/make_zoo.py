@@ -39,6 +39,7 @@ import sys
 
 from zoo_making import again, cards, measures
 from zoo_making.replacing import replaced_folder
+from zoo_making.served import served_scores
 
 from tbnets import commands, runs
 from tbnets.errors import InputError
@@ -106,9 +107,8 @@ def make(options, folder, text):
     runs.export(session, folder / "1", half_precision=True)
     model = load_saved_model(folder / "1")
     split = report["test_split"]["name"]
-    [evaluator, *_] = session.task.evaluators
-    scores = evaluator.served_scores(model, split).metrics()
-    best = evaluator.best_metric
+    scores = served_scores(session.task, model, split).metrics()
+    best = session.task.best_metric
     check_loss(
         options,
         *(cards.recall_sum(x, best) for x in (report["test"], scores)),

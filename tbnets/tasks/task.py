@@ -139,22 +139,6 @@ class Evaluator:
         """
         raise NotImplementedError
 
-    def served_scores(self, model, split):
-        """Returns the `Scores` of a split by an exported model.
-
-        Args:
-            model: what `serving.served.load_saved_model` returned.
-            split: name of the split.
-
-        Raises:
-            ValueError: no exported models are measured.
-        """
-        raise InputError(
-            "`--run_dir` must be a run whose exported model can be measured. "
-            f"Received: one that {type(self).__name__} measures, which has no "
-            "`served_scores`. Write it, or leave the model where it is."
-        )
-
 
 class Exporter:
     """Turns a network into what a SavedModel can be asked, and asks it.

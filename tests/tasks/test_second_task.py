@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo_making.served import served_scores
 
 from tbnets import runs, tasks
 from tbnets.evaluation import tables
@@ -177,8 +178,7 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     np.testing.assert_allclose(
         found, opened.network(np.array([[2.0]])), rtol=1e-6
     )
-    [evaluator] = opened.task.evaluators
-    served = evaluator.served_scores(model, "test").metrics()
+    served = served_scores(opened.task, model, "test").metrics()
     assert served == pytest.approx(report["test"], rel=1e-5)
 
 
@@ -203,10 +203,12 @@ def test_runs_that_it_can_not_add_up_say_so():
         errors.combine(errors, 0.3)
 
 
-def test_an_export_that_it_can_not_measure_is_told(monkeypatch):
+def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):
     monkeypatch.delattr(FactorEvaluator, "served_scores")
+    task = tasks.open_task(settings(tmp_path))
+    model = types.SimpleNamespace(has=lambda *names: False)
     with pytest.raises(ValueError, match="FactorEvaluator.*`served_scores`"):
-        FactorEvaluator().served_scores(None, "test")
+        served_scores(task, model, "test")
 
 
 CARD = """# Products

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo_making.served import served_scores
 
 from tbnets import runs, tasks
 from tbnets.evaluation import protocols, score_tiles
@@ -156,8 +157,7 @@ def test_exported_model_compares_as_the_run(opened, model, folder):
 
 def test_served_scores_give_the_same_metrics(opened, model):
     session, scores = opened
-    [evaluator] = session.task.evaluators
-    served = evaluator.served_scores(model, "test")
+    served = served_scores(session.task, model, "test")
     assert served.metrics() == scores.metrics()
 
 

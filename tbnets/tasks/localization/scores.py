@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from tbnets.data.noun_phrases import ranges
 from tbnets.data.phrases import PhraseRegions
@@ -168,35 +167,8 @@ class Localization(Evaluator):
         scores = self._scorer(network).scores(examples)
         return dataclasses.replace(scores, photos=photos)
 
-    def served_scores(self, model, split):
-        """Scores a split by an exported model, from what a user has.
 
-        Args:
-            model: a `serving.served.Served` that takes captions.
-            split: name of the split.
-        """
-        split = self._data.split(split)
-        photos = split.photos.paths if model.takes_photos else None
-        phrases, (store, rows) = split.phrases, split.regions
-        counts = store.counts[rows]
-        table = _empty_table(phrases, counts)
-        owned = rows_by(phrases.phrase_to_image, len(counts))
-        proposals = []
-        bar = tqdm.tqdm(rows, "localizing", disable=None)
-        for image, row in enumerate(bar):
-            boxes = store.boxes(row)[0]
-            proposals.append(boxes)
-            said = [phrases.phrases[phrase] for phrase in owned[image]]
-            if said and len(boxes):
-                table[owned[image], : len(boxes)] = (
-                    model.localize(said, photos[image], boxes)
-                    if photos
-                    else model.similarity(said, store.regions(row)[0])
-                )
-        return LocalizationScores(table, phrases, proposals)
-
-
-def _empty_table(phrases, counts):
+def empty_table(phrases, counts):
     """Returns zeros for each phrase and region of its photo."""
     width = int(counts.max(initial=0))
     return np.zeros((phrases.num_phrases, width), np.float32)
@@ -235,7 +207,7 @@ class RegionScorer:
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
-        table = _empty_table(phrases, examples.num_regions)
+        table = empty_table(phrases, examples.num_regions)
         owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
         some = np.zeros((0, self.network.embedding_dim), np.float32)
         for images, regions in self._regions(examples):

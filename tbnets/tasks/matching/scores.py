@@ -11,15 +11,11 @@ from tbnets.checked_files import shown
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols, score_tiles
-from tbnets.serving import search
 from tbnets.tasks.matching import views
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator
 from tbnets.training.embedder import Embedder
 from tbnets.training.pair_scorer import PairScorer
-
-SERVED_BATCH = 64
-"""Photos that an exported model embeds at once."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,47 +174,14 @@ class Retrieval(Evaluator):
         embedder, judge = self._graphs(network)
         images, texts = embedder.images(examples), embedder.texts(examples)
         pairs = judge and judge.scores(images, texts)
-        return self._scores(images, texts, examples.records, pairs)
-
-    def _scores(self, images, texts, records, pairs):
-        """Returns the `RetrievalScores` of embeddings."""
         return RetrievalScores(
             images,
             texts,
-            records,
+            examples.records,
             pairs,
             self._data.settings.evaluate_memory,
-            self._data.split(records.split).photo_folder,
+            self._data.split(examples.records.split).photo_folder,
         )
-
-    def served_scores(self, model, split):
-        """Embeds a split by an exported model, from what a user has.
-
-        Args:
-            model: a `serving.served.Served` that takes captions.
-            split: name of the split.
-        """
-        split = self._data.split(split)
-        records = split.records
-        if model.takes_photos:
-            images = split.photos.paths
-        else:
-            images = np.concatenate(list(split.images.chunks()))
-        images = search.embed(model.embed_images, images, "image", SERVED_BATCH)
-        texts = search.embed(model.embed_text, records.captions, "caption")
-        pairs = None
-        if model.has("compare"):  # It learned to, and is asked pair by pair.
-
-            def tile(i, j):
-                return model.compare(images[i], texts[j])
-
-            def one_by_one(i, j):
-                rows = zip(i[:, None], j[:, None])
-                return np.concatenate([tile(*one)[0] for one in rows])
-
-            sizes = len(images), len(texts)
-            pairs = score_tiles.PairScores(*sizes, tile, one_by_one)
-        return self._scores(images, texts, records, pairs)
 
 
 def check_same_examples(records, others):

@@ -1,0 +1,88 @@
+"""Measures a split by an exported model, from what a user has.
+
+What a model can be asked tells how. An evaluator of another task says it by
+a method `served_scores(model, split)`.
+"""
+
+import numpy as np
+import tqdm
+
+from tbnets.errors import InputError
+from tbnets.evaluation.score_tiles import PairScores
+from tbnets.identity import rows_by
+from tbnets.serving import search
+from tbnets.tasks.localization.scores import LocalizationScores, empty_table
+from tbnets.tasks.matching.scores import RetrievalScores
+
+BATCH = 64
+"""Photos that an exported model embeds at once."""
+
+
+def served_scores(task, model, split):
+    """Returns the `Scores` of a split by an exported model.
+
+    Args:
+        task: the `Task` of the run that was exported.
+        model: a `serving.served.Served` that takes captions.
+        split: name of the split.
+
+    Raises:
+        ValueError: nobody knows how the model is measured.
+    """
+    [evaluator, *_] = task.evaluators
+    if hasattr(evaluator, "served_scores"):
+        return evaluator.served_scores(model, split)
+    if model.has("embed_phrases"):
+        return _localization(task.data.split(split), model)
+    if model.has("embed_image", "embed_text"):
+        return _retrieval(task.data.split(split), model)
+    raise InputError(
+        "`--run_dir` must be a run whose exported model can be measured. "
+        f"Received: one that {type(evaluator).__name__} measures, which has "
+        "no `served_scores`. Write it, or leave the model where it is."
+    )
+
+
+def _retrieval(split, model):
+    """Returns the `RetrievalScores` of a `SplitData`."""
+    if model.takes_photos:
+        images = split.photos.paths
+    else:
+        images = np.concatenate(list(split.images.chunks()))
+    captions = split.records.captions
+    images = search.embed(model.embed_images, images, "image", BATCH)
+    texts = search.embed(model.embed_text, captions, "caption")
+    pairs = None
+    if model.has("compare"):  # It learned to, and is asked pair by pair.
+
+        def tile(i, j):
+            return model.compare(images[i], texts[j])
+
+        def one_by_one(i, j):
+            rows = zip(i[:, None], j[:, None])
+            return np.concatenate([tile(*one)[0] for one in rows])
+
+        pairs = PairScores(len(images), len(texts), tile, one_by_one)
+    return RetrievalScores(images, texts, split.records, pairs)
+
+
+def _localization(split, model):
+    """Returns the `LocalizationScores` of a `SplitData`."""
+    photos = split.photos.paths if model.takes_photos else None
+    phrases, (store, rows) = split.phrases, split.regions
+    counts = store.counts[rows]
+    table = empty_table(phrases, counts)
+    owned = rows_by(phrases.phrase_to_image, len(counts))
+    proposals = []
+    bar = tqdm.tqdm(rows, "localizing", disable=None)
+    for image, row in enumerate(bar):
+        boxes = store.boxes(row)[0]
+        proposals.append(boxes)
+        said = [phrases.phrases[phrase] for phrase in owned[image]]
+        if said and len(boxes):
+            table[owned[image], : len(boxes)] = (
+                model.localize(said, photos[image], boxes)
+                if photos
+                else model.similarity(said, store.regions(row)[0])
+            )
+    return LocalizationScores(table, phrases, proposals)
