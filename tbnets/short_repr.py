@@ -1,7 +1,7 @@
 """What an object says of itself, in a line or two: sizes, no contents."""
 
-import dataclasses
 import os
+from typing import Any
 
 MOST_ITEMS = 4
 MOST_LETTERS = 80
@@ -11,8 +11,8 @@ def short_repr(*names, **sizes):
     """Returns a `__repr__` that shows some attributes.
 
     Args:
-        *names: attributes, or methods without arguments; without any, all
-            fields of a record. What is not there as yet is left out.
+        *names: attributes, or methods without arguments; what is not there as
+            yet is left out.
         **sizes: name -> function of the object that returns what to show.
 
     Example:
@@ -22,7 +22,7 @@ def short_repr(*names, **sizes):
 
     def __repr__(self):
         parts = {}
-        for name in names or _fields(self):
+        for name in names:
             if hasattr(self, name):
                 value = getattr(self, name)
                 parts[name] = value() if callable(value) else value
@@ -32,17 +32,15 @@ def short_repr(*names, **sizes):
     return __repr__
 
 
+def of_fields(record: Any) -> str:
+    """Returns the `__repr__` of a named tuple."""
+    return with_parts(record, record._asdict())
+
+
 def with_parts(thing, parts):
     """Returns `Class(name=value, ...)`, each value in a few letters."""
     inside = [f"{name}={shown(value)}" for name, value in parts.items()]
     return f"{type(thing).__name__}({', '.join(inside)})"
-
-
-def _fields(record):
-    """Returns the names of the fields of a named tuple or data class."""
-    if dataclasses.is_dataclass(record):
-        return [field.name for field in dataclasses.fields(record)]
-    return record._fields
 
 
 def shown(value):

@@ -56,12 +56,12 @@ class CaptionedImages:
             belongs to no image.
     """
 
-    image_ids: tuple[str, ...]
-    captions: tuple[str, ...]
+    image_ids: list[str] | tuple[str, ...]
+    captions: list[str] | tuple[str, ...]
     caption_to_image: np.ndarray
     split: str
     path: str
-    file_names: tuple[str, ...] = ()
+    file_names: list[str] | tuple[str, ...] = ()
     has_ids: bool = True
 
     __repr__ = short_repr("num_images", "num_captions", "split", "path")

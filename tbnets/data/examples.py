@@ -59,7 +59,7 @@ class Examples:
     texts: Rows
     text_ids: np.ndarray | None = None
 
-    __repr__ = short_repr()
+    __repr__ = short_repr("records", "images", "texts", "text_ids")
 
     @property
     def counts(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ formats are shown in docs/phrases.md.
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -61,12 +61,12 @@ class PhraseRegions:
 
     images: CaptionedImages
     image_sizes: np.ndarray
-    phrases: tuple[str, ...]
-    phrase_ids: tuple[str, ...]
+    phrases: list[str] | tuple[str, ...]
+    phrase_ids: list[str] | tuple[str, ...]
     phrase_to_caption: np.ndarray
     spans: np.ndarray
-    types: tuple[tuple[str, ...], ...]
-    chains: tuple[str, ...]
+    types: Sequence[tuple[str, ...]]
+    chains: list[str] | tuple[str, ...]
     boxes: np.ndarray
     left_out: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 

@@ -17,7 +17,7 @@ from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranks import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.identity import SAME_THING
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
@@ -48,7 +48,8 @@ class Localized(NamedTuple):
     hits: np.ndarray
     phrases: np.ndarray
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def evaluate_localization(

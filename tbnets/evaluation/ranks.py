@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
@@ -26,7 +26,8 @@ class Ranks(NamedTuple):
     ranks: np.ndarray
     tied: np.ndarray
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def best_ranks(scores, matches):

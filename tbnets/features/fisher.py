@@ -77,6 +77,11 @@ class FisherFeatures(CaptionEncoder):
     kind = "fisher"
     parameters = ("num_components", "pca_dim", "pca_captions", "seed")
 
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    laplacian_: np.ndarray
+
     def __init__(
         self,
         num_components: int = 30,

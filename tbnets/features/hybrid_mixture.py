@@ -48,6 +48,12 @@ class HybridMixture:
         log_likelihoods_: mean log-likelihood of a point, one an iteration.
     """
 
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    laplacian_: np.ndarray
+    log_likelihoods_: list[float]
+
     def __init__(
         self,
         num_components: int = 30,
@@ -94,7 +100,7 @@ class HybridMixture:
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
         self._maximise(points, order, owners)
-        self.log_likelihoods_: list[float] = []
+        self.log_likelihoods_ = []
         for _ in range(self.max_iterations):
             owners, likelihood = self._expect(points)
             self.log_likelihoods_.append(likelihood)

@@ -36,7 +36,8 @@ class _EncoderLayer(FittedLayer):
         others: names of the others.
     """
 
-    of_words = others = ()
+    of_words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     def take(self, encoder: CaptionEncoder) -> None:
         """Takes the constants of a fitted `CaptionEncoder`."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 
 PAIR_LOSSES = ("logistic", "softmax")
 
@@ -28,7 +28,8 @@ class LogisticOutput(NamedTuple):
     negative_loss: tf.Tensor
     pair_accuracy: tf.Tensor
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 class SoftmaxOutput(NamedTuple):
@@ -43,7 +44,8 @@ class SoftmaxOutput(NamedTuple):
     total: tf.Tensor
     ranked_first: tf.Tensor
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def logistic_loss(

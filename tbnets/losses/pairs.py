@@ -13,7 +13,7 @@ import tensorflow as tf
 from tbnets.annotations import Integers
 from tbnets.losses import miners
 from tbnets.losses.positives import positive_masks
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 
 
 class PairSample(NamedTuple):
@@ -32,7 +32,8 @@ class PairSample(NamedTuple):
     negatives: tf.Tensor
     valid: tf.Tensor
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def random_columns(mask, rows, draws):

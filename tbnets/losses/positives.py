@@ -7,7 +7,7 @@ import tensorflow as tf
 from tbnets.annotations import Integers
 from tbnets.errors import InputError, InputTypeError
 from tbnets.losses import miners
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 
 
 class PositiveMasks(NamedTuple):
@@ -24,7 +24,8 @@ class PositiveMasks(NamedTuple):
     text_to_text: tf.Tensor
     image_to_image: tf.Tensor
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def positive_masks(

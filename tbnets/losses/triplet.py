@@ -12,17 +12,19 @@ the pairs that survive, and the gradient is assembled from those alone.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+from typing_extensions import Self
 
+from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
-from tbnets.losses.positives import positive_masks
-from tbnets.short_repr import short_repr
+from tbnets.losses.positives import PositiveMasks, positive_masks
+from tbnets.short_repr import of_fields
 
 TERMS = hinges.TERMS
 REDUCTIONS = ("mean_active", "mean", "sum")
@@ -41,10 +43,11 @@ class LossOutput(NamedTuple):
     """
 
     total: tf.Tensor
-    terms: dict
-    active_fraction: dict
+    terms: dict[str, tf.Tensor]
+    active_fraction: dict[str, tf.Tensor]
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -99,7 +102,7 @@ class TripletLoss:
 
     margin: float = _DEFAULTS["margin"]
     num_negatives: int = _DEFAULTS["num_negatives"]
-    term_weights: Mapping = dataclasses.field(
+    term_weights: Mapping[str, float] = dataclasses.field(
         default_factory=_DEFAULTS["term_weights"].copy
     )
     distance: str = _DEFAULTS["distance"]
@@ -126,28 +129,28 @@ class TripletLoss:
             term: float(self.term_weights.get(term, 0.0)) for term in TERMS
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal loss."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a loss from what `get_config` returned."""
         return cls(**config)
 
-    def without(self, terms):
+    def without(self, terms: Iterable[str]) -> Self:
         """Returns the same loss in which some terms have no weight."""
         weights = self.term_weights | dict.fromkeys(terms, 0.0)
         return dataclasses.replace(self, term_weights=weights)
 
     def __call__(
         self,
-        image_embeddings,
-        text_embeddings,
-        image_ids,
-        caption_image_ids,
-        text_ids=None,
-    ):
+        image_embeddings: Array,
+        text_embeddings: Array,
+        image_ids: Integers,
+        caption_image_ids: Integers,
+        text_ids: Integers | None = None,
+    ) -> LossOutput:
         """Computes the loss of one batch.
 
         Args:
@@ -174,7 +177,12 @@ class TripletLoss:
         masks = positive_masks(image_ids, caption_image_ids, text_ids)
         return self.with_masks(image_embeddings, text_embeddings, masks)
 
-    def with_masks(self, image_embeddings, text_embeddings, masks):
+    def with_masks(
+        self,
+        image_embeddings: Array,
+        text_embeddings: Array,
+        masks: PositiveMasks,
+    ) -> LossOutput:
         """Computes the loss where masks say what matches, instead of ids.
 
         Args:
@@ -192,12 +200,16 @@ class TripletLoss:
         return self.of_views(views, self.max_positives)
 
     @property
-    def kept_negatives(self):
+    def kept_negatives(self) -> int | None:
         """Negatives that any anchor keeps at most; None for all."""
         by_choice = {"hardest": 1, "all": None}
         return by_choice.get(self.negatives, self.num_negatives)
 
-    def of_views(self, views, max_positives=None):
+    def of_views(
+        self,
+        views: dict[str, hinges.View],
+        max_positives: int | None = None,
+    ) -> LossOutput:
         """Computes the loss where each term has candidates of its own.
 
         Args:

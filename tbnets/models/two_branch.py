@@ -254,7 +254,7 @@ class TwoBranchModel(keras.Model):
         """Builds the model as `get_build_config` describes it."""
         self.build(config["input_shape"])
 
-    def fit(self, *args, **kwargs):
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Trains as `keras.Model.fit`, on finite numbers.
 
         Args:

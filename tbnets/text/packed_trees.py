@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import of_fields
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.trees import Tree, kind_of
 from tbnets.text.vocabulary import UNKNOWN_ID, Vocabulary, split_in_batches
@@ -67,7 +67,8 @@ class PackedTrees(NamedTuple):
     roots: tf.Tensor
     rows: tf.Tensor
 
-    __repr__ = short_repr()
+    def __repr__(self) -> str:
+        return of_fields(self)
 
 
 def tree_array(tree, word_ids) -> np.ndarray:

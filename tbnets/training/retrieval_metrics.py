@@ -46,7 +46,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
     def __init__(
         self,
         data: Mapping[str, Array] | EpochBatches | Examples | Iterable,
-    ):
+    ) -> None:
         super().__init__()
         self._image_size = getattr(data, "image_size", None)
         self.data = getattr(data, "examples", data)
