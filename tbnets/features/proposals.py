@@ -7,7 +7,6 @@ Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
 """
 
 import dataclasses
-import importlib
 
 import numpy as np
 
@@ -178,7 +177,7 @@ def proposer_of(description) -> Proposer:
 def import_opencv():
     """Returns `cv2` with `ximgproc`, or says how to install it."""
     import_extra("regions", "cv2.ximgproc")
-    return importlib.import_module("cv2")
+    return import_extra("regions", "cv2")
 
 
 def sobel_edges(pixels):
