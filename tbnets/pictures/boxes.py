@@ -8,10 +8,11 @@ and its phrase has a cross: what is right does not hang on a colour.
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from tbnets.boxes import check_boxes, clip_boxes
 from tbnets.files import readable
+from tbnets.pictures.letters import font
 
 COLOURS = (
     *("#e69f00", "#56b4e9", "#009e73", "#f0e442"),
@@ -141,9 +142,9 @@ def _below_heading(sheet, heading):
         return sheet
     whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
     whole.paste(sheet, (0, HEADING))
-    font = ImageFont.load_default(FONT_SIZE + 3)
-    text = _shortened(readable(heading), font, sheet.width)
-    ImageDraw.Draw(whole).text((0, 2), text, "black", font)
+    large = font(FONT_SIZE + 3, heading)
+    text = _shortened(readable(heading), large, sheet.width)
+    ImageDraw.Draw(whole).text((0, 2), text, "black", large)
     return whole
 
 
@@ -185,7 +186,7 @@ class _Label:
 
     def __init__(self, one, most_width):
         self.one = one
-        self.font = ImageFont.load_default(FONT_SIZE)
+        self.font = font(FONT_SIZE, one.phrase)
         self.height = FONT_SIZE + 2 * PADDING
         self.mark = self.height if one.is_right is not None else PADDING
         rest = most_width - self.mark - PADDING

@@ -4,11 +4,12 @@ import math
 import textwrap
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
 from tbnets.data.photos import find_photo
 from tbnets.files import readable
 from tbnets.images import BrokenImageError, read_photo
+from tbnets.pictures.letters import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 LEGEND_HEIGHT = 24
@@ -68,9 +69,8 @@ def draw_words(text, size):
     square = Image.new("RGB", (size, size), "white")
     draw = ImageDraw.Draw(square)
     draw.rectangle((0, 0, size - 1, size - 1), outline="#bbbbbb")
-    lines = textwrap.wrap(text, max(size // 6, 1))[: size // 12]
-    font = ImageFont.load_default(10)
-    draw.text((3, 1), "\n".join(lines), "black", font, spacing=1)
+    lines = textwrap.wrap(text, max(columns(text, size // 6), 1))[: size // 12]
+    draw.text((3, 1), "\n".join(lines), "black", font(10, text), spacing=1)
     return square
 
 
@@ -123,11 +123,12 @@ def draw_montage(
     )
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(20), ImageFont.load_default(13)
     for row, query in enumerate(queries):
         first = MARGIN + row * row_height
-        text = textwrap.fill(query, 20, max_lines=8, placeholder=" ...")
-        draw.text((MARGIN, first), text, "black", large, spacing=6)
+        text = textwrap.fill(
+            query, columns(query, 20), max_lines=8, placeholder=" ..."
+        )
+        draw.text((MARGIN, first), text, "black", font(20, text), spacing=6)
         for place, index in enumerate(order[row]):
             left = 2 * MARGIN + QUERY_WIDTH + place % MOST_COLUMNS * column
             top = first + place // MOST_COLUMNS * line
@@ -136,12 +137,13 @@ def draw_montage(
             _paste_photo(sheet, folder, ids[index], corner, is_hit)
             label = f"{place + 1}    {similarities[row, place]:.3f}"
             below = top + PHOTO_SIZE + 6
-            draw.text((left, below), label, "black", ImageFont.load_default(16))
-            name = textwrap.shorten(readable(ids[index])[-28:], 28)
-            draw.text((left, below + 22), name, "#777777", small)
+            draw.text((left, below), label, "black", font(16, label))
+            name = readable(ids[index])
+            name = textwrap.shorten(name[-columns(name, 28) :], 28)
+            draw.text((left, below + 22), name, "#777777", font(13, name))
     if is_marked:
         where = (MARGIN, size[1] - LEGEND_HEIGHT)
-        draw.text(where, legend, "#555555", ImageFont.load_default(15))
+        draw.text(where, legend, "#555555", font(15, legend))
     return sheet
 
 
@@ -156,9 +158,9 @@ def draw_card(title, tiles, folder):
     Returns:
         A `PIL.Image.Image`, small enough for a card of TensorBoard.
     """
-    lines = textwrap.wrap(
-        title.replace(" .", "."), CARD_LETTERS, max_lines=2, placeholder=" ..."
-    )
+    title = title.replace(" .", ".")
+    letters = columns(title, CARD_LETTERS)
+    lines = textwrap.wrap(title, letters, max_lines=2, placeholder=" ...")
     top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
@@ -169,7 +171,7 @@ def draw_card(title, tiles, folder):
         (CARD_GAP, CARD_GAP // 2),
         "\n".join(lines),
         "black",
-        ImageFont.load_default(25),
+        font(25, title),
         spacing=4,
     )
     left = CARD_GAP
@@ -178,6 +180,6 @@ def draw_card(title, tiles, folder):
         corner = (left, top, CARD_PHOTO)
         _paste_photo(sheet, folder, tile.image_id, corner, tile.is_hit)
         label = (left, top + CARD_PHOTO + FRAME)
-        draw.text(label, tile.label, "#555555", ImageFont.load_default(20))
+        draw.text(label, tile.label, "#555555", font(20, tile.label))
         left += step
     return sheet

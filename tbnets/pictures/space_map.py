@@ -7,11 +7,12 @@ noun phrases as diamonds. Words stand wherever there is space for them.
 import textwrap
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from tbnets.errors import import_extra
 from tbnets.files import readable
 from tbnets.pictures.boxes import freest
+from tbnets.pictures.letters import font
 from tbnets.pictures.points import CAPTION, IMAGE, PHRASE
 
 PERPLEXITY = 30
@@ -128,7 +129,6 @@ def _paste(sheet, pixels, place):
 
 def _write_words(draw, places, kinds, texts):
     """Writes the words of sentences and phrases that cover nothing."""
-    font = ImageFont.load_default(FONT_SIZE)
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
     taken = [*np.concatenate([places - reach, places + reach], axis=1)]
     # Phrases are few words: more of them find space.
@@ -137,10 +137,11 @@ def _write_words(draw, places, kinds, texts):
         text = textwrap.shorten(
             readable(texts[row]), MOST_LETTERS, placeholder=" ..."
         )
-        box = _free_box(places[row], font.getlength(text), taken)
+        small = font(FONT_SIZE, text)
+        box = _free_box(places[row], small.getlength(text), taken)
         if not text or box is None:
             continue
-        draw.text(box[:2], text, INK[kinds[row]], font)
+        draw.text(box[:2], text, INK[kinds[row]], small)
         taken.append(box)
 
 
@@ -172,7 +173,7 @@ def _free_box(place, width, taken):
 
 def _write_legend(draw, title, kinds):
     """Writes below the map what is drawn: the title, and the marks."""
-    font = ImageFont.load_default(LEGEND_SIZE)
+    large = font(LEGEND_SIZE, title)
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
     for kind in (CAPTION, PHRASE):
@@ -181,7 +182,7 @@ def _write_legend(draw, title, kinds):
             continue
         _draw_mark(draw, (left, top), kind)
         said = f"{count} {kind}s"
-        draw.text((left + 14, top), said, INK[kind], font, anchor="lm")
-        left += 14 + round(font.getlength(said)) + 28
+        draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
+        left += 14 + round(large.getlength(said)) + 28
     said = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
-    draw.text((left, top), said, "#333333", font, anchor="lm")
+    draw.text((left, top), said, "#333333", large, anchor="lm")

@@ -1,0 +1,39 @@
+"""Tests of the fonts: the letters of a text are there."""
+
+import pytest
+
+from tbnets.pictures import letters
+
+TEXTS = ["a dog", "Señor é, ü, ß", "Ελληνικά", "Русский", "Đà Nẵng"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_people_write_is_drawn(text):
+    assert letters._has(letters.font(16, text), text)
+
+
+def test_letters_that_are_drawn_alike_are_none():
+    plain = letters.font(16, "a dog")
+    assert letters._has(plain, "a dog") and not letters._has(plain, "é")
+
+
+def test_what_is_installed_is_tried_last(monkeypatch):
+    tried = []
+
+    def files(first):
+        tried.append(first.name)
+        yield first
+        tried.append("installed")
+        yield "/nowhere/at/all.ttf"
+
+    monkeypatch.setattr(letters, "_files", files)
+    found = letters._find.__wrapped__
+    assert found("é").name == "DejaVuSans.ttf" and tried == ["DejaVuSans.ttf"]
+    # Without a font that has them there are boxes, not an error.
+    assert found("\u72ac\u732b").name == "DejaVuSans.ttf"
+    assert tried[-1] == "installed"
+
+
+def test_letters_of_chinese_are_as_wide_as_two():
+    assert letters.columns("a dog", 20) == 20
+    assert letters.columns("\u72ac", 20) == 10
