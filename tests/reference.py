@@ -124,6 +124,31 @@ def triplet_loss(
     return total, terms, fractions, image_gradient, text_gradient
 
 
+def labelled_triplet_loss(rows, labels, margin, num_negatives, name, reduction):
+    """Of one view: the loss, the share of active triplets, the gradient."""
+    total, kept, active, gradient = 0.0, 0, 0, np.zeros(rows.shape)
+    for a, label in enumerate(labels):
+        wrong = [i for i in range(len(rows)) if labels[i] != label]
+        wrong.sort(key=lambda i: distance(rows[a], rows[i], name))
+        for p, other in enumerate(labels):
+            if p == a or other != label:
+                continue
+            for n in wrong[:num_negatives]:
+                kept += 1
+                hinge = margin + distance(rows[a], rows[p], name)
+                hinge -= distance(rows[a], rows[n], name)
+                if hinge <= 0:
+                    continue
+                total, active = total + hinge, active + 1
+                towards = distance_slope(rows[a], rows[p], name)
+                away = distance_slope(rows[a], rows[n], name)
+                gradient[a] += towards * rows[p] - away * rows[n]
+                gradient[p] += towards * rows[a]
+                gradient[n] -= away * rows[a]
+    divisor = {"sum": 1, "mean": kept, "mean_active": active}[reduction] or 1
+    return total / divisor, active / max(kept, 1), gradient / divisor
+
+
 def contrastive_loss(regions, phrases, region_of, is_contrast, weights, margin):
     """Eq. 9-10 of Niu 2017: loss, gradients of regions and phrases."""
     by_regions, by_phrases = np.zeros(regions.shape), np.zeros(phrases.shape)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.losses.checks import checked_logits, checked_mask
 from tbnets.short_repr import of_fields
 
 PAIR_LOSSES = ("logistic", "softmax")
@@ -67,14 +68,18 @@ def logistic_loss(
     Returns:
         A `LogisticOutput`.
 
+    Raises:
+        TypeError: logits are no numbers.
+        ValueError: a shape is wrong, or what is bool is something else.
+
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs, where
     the equation sums, so that the size of a batch does not change the rate.
     """
-    logits = tf.cast(logits, tf.float32)
-    is_match = tf.convert_to_tensor(is_match)
+    logits = checked_logits("logits", logits)
+    is_match = checked_mask("is_match", is_match, logits.shape)
     if valid is None:
         valid = tf.ones_like(is_match)
-    valid = tf.convert_to_tensor(valid)
+    valid = checked_mask("valid", valid, logits.shape)
     logits = tf.where(valid, logits, 0.0)
     labels = tf.where(is_match, 1.0, -1.0)
     values = tf.where(valid, tf.nn.softplus(-labels * logits), 0.0)

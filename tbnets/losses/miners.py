@@ -8,6 +8,9 @@ number of `[rows, columns]` arrays, and compile under XLA.
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError
+from tbnets.losses.checks import MASKS_OF_IDS, checked_mask
 
 _GROUP = 16
 _WORD = 8
@@ -36,6 +39,9 @@ def hardest_negatives(
         columns with the most similar first, and bool, False where a row has
         run out of negatives. Such an index is in range but means nothing.
 
+    Raises:
+        ValueError: If an argument is of another shape or type.
+
     Example:
         mask = tbnets.positive_masks(image_ids, caption_image_ids)
         indices, valid = tbnets.hardest_negatives(
@@ -45,7 +51,17 @@ def hardest_negatives(
     choice is made once an anchor, since it is the same for each of the
     anchor's positives.
     """
-    similarities = tf.stop_gradient(similarities)
+    if not tf.is_tensor(num_negatives):
+        checked_number("num_negatives", num_negatives, 1, whole=True)
+    similarities = tf.stop_gradient(tf.cast(similarities, tf.float32))
+    shape = similarities.shape
+    if shape.rank not in (2, None):
+        raise InputError(
+            "`similarities` must be [rows, columns]. Received: similarities."
+            f"shape={shape}. Give inner products of all pairs."
+        )
+    given = "positive_mask", positive_mask, shape
+    positive_mask = checked_mask(*given, MASKS_OF_IDS)
     masked = tf.where(positive_mask, tf.constant(float("-inf")), similarities)
     num_rows, num_columns = _shape(masked)
     num_kept = _minimum(num_negatives, num_columns)

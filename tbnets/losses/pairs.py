@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Integers
+from tbnets.errors import InputError
 from tbnets.losses import miners
 from tbnets.losses.positives import positive_masks
 from tbnets.short_repr import of_fields
@@ -112,9 +113,19 @@ def sample_pairs(
     Returns:
         A `PairSample`.
 
+    Raises:
+        TypeError: If ids are not integers.
+        ValueError: If the seed is not two integers.
+
     Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a
     negative (x, y'), y' a random sentence not associated with the image.
     """
+    seed = tf.convert_to_tensor(seed)
+    if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
+        raise InputError(
+            "`seed` must be two integers. Received: seed="
+            f"{seed.dtype.name}{seed.shape}. Give a run's seed and the step."
+        )
     matches = positive_masks(image_ids, caption_image_ids, text_ids)
     images = own_images(image_ids, caption_image_ids)
     draws = tf.random.stateless_uniform(

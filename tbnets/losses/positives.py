@@ -5,8 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Integers
-from tbnets.errors import InputError, InputTypeError
 from tbnets.losses import miners
+from tbnets.losses.checks import check_as_many, checked_ids
 from tbnets.short_repr import of_fields
 
 
@@ -61,14 +61,16 @@ def positive_masks(
     positives of a caption; the authors' released code keeps one of them, the
     farthest. With two captions an image there is no other.
     """
-    image_ids = _integer_ids("image_ids", image_ids)
-    caption_ids = _integer_ids("caption_image_ids", caption_image_ids)
+    image_ids = checked_ids("image_ids", image_ids)
+    caption_ids = checked_ids("caption_image_ids", caption_image_ids)
     image_to_text = _equal_pairs(image_ids, caption_ids)
     text_to_text = _equal_pairs(caption_ids, caption_ids)
     image_to_image = _equal_pairs(image_ids, image_ids)
     if text_ids is None:
         return PositiveMasks(image_to_text, text_to_text, image_to_image)
-    same_text = _equal_pairs(*[_integer_ids("text_ids", text_ids)] * 2)
+    text_ids = checked_ids("text_ids", text_ids)
+    check_as_many("text_ids", text_ids, "caption_image_ids", caption_ids)
+    same_text = _equal_pairs(text_ids, text_ids)
     first_copy = miners.first_true(same_text)
     # [num_captions, num_images]: is text t described by, or of, image i?
     text_to_image = _any_of_segment(
@@ -85,22 +87,6 @@ def positive_masks(
         tf.logical_or(text_to_text, same_text),
         tf.logical_or(image_to_image, shared),
     )
-
-
-def _integer_ids(name, ids):
-    """Returns a row of ids as int64; refuses what is not an integer."""
-    ids = tf.convert_to_tensor(ids)
-    found = f"{name}={ids.dtype.name}{ids.shape}"
-    if not ids.dtype.is_integer:
-        raise InputTypeError(
-            f"`{name}` must be integers. Received: {found}. Number the ids of "
-            "images and captions together; a float merges large ones."
-        )
-    if ids.shape.rank not in (1, None):
-        raise InputError(
-            f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
-        )
-    return tf.cast(ids, tf.int64)
 
 
 def _equal_pairs(left, right):

@@ -23,6 +23,12 @@ from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
+from tbnets.losses.checks import (
+    check_as_many,
+    checked_embeddings,
+    checked_ids,
+    checked_mask,
+)
 from tbnets.losses.positives import PositiveMasks, positive_masks
 from tbnets.short_repr import of_fields
 
@@ -122,6 +128,12 @@ class TripletLoss:
         check_choice("distance", self.distance, distances.DISTANCES)
         check_choice("reduction", self.reduction, REDUCTIONS)
         check_choice("negatives", self.negatives, NEGATIVES)
+        if not isinstance(self.term_weights, Mapping):
+            raise InputError(
+                "`term_weights` must be a dict of terms and their weights. "
+                f"Received: term_weights={self.term_weights!r}. Write for "
+                "example {'image_to_text': 1.0, 'text_to_image': 1.5}."
+            )
         for term, weight in self.term_weights.items():
             check_choice("term_weights", term, TERMS)
             checked_number(f"term_weights[{term!r}]", weight, 0)
@@ -146,12 +158,14 @@ class TripletLoss:
     def __call__(
         self,
         image_embeddings: Array,
-        text_embeddings: Array,
-        image_ids: Integers,
-        caption_image_ids: Integers,
+        text_embeddings: Integers,
+        image_ids: Integers | None = None,
+        caption_image_ids: Integers | None = None,
         text_ids: Integers | None = None,
     ) -> LossOutput:
         """Computes the loss of one batch.
+
+        `loss(embeddings, labels)`, without ids, is `within_view`.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, rows of
@@ -168,14 +182,44 @@ class TripletLoss:
             TypeError: If ids are not integers.
             ValueError: If there are not as many ids as embeddings.
         """
+        if image_ids is None and caption_image_ids is None:
+            return self.within_view(image_embeddings, text_embeddings)
         images = "image_embeddings", image_embeddings
         texts = "text_embeddings", text_embeddings
-        _check_as_many("image_ids", image_ids, *images)
-        _check_as_many("caption_image_ids", caption_image_ids, *texts)
+        check_as_many("image_ids", image_ids, *images)
+        check_as_many("caption_image_ids", caption_image_ids, *texts)
         if text_ids is not None:
-            _check_as_many("text_ids", text_ids, *texts)
+            check_as_many("text_ids", text_ids, *texts)
         masks = positive_masks(image_ids, caption_image_ids, text_ids)
         return self.with_masks(image_embeddings, text_embeddings, masks)
+
+    def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
+        """Computes the loss of one view, whose rows have labels.
+
+        Rows of one label are each other's positives, all others negatives; no
+        row is its own. It is a term within a view, alone and of weight 1:
+        `term_weights` are not looked at.
+
+        Args:
+            embeddings: Float `[n, embedding_dim]`, rows of unit length.
+            labels: Integer `[n]`, any numbers.
+
+        Returns:
+            A `LossOutput` of the one term `within_view`.
+
+        Raises:
+            TypeError: If labels are not integers.
+            ValueError: As above.
+        """
+        advice = "Of two views give image_ids and caption_image_ids too."
+        labels = checked_ids("labels", labels, advice)
+        check_as_many("labels", labels, "embeddings", embeddings)
+        [embeddings] = checked_embeddings(embeddings=embeddings)
+        alone = dataclasses.replace(self, term_weights={TERMS[2]: 1.0})
+        masks = positive_masks(labels, labels)
+        found = alone.with_masks(embeddings, embeddings, masks)
+        renamed = ({"within_view": one[TERMS[2]]} for one in found[1:])
+        return LossOutput(found.total, *renamed)
 
     def with_masks(
         self,
@@ -192,12 +236,32 @@ class TripletLoss:
 
         Returns:
             A `LossOutput`.
+
+        Raises:
+            TypeError: If embeddings are no numbers.
+            ValueError: If a shape is wrong, or a mask is not bool.
         """
+        images, texts = checked_embeddings(
+            image_embeddings=image_embeddings, text_embeddings=text_embeddings
+        )
+        sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
+        masks = self._checked_masks(masks, *sizes)
         terms = [term for term in TERMS if self.term_weights[term]]
-        images = tf.cast(image_embeddings, tf.float32)
-        texts = tf.cast(text_embeddings, tf.float32)
         views = hinges.views(terms, images, texts, masks)
         return self.of_views(views, self.max_positives)
+
+    @staticmethod
+    def _checked_masks(masks, num_images, num_texts):
+        """Returns three masks; refuses others than these two views have."""
+        if not isinstance(masks, list | tuple) or len(masks) != 3:
+            raise InputError(
+                "`masks` must be three: image to text, text to text, image to "
+                f"image. Received: {type(masks).__name__}. Of ids, "
+                "`tbnets.positive_masks` makes them."
+            )
+        sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
+        names = (f"masks.{name}" for name in PositiveMasks._fields)
+        return PositiveMasks(*map(checked_mask, names, masks, sizes))
 
     @property
     def kept_negatives(self) -> int | None:
@@ -245,13 +309,3 @@ class TripletLoss:
         fraction = tf.math.divide_no_nan(num_active, num_kept)
         loss = tf.math.divide_no_nan(total, divisor)
         return loss, tf.stop_gradient(fraction)
-
-
-def _check_as_many(name, ids, rows_name, rows):
-    """Refuses ids that are more or fewer than the rows they stand for."""
-    found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
-    if not found[0][:1].is_compatible_with(found[1][:1]):
-        raise InputError(
-            f"`{name}` must have an id for each row of `{rows_name}`. "
-            f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
-        )

@@ -1,0 +1,130 @@
+"""What losses and miners are given, checked by what is known before a step.
+
+Shapes and types cost a compiled step nothing. Lengths are looked at where
+numbers are at hand, outside of a `tf.function`.
+"""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.errors import InputError, InputTypeError
+
+UNIT_TOLERANCE = 0.01
+"""By so much a length may differ from 1: half precision rounds."""
+_warned = set()
+MASKS_OF_IDS = (
+    "Of ids, `tbnets.positive_masks(image_ids, caption_image_ids)` makes it."
+)
+TOGETHER = (
+    "Number the ids of images and captions together; a float merges large ones."
+)
+
+
+def checked_ids(name, ids, advice=TOGETHER):
+    """Returns a row of ids as int64; refuses what is not an integer."""
+    ids = tf.convert_to_tensor(ids)
+    found = f"{name}={ids.dtype.name}{ids.shape}"
+    if not ids.dtype.is_integer:
+        raise InputTypeError(
+            f"`{name}` must be integers. Received: {found}. {advice}"
+        )
+    if ids.shape.rank not in (1, None):
+        raise InputError(
+            f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
+        )
+    return tf.cast(ids, tf.int64)
+
+
+def check_as_many(name, ids, rows_name, rows):
+    """Refuses ids that are more or fewer than the rows they stand for."""
+    if ids is None:
+        raise InputError(
+            f"`{name}` must be given. Received: None. Give ids of both views, "
+            "or one view with its labels: loss(embeddings, labels)."
+        )
+    found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
+    if not found[0][:1].is_compatible_with(found[1][:1]):
+        raise InputError(
+            f"`{name}` must have an id for each row of `{rows_name}`. "
+            f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
+        )
+
+
+def checked_embeddings(**named):
+    """Returns embeddings of one space as float32, by name.
+
+    Where they are at hand, rows that are not of unit length are warned of,
+    once; rows of zeros stand for nothing, and are let through.
+
+    Raises:
+        TypeError: they are no numbers.
+        ValueError: they are not `[n, dim]`, or differ in dim.
+    """
+    arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
+    first, last = next(iter(named)), next(reversed(named))
+    for name, rows in arrays.items():
+        if not (rows.dtype.is_floating or rows.dtype.is_integer):
+            raise InputTypeError(
+                f"`{name}` must hold numbers. Received: {rows.dtype.name}. "
+                "Give what a network embeds, such as `embed_text`."
+            )
+        if rows.shape.rank not in (2, None):
+            raise InputError(
+                f"`{name}` must be of shape [n, dim]. Received: {name}.shape="
+                f"{rows.shape}. Give an embedding a row."
+            )
+    sizes = [arrays[name].shape[-1:] for name in (first, last)]
+    if not sizes[0].is_compatible_with(sizes[1]):
+        raise InputError(
+            f"`{last}` must have as many columns as `{first}`. Received: "
+            f"{first}.shape={arrays[first].shape}, {last}.shape="
+            f"{arrays[last].shape}. Embed both in one space."
+        )
+    if tf.executing_eagerly() and not _warned:
+        for name, rows in arrays.items():
+            _warn_of_lengths(name, rows.numpy())
+    return [tf.cast(rows, tf.float32) for rows in arrays.values()]
+
+
+def _warn_of_lengths(name, rows):
+    """Warns where rows are not unit vectors, the first time there are such."""
+    lengths = np.linalg.norm(rows.astype(np.float32), axis=1)
+    off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)
+    if off.any() and not _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"`{name}` should be rows of length 1. Received: lengths from "
+            f"{lengths[off].min():.3g} to {lengths[off].max():.3g}; distances "
+            "are taken of unit vectors. Normalise: tf.math.l2_normalize(rows, "
+            "axis=1).",
+            stacklevel=5,
+        )
+
+
+def checked_logits(name, logits):
+    """Returns a row of logits as float32; refuses what is none."""
+    logits = tf.convert_to_tensor(logits)
+    found = f"{name}={logits.dtype.name}{logits.shape}"
+    if not logits.dtype.is_floating:
+        raise InputTypeError(
+            f"`{name}` must be floats. Received: {found}. Give one a pair."
+        )
+    if logits.shape.rank not in (1, None):
+        raise InputError(
+            f"`{name}` must be of shape [pairs]. Received: {found}. Flatten "
+            "them."
+        )
+    return tf.cast(logits, tf.float32)
+
+
+def checked_mask(name, mask, shape, advice="Give True or False for each."):
+    """Returns a mask; refuses what is not bool, or of another shape."""
+    mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
+    if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
+        raise InputError(
+            f"`{name}` must be bool{shape}. Received: {name}="
+            f"{mask.dtype.name}{mask.shape}. {advice}"
+        )
+    return mask

@@ -1,0 +1,105 @@
+"""The triplet loss of one view: rows and their labels."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import checks
+from tbnets.losses.triplet import TERMS, TripletLoss
+from tests import reference
+from tests.losses.test_triplet import KEPT, unit_rows
+
+# Labels are any integers: large ones that a float would merge, negative ones.
+LARGE = 2**40
+LABELS = {
+    "several": [7, -3, 7, LARGE, LARGE + 1, LARGE, 7],
+    "alone": [1, 2, 3],
+    "alike": [5, 5, 5],
+    "one": [4],
+    "empty": [],
+}
+
+
+@pytest.mark.parametrize("negatives", KEPT)
+@pytest.mark.parametrize("name", LABELS)
+def test_values_and_gradients_are_those_of_the_loop(name, negatives):
+    labels = np.array(LABELS[name], np.int64)
+    rows = tf.constant(unit_rows(len(labels), 3))
+    for distance, reduction, margin, most in [
+        ("euclidean", "mean_active", 0.05, None),
+        ("cosine", "sum", 0.6, 3),
+        ("euclidean", "mean", 0.5, 3),
+    ]:
+        loss = TripletLoss(margin, 3, {}, distance, reduction, negatives, most)
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            output = loss(rows, labels)
+        gradient = tape.gradient(
+            output.total, rows, unconnected_gradients="zero"
+        )
+        total, active, wanted = reference.labelled_triplet_loss(
+            rows.numpy().astype("f8"),
+            labels,
+            margin,
+            KEPT[negatives],
+            distance,
+            reduction,
+        )
+        close = {"rtol": 1e-4, "atol": 1e-5}
+        np.testing.assert_allclose(output.total, total, **close)
+        np.testing.assert_allclose(output.terms["within_view"], total, **close)
+        np.testing.assert_allclose(
+            output.active_fraction["within_view"], active, rtol=1e-6
+        )
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("term", TERMS[2:])
+def test_it_is_the_term_of_two_equal_views(compiled, term):
+    labels = tf.constant(LABELS["several"], tf.int64)
+    rows = tf.constant(unit_rows(7, 3))
+    one, two = TripletLoss(0.4), TripletLoss(0.4, term_weights={term: 1.0})
+    found = compiled(lambda rows: one(rows, labels).total)(rows)
+    wanted = two(rows, rows, labels, labels).total
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_keras_model_is_compiled_with_it():
+    loss = TripletLoss(0.4, negatives="all")
+
+    def of_labels(labels, rows):
+        labels = tf.cast(tf.reshape(labels, [-1]), tf.int64)
+        return loss(rows, labels).total
+
+    rows, labels = unit_rows(6, 3), np.array([0, 1, 2, 0, 1, 2])
+    model = keras.Sequential([keras.layers.Lambda(lambda rows: rows)])
+    model.compile("sgd", loss=of_labels, run_eagerly=True)
+    found = model.evaluate(rows, labels, batch_size=6, verbose=0)
+    np.testing.assert_allclose(found, loss(rows, labels).total, rtol=1e-5)
+
+
+@pytest.fixture
+def unwarned(monkeypatch):
+    monkeypatch.setattr(checks, "_warned", set())
+
+
+def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
+    rows, ids = unit_rows(4, 1), [0, 1, 0, 1]
+    loss = TripletLoss()
+    loss(rows, ids)
+    loss(tf.cast(rows, tf.bfloat16), rows * [[0], [1], [1], [1]], ids, ids)
+    tf.function(lambda rows: loss(rows, ids).total)(tf.constant(3 * rows))
+    assert not recwarn
+    for _ in range(2):
+        loss(rows, 3 * rows, ids, ids)
+    [warning] = recwarn
+    assert "`text_embeddings` should be rows of length 1" in str(warning)
+    assert "lengths from 3 to 3" in str(warning)
+    assert warning.filename == __file__
+
+
+def test_a_view_of_another_length_is_warned_of(unwarned):
+    with pytest.warns(UserWarning, match="length 1.*l2_normalize") as caught:
+        TripletLoss()(0.5 * unit_rows(2, 1), [0, 1])
+    assert caught[0].filename == __file__
