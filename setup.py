@@ -45,6 +45,7 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE", "model_zoo/NOTICE"],
     author="The tbnets developers",
     keywords="image-text matching, retrieval, phrase localization, Keras",
     classifiers=[
