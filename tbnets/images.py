@@ -5,50 +5,43 @@ most `photo_head.MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that
 rule. It runs in the graph, so the exported model decodes exactly as the
 training input did, and a tool judges a file by no other: `read_photo` is the
 same function for a file on the host, `faults` tells what is wrong with files.
+On the host, photos of other kinds become PNG before: `read_content` and
+`read_file` are the two doors, `photo_kinds` is what they do.
 """
 
 import concurrent.futures
 import functools
 import os
-import pathlib
 import re
 
 import numpy as np
+import PIL.Image
 import tensorflow as tf
 
-from tbnets import photo_head
+from tbnets import photo_head, photo_kinds
 from tbnets.cores import usable_cores
-from tbnets.errors import InputError, MissingFileError
-from tbnets.files import BESIDE_SUFFIX
+from tbnets.errors import InputError
 
 ROOM = 8
 """A large JPEG is decoded at a half, a quarter or an eighth of its size, as
 long as what comes out is so many times as large as what is asked for."""
 _SCALES = (1, 2, 4, 8)
-PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png")
-_OTHER_KINDS = {
-    "GIF": rb"GIF8",
-    "BMP": rb"BM",
-    "WebP": rb"RIFF....WEBP",
-    "TIFF": rb"II\*\x00|MM\x00\*",
-    "HEIF or AVIF": rb"....ftyp",
-    "PDF": rb"%PDF",
-}
-"""Kinds of files that are taken for photos -> their start; for messages."""
+KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
+"""What a photo may be, for messages; `photo_kinds` tells of the others."""
 
 
 class BrokenImageError(InputError):
     """A file that is no photo, or is not there.
 
     Args:
-        path: the file, or its content.
+        path: the file, or what `read_content` was given instead.
         reason: what is wrong with it, a few words after "which".
     """
 
     def __init__(self, path, reason):
         name = f"{len(path)} bytes" if isinstance(path, bytes) else path
         super().__init__(
-            "`path` must name a whole JPEG or PNG file. Received: "
+            f"`path` must name a whole photo: {KINDS}. Received: "
             f"path='{name}', which {reason}. Replace or remove the file."
         )
         self.path = path
@@ -135,12 +128,18 @@ def decode_images(image_bytes, image_size):
     """Decodes a batch of photos; see `decode_image`.
 
     Args:
-        image_bytes: string `[num_images]`; `num_images` may be 0.
+        image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
+            photos as `read_content` takes them; `num_images` may be 0.
         image_size: side of the square, in pixels.
 
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
     """
+    if isinstance(image_bytes, list | tuple):
+        image_bytes = [
+            one if tf.is_tensor(one) else read_content(one)
+            for one in image_bytes
+        ]
     return tf.map_fn(
         lambda one: decode_image(one, image_size),
         tf.convert_to_tensor(image_bytes, tf.string),
@@ -150,60 +149,74 @@ def decode_images(image_bytes, image_size):
     )
 
 
-def list_photos(folder):
-    """Returns the paths of all photos in a folder, sorted.
-
-    They are told by their names. A folder is none, whatever it is called; a
-    link that leads nowhere is one, so that it is missed. Links to folders are
-    not followed, and what `files.folder_beside` keeps there is no photo.
-    """
-    folder = pathlib.Path(folder)
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in PHOTO_SUFFIXES
-        and (path.is_file() or not path.exists())
-        and not any(
-            part.endswith(BESIDE_SUFFIX)
-            for part in path.relative_to(folder).parts[:-1]
-        )
-    )
-    if not found:
-        raise MissingFileError(
-            f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files."
-            f" Received: images={folder}, which has none. Check the path."
-        )
-    return found
-
-
 def read_content(photo) -> bytes:
-    """Reads a file that should be a photo, whatever it holds.
+    """Reads what should be a photo, as a graph decodes it.
 
     Args:
-        photo: the file; or `bytes`, which are returned as they are.
+        photo: the file, or the content of one (`bytes`); or a
+            `PIL.Image.Image`, or pixels, as `photo_kinds.picture_of` takes
+            them.
+
+    Returns:
+        A JPEG or PNG file, other kinds converted; what is none as it is.
 
     Raises:
         BrokenImageError: it is not there, or can not be read.
+        ValueError: pixels are none.
     """
-    if isinstance(photo, bytes):
-        return photo
-    try:
-        if not os.path.isfile(photo):
-            there = os.path.exists(photo)
-            reason = "is no file" if there else "is not there"
+    if isinstance(photo, np.ndarray):
+        photo = photo_kinds.picture_of(photo)
+    if isinstance(photo, PIL.Image.Image):
+        content, reason = photo_kinds.png_of(photo)
+        if reason:
             raise BrokenImageError(photo, reason)
-        with open(photo, "rb") as file:
+        return content
+    if not isinstance(photo, bytes):
+        photo = _read_bytes(photo)
+    return photo_kinds.as_decodable(photo)
+
+
+def _read_bytes(path):
+    """Reads a file, whatever it holds."""
+    try:
+        if not os.path.isfile(path):
+            there = os.path.exists(path)
+            reason = "is no file" if there else "is not there"
+            raise BrokenImageError(path, reason)
+        with open(path, "rb") as file:
             return file.read()
     except OSError as error:
         reason = f"can not be read: {error.strerror}"
-        raise BrokenImageError(photo, reason) from error
+        raise BrokenImageError(path, reason) from error
+
+
+def read_file(path):
+    """Reads a photo's file in the graph of a pipeline, which stays here.
+
+    Args:
+        path: string `[]`.
+
+    Returns:
+        string `[]`, as `read_content` returns it. Python is entered for files
+        that are neither JPEG nor PNG alone.
+    """
+    content = tf.io.read_file(path)
+
+    def as_decodable(one):  # `bytes` in a graph, else an array of them.
+        return photo_kinds.as_decodable(np.asarray(one, object).item())
+
+    def convert():
+        found = tf.numpy_function(as_decodable, [content], tf.string)
+        return tf.ensure_shape(found, [])
+
+    return tf.cond(photo_head.is_known(content), lambda: content, convert)
 
 
 def read_photo(photo) -> np.ndarray:
     """Reads a photo as it is meant to be seen, at its own size.
 
     Args:
-        photo: JPEG or PNG file, or the content of one (`bytes`).
+        photo: as `read_content` takes it.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -218,7 +231,7 @@ def read_photo_sizes(paths) -> np.ndarray:
     """Reads the sizes of photos as they are meant to be seen, undecoded.
 
     Args:
-        paths: n JPEG or PNG files.
+        paths: n photos, as `read_content` takes them.
 
     Returns:
         int64 `[n, 2]`, width and height in pixels.
@@ -261,10 +274,7 @@ def _reason(content, error):
     if not content:
         return "is empty"
     if photo_head.NO_PHOTO in error.message:
-        for kind, start in _OTHER_KINDS.items():
-            if re.match(start, content, re.DOTALL):
-                return f"is a {kind} file"
-        return "is of another kind"
+        return photo_kinds.fault_of_kind(content)
     if photo_head.TOO_LARGE in error.message:
         # A function's name may follow, with a number of its own.
         found = error.message.partition(photo_head.TOO_LARGE)[2]

@@ -27,15 +27,15 @@ CONTENTS = {
     "is a gif.jpg": encode("P", "GIF"),
     "is a bmp.jpg": encode(format="BMP"),
     "is a webp.png": encode(format="WEBP"),
+    "scan.tif": encode(format="TIFF"),
+    "cut.webp": encode(format="WEBP")[:-99],
     "empty.jpg": b"",
     "text.jpg": b"no photo at all",
 }
 REASONS = {
     "cut.jpg": "does not decode: ",
     "cut.png": "does not decode: ",
-    "is a gif.jpg": "is a GIF file",
-    "is a bmp.jpg": "is a BMP file",
-    "is a webp.png": "is a WebP file",
+    "cut.webp": "is no whole WebP file",
     "empty.jpg": "is empty",
     "text.jpg": "is of another kind",
     "link.jpg": "is not there",

@@ -35,8 +35,8 @@ FLOORS = [
     [
         *("annotations", "boxes", "checked_files", "checked_numbers", "cores"),
         *("errors", "files", "identity", "images", "locks", "photo_head"),
-        *("progress", "rounding", "seeds", "shipped", "short_repr", "startup"),
-        "statistics",
+        *("photo_kinds", "progress", "rounding", "seeds", "shipped"),
+        *("short_repr", "startup", "statistics"),
     ],
 ]
 CLONE = {"tools", "tests", "benchmarks", "measuring", "zoo_making"}

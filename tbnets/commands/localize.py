@@ -12,7 +12,7 @@ learned from photos; --model=scenes_localization knows the rendered scenes.
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
 asks for the same in several photos: the first word is a photo, and so is each
-that ends as one, .jpg or .png; the others are phrases. The photos are drawn
+that ends as one, such as .jpg; the others are phrases. The photos are drawn
 with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
 draws a single one. Nothing is written that no flag asks for.
 
@@ -42,10 +42,11 @@ import PIL.Image
 from tbnets import files
 from tbnets.commands.asking import MODEL, Asked, check_text
 from tbnets.commands.checks import check_place
+from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
 from tbnets.identity import first_twice
-from tbnets.images import PHOTO_SUFFIXES, BrokenImageError, read_photo
+from tbnets.images import BrokenImageError, read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search
 

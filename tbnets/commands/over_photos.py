@@ -4,7 +4,7 @@ import dataclasses
 import time
 
 from tbnets.commands.data_flags import Captions
-from tbnets.data.photos import find_photos
+from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.features import extraction
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.progress import progress_bar
@@ -27,7 +27,12 @@ class Photos(Captions):
     )
 
     def find(self):
-        """Returns what `find_photos` does by these flags."""
+        """Returns what `find_photos` does by these flags; tells of the rest."""
+        if not self.captions:
+            photos, others = sort_files(self.images)
+            count = len(photos) + len(others)
+            for line in left_out_lines({}, others, count):
+                print(line)
         return find_photos(self.images, *self.where, self.splits)
 
     def work_through(self, photos, writer, what, work):

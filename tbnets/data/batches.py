@@ -12,7 +12,7 @@ import tensorflow as tf
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
 from tbnets.errors import InputError
-from tbnets.images import decode_images
+from tbnets.images import decode_images, read_file
 from tbnets.seeds import generator_of
 from tbnets.short_repr import short_repr
 
@@ -182,5 +182,5 @@ def read_images(paths, image_size):
     Returns:
         float32 `[n, image_size, image_size, 3]` RGB in [0, 255].
     """
-    contents = tf.map_fn(tf.io.read_file, paths)
+    contents = tf.map_fn(read_file, paths)
     return decode_images(contents, image_size)

@@ -12,7 +12,7 @@ from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.splits import fill_split
 from tbnets.identity import text_ids
-from tbnets.images import faults
+from tbnets.images import KINDS, faults
 from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
@@ -155,7 +155,7 @@ def check_images(images: CaptionedImages, folder, problems: list):
         if reason:
             CheckedFile(path, problems).report(
                 f"expected the image of id {shown(key)} in {images.split!r}, a "
-                f"whole JPEG or PNG file; found that it {reason}. Copy or "
+                f"whole photo ({KINDS}); found that it {reason}. Copy or "
                 "convert it."
             )
 

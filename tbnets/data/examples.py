@@ -13,7 +13,7 @@ from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import check_finite
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
-from tbnets.images import faults
+from tbnets.images import KINDS, faults
 from tbnets.short_repr import short_repr
 
 MOST_NAMED = 5
@@ -179,7 +179,7 @@ def refuse_broken_images(images):
     if found:
         more = ["..."] * (len(found) > MOST_NAMED)
         raise InputError(
-            "`--images` must hold whole JPEG or PNG files. Received: "
+            f"`--images` must hold whole photos: {KINDS}. Received: "
             f"{len(found)} of {len(paths)} that are none: "
             f"{'; '.join(found[:MOST_NAMED] + more)}. Replace them, or take "
             "them out of the captions."

@@ -11,10 +11,77 @@ import numpy as np
 from tbnets.checked_files import CheckedFile
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.splits import SPLIT_FIELD, fill_split
-from tbnets.errors import InputError
-from tbnets.images import PHOTO_SUFFIXES, list_photos
+from tbnets.errors import InputError, MissingFileError
+from tbnets.files import BESIDE_SUFFIX, readable
 
+PHOTO_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".avif", ".heic", ".heif"),
+)
+MOST_NAMED = 10
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
+
+
+def list_photos(folder):
+    """Returns the paths of all photos in a folder, sorted.
+
+    They are told by their names. A folder is none, whatever it is called; a
+    link that leads nowhere is one, so that it is missed. Links to folders are
+    not followed, and what `files.folder_beside` keeps there is no photo.
+    """
+    return sort_files(folder)[0]
+
+
+def sort_files(folder):
+    """Returns `list_photos`, and the paths of the other files in a folder.
+
+    Hidden files are neither, unless they are named as photos.
+
+    Raises:
+        FileNotFoundError: the folder holds no photos.
+    """
+    folder, photos, others = pathlib.Path(folder), [], []
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if any(part.endswith(BESIDE_SUFFIX) for part in parts[:-1]):
+            continue
+        if path.suffix.lower() in PHOTO_SUFFIXES:
+            if path.is_file() or not path.exists():
+                photos.append(path)
+        elif path.is_file() and not any(part[0] == "." for part in parts):
+            others.append(path)
+    if not photos:
+        held = f" but {_named(others)}" if others else ""
+        raise MissingFileError(
+            f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
+            f"Received: images={folder}, which has none{held}. Check the path."
+        )
+    return photos, others
+
+
+def left_out_lines(broken, others, count):
+    """Returns lines that tell which files of a folder are no photos, and why.
+
+    Args:
+        broken: dict, path -> what is wrong with it, a few words after "which".
+        others: paths of files that are not named as photos.
+        count: how many files there are, with the photos.
+    """
+    lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
+    if more := lines[MOST_NAMED:]:
+        lines = [*lines[:MOST_NAMED], f"left out: {len(more)} more such files"]
+    if others:
+        lines.append(f"left out: {_named(others)}, not named as photos are")
+    if left := len(broken) + len(others):
+        lines.append(f"{left} of {count} files left out")
+    return [readable(line) for line in lines]
+
+
+def _named(paths):
+    """Returns the names of the first files, and how many more there are."""
+    names = [path.name for path in paths[:MOST_NAMED]]
+    more = len(paths) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from tbnets.images import faults
+from tbnets.images import faults, read_file
 from tbnets.progress import progress_bar
 
 SHARD_IMAGES = 256
@@ -59,7 +59,7 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
             yield shard, numbers, np.array(paths, object)
 
     def decode(position, path):
-        return position, features.decode(tf.io.read_file(path))
+        return position, features.decode(read_file(path))
 
     def one_shard(shard, positions, paths):
         dataset = tf.data.Dataset.from_tensor_slices((positions, paths))

@@ -87,7 +87,7 @@ def decoded_photos(photos):
     paths = tf.constant([os.fsencode(path) for _, path in photos], tf.string)
     dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
     dataset = dataset.map(
-        lambda i, path: (i, images.decode_photo(tf.io.read_file(path))),
+        lambda i, path: (i, images.decode_photo(images.read_file(path))),
         tf.data.AUTOTUNE,
         deterministic=True,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from tbnets.boxes import non_maximum_suppression
 from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
-from tbnets.images import list_photos, read_photo
+from tbnets.images import read_photo
 from tbnets.serving import index
 from tbnets.serving import search as searching
 
@@ -60,7 +60,7 @@ def _embed_folder(model, folder):
             "`images` must be features of images. Received: a folder, "
             f"{folder}, and the model takes no photos. Give an array."
         )
-    names, rows = index.embed_photos(model, folder, list_photos(folder))
+    names, rows = index.embed_folder(model, folder)
     return [folder / name for name in names], rows
 
 
@@ -76,8 +76,7 @@ def propose(model, photo):
 
     Args:
         model: the `Served`.
-        photo: as in `localize`; or its pixels, as `images.read_photo` returns
-            them.
+        photo: one, as in `embed_images`.
 
     Returns:
         float32 NumPy array `[n, 4]` in pixels of the upright photo, best
@@ -90,7 +89,7 @@ def propose(model, photo):
     made_by = model.metadata.get("metadata", {})
     made_by = made_by.get("image_features_made_by", {})
     proposer = proposer_of(made_by.get("proposals", {}))
-    is_decoded = isinstance(photo, np.ndarray)
+    is_decoded = isinstance(photo, np.ndarray) and photo.shape[2:] == (3,)
     return proposer(photo if is_decoded else read_photo(photo))[0]
 
 

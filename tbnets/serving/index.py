@@ -4,10 +4,8 @@
 
     photos.tbnets/embeddings/MODEL/*.photos1
 
-`MODEL` begins the sha256 of the model's files. Each file holds some photos:
-a line of JSON (names, sizes, times, what is wrong with broken ones), their
-embeddings as little-endian float32, and the sha256 of both. Nothing in it can
-be executed, and its size alone says how much memory it takes.
+`MODEL` begins the sha256 of the model's files. Each file holds some photos,
+as `entries.format_entries` writes them.
 
 Why no feature store (`store/`): a store is made once from a list of images,
 by one process, and is then read as it is; a photo in it is never replaced or
@@ -19,60 +17,40 @@ the files it has read by one. Two at once do the same work twice, no more.
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
 import pathlib
 import sys
 import uuid
-from typing import NamedTuple
 
 import numpy as np
 import tqdm
 
 from tbnets import files, images
-from tbnets.checked_files import parse_json
 from tbnets.checked_numbers import check_finite
+from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.errors import InputError
 from tbnets.serving import search
-from tbnets.serving.saved_files import GRAPH_FILE, hash_files
+from tbnets.serving.entries import Entry, about, format_entries, parse
 
-FORMAT = "tbnets photo embeddings 1"
 SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
 """So many photos are embedded between two writes: what a kill loses."""
-_DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-class Entry(NamedTuple):
-    """What is known of a file.
-
-    Args:
-        stamp: size in bytes and time of change in nanoseconds of what was
-            read, which tell that a file has not changed (one that is replaced
-            by another of its size, with its time put back, is taken for the
-            old one); None if it could not be read: that is not kept.
-        embedding: float32 `[embedding_dim]`; None if it is no photo.
-        reason: "", or what is wrong with it, a few words after "which".
-    """
-
-    stamp: tuple | None
-    embedding: np.ndarray | None
-    reason: str = ""
+HELD_BYTES = 2**28
+"""So much of photos is held at once; one that was no JPEG is large as PNG."""
 
 
 def embed_folder(model, folder, place=None, batch_size=None):
     """Embeds the photos of a folder that are new or changed since last time.
 
     Files that are no photos are told on standard error with the reason, and
-    counted, each time; they are remembered too, and not decoded again. Where
-    nothing can be kept, that is said once.
+    counted, each time; what is broken is not decoded again. Where nothing can
+    be kept, that is said once.
 
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, subfolders included.
-        place: folder to keep the embeddings in; None for the one beside
-            `folder`. Take another one for each folder of photos.
+        place: folder to keep the embeddings in, one for each folder of
+            photos; None for that beside `folder`, False to keep nothing.
         batch_size: photos embedded at once; None for what is fast.
 
     Returns:
@@ -85,24 +63,24 @@ def embed_folder(model, folder, place=None, batch_size=None):
             finite.
     """
     folder = pathlib.Path(folder)
-    paths = images.list_photos(folder)
-    place = files.folder_beside(folder, place)
+    paths, others = sort_files(folder)
+    place = None if place is False else files.folder_beside(folder, place)
     index = Index(place, model, folder)
-    return embed_photos(model, folder, paths, index, batch_size)
+    return embed_photos(model, folder, paths, others, index, batch_size)
 
 
-def embed_photos(model, folder, paths, index=None, batch_size=None):
+def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
     """Embeds photos of a folder, leaving out files that are none.
 
     Args:
         model: as in `embed_folder`.
         folder: folder of photos.
         paths: which of its files.
+        others: those of its files that are told of as left out.
         index: the `Index` that knows some; None to keep nothing.
         batch_size: as in `embed_folder`.
 
-    Returns:
-        As `embed_folder`, with its errors.
+    Returns: and raises as `embed_folder`.
     """
     index = index or Index()
     paths = {path.relative_to(folder).as_posix(): path for path in paths}
@@ -126,11 +104,14 @@ def embed_photos(model, folder, paths, index=None, batch_size=None):
         index.save()
     index.tidy(paths)
     entries = {name: index.entries[name] for name in paths}
-    _tell_left_out(
-        {paths[name]: e.reason for name, e in entries.items() if e.reason},
-        len(paths),
-        folder,
-    )
+    broken = {paths[n]: e.reason for n, e in entries.items() if e.reason}
+    for line in left_out_lines(broken, others, len(paths) + len(others)):
+        _note(line)
+    if len(broken) == len(paths):
+        raise InputError(
+            "`images` must hold a photo that can be decoded. Received: images="
+            f"{folder}, where none can. See the reasons above."
+        )
     rows = {n: e.embedding for n, e in entries.items() if not e.reason}
     return list(rows), np.stack(list(rows.values()))
 
@@ -143,25 +124,21 @@ def _embed(model, paths, stamps):
             contents[name] = images.read_content(path)
         except images.BrokenImageError as error:
             found[name] = Entry(None, None, error.reason)
+        if sum(map(len, contents.values())) > HELD_BYTES:
+            found |= _ask(model, contents, stamps)
+            contents = {}
+    return found | _ask(model, contents, stamps)
+
+
+def _ask(model, contents, stamps):
+    """Returns the `Entry` of each of some contents: name -> bytes."""
     # The model itself tells what a photo is.
     embeddings, reasons = model.try_images(list(contents.values()))
+    found = {}
     for name, row, reason in zip(contents, embeddings, reasons):
         check_finite(f"embedding of {name}", row[None])
         found[name] = Entry(stamps[name], None if reason else row, reason)
     return found
-
-
-def _tell_left_out(left_out, count, folder):
-    """Tells which of so many files are no photos: path -> reason."""
-    for path, reason in left_out.items():
-        _note(f"left out: {path}, which {reason}")
-    if left_out:
-        _note(f"{len(left_out)} of {count} files left out")
-    if len(left_out) == count:
-        raise InputError(
-            "`images` must hold a photo that can be decoded. Received: "
-            f"images={folder}, where none can. See the reasons above."
-        )
 
 
 def _note(text):
@@ -194,7 +171,8 @@ class Index:
 
     def knows(self, name, stamp):
         """Tells whether a photo is here and has not changed."""
-        return name in self.entries and self.entries[name].stamp == stamp
+        known = self.entries.get(name)
+        return known is not None and known.lasts and known.stamp == stamp
 
     def add(self, entries):
         """Takes entries, name -> `Entry`, in place of what was known."""
@@ -252,7 +230,7 @@ class Index:
         Returns:
             Whether they are written.
         """
-        entries = {n: e for n, e in entries.items() if e.stamp}
+        entries = {n: e for n, e in entries.items() if e.lasts}
         if not (entries and self._can_write):
             return self._can_write
         path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"
@@ -271,78 +249,6 @@ class Index:
         else:
             self._files.append(path)
         return self._can_write
-
-
-def about(model):
-    """Returns what each file of a model's embeddings says of all in it.
-
-    Among it is the sha256 of the SavedModel's graph, variables and assets,
-    names and content; what is only there for people does not count.
-    """
-    hashes = hash_files(model.path)
-    lines = [
-        f"{digits}  {name}\n"
-        for part in (GRAPH_FILE, "variables/", "assets/")
-        for name, digits in hashes.items()
-        if name.startswith(part)
-    ]
-    return {
-        "format": FORMAT,
-        "model": hashlib.sha256(os.fsencode("".join(lines))).hexdigest(),
-        "embedding_dim": model.embedding_dim,
-    }
-
-
-def format_entries(entries, about):
-    """Returns the content of a file; see `parse`."""
-    photos = {n: e for n, e in entries.items() if not e.reason}
-    broken = {n: e for n, e in entries.items() if e.reason}
-    header = {
-        **about,
-        "photos": [[n, *e.stamp] for n, e in photos.items()],
-        "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
-    }
-    rows = [np.asarray(e.embedding, "<f4") for e in photos.values()]
-    body = json.dumps(header).encode("ascii") + b"\n" + b"".join(rows)
-    return body + hashlib.sha256(body).digest()
-
-
-def parse(content, about):
-    """Reads the content of a file that anyone may have changed.
-
-    Args:
-        content: bytes.
-        about: what `about` returned of the model that is asked.
-
-    Returns:
-        dict, name of a photo -> `Entry`.
-
-    Raises:
-        ValueError: it is damaged, or something else.
-    """
-    body = memoryview(content)[:-_DIGEST_BYTES]
-    start = content.find(b"\n") + 1
-    try:
-        header = parse_json(content[:start])
-        is_own = about.items() <= header.items()
-        digest = hashlib.sha256(body).digest()
-        photos, dim = header["photos"], about["embedding_dim"]
-        rows = np.frombuffer(body[start:], "<f4").reshape(len(photos), dim)
-        is_whole = (
-            digest == content[-_DIGEST_BYTES:] and np.isfinite(rows).all()
-        )
-        found = {
-            str(name): Entry((size, time), np.asarray(row, np.float32))
-            for (name, size, time), row in zip(photos, rows)
-        }
-        for name, size, time, reason in header["broken"]:
-            reason = str(reason) or "is broken"
-            found[str(name)] = Entry((size, time), None, reason)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError("damaged, or of another kind") from error
-    if not (is_own and is_whole):
-        raise InputError("damaged, or of another model")
-    return found
 
 
 def _stamp(path):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
-from tbnets.images import BrokenImageError, fault_of, read_content
+from tbnets.images import KINDS, BrokenImageError, fault_of, read_content
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
     IMAGE_BYTES,
@@ -181,9 +181,10 @@ class Served:
         """Embeds images.
 
         Args:
-            images: list of `n` photos, each a path (`str` or `pathlib.Path`)
-                or the content of a JPEG or PNG file (`bytes`); or, where the
-                model takes features, float array `[n, feature_dim]`.
+            images: list of `n` photos, each a path (`str` or `pathlib.Path`),
+                the content of a file (`bytes`), a `PIL.Image.Image` or uint8
+                `[height, width, 3]`; or, where the model takes features,
+                float array `[n, feature_dim]`.
 
         Returns:
             float32 NumPy array `[n, embedding_dim]`, unit vectors.
@@ -195,7 +196,7 @@ class Served:
         for row, reason in enumerate(reasons):
             if reason:
                 raise InputError(
-                    "`images` must be whole JPEG or PNG files. Received: "
+                    f"`images` must be whole photos: {KINDS}. Received: "
                     f"images[{row}], which {reason}. Leave it out."
                 )
         return embeddings
@@ -293,8 +294,7 @@ class Served:
 
         Args:
             phrases: as in `embed_phrases`.
-            photo: a path (`str` or `pathlib.Path`) or the content of a JPEG
-                or PNG file (`bytes`).
+            photo: one, as in `embed_images`.
             boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
 
         Returns:

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import PIL.Image
 import tensorflow as tf
 
 from tbnets.checked_numbers import check_finite
@@ -20,8 +21,8 @@ def as_input(argument, spec, values):
     Args:
         argument: how the message calls it.
         spec: its `tf.TensorSpec`.
-        values: list of strings, or float array; for `IMAGE_BYTES` paths will
-            do too.
+        values: list of strings, or float array; for `IMAGE_BYTES` photos, as
+            `images.read_content` takes them.
 
     Returns:
         A tensor.
@@ -50,8 +51,10 @@ def is_trees(spec):
 
 
 def refuse_single(argument, values):
-    """Refuses a string, a path or bytes where a list of such belongs."""
-    if isinstance(values, str | bytes | os.PathLike):
+    """Refuses a string, a path, bytes or a photo where a list belongs."""
+    single = str | bytes | os.PathLike | PIL.Image.Image
+    is_pixels = isinstance(values, np.ndarray) and values.ndim in (2, 3)
+    if isinstance(values, single) or is_pixels:
         raise InputError(
             f"`{argument}` must be a list. Received: one "
             f"{type(values).__name__}. Put it into a list."

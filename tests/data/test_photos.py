@@ -8,12 +8,16 @@ import tbnets.data
 from tbnets.data.captions import read_captions
 from tbnets.data.photos import (
     find_photos,
+    left_out_lines,
     likely_name,
     list_files,
+    list_photos,
     listed_rows,
     read_listed,
+    sort_files,
 )
 from tbnets.data.splits import NoSuchSplit
+from tests import photo_files
 
 
 @pytest.fixture
@@ -44,8 +48,44 @@ def test_photos_of_captions_stand_once(folder, splits, expected):
 
 
 def test_a_folder_without_photos_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="`images` must"):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileNotFoundError, match="has none but notes.txt"):
         find_photos(tmp_path)
+
+
+def test_photos_of_a_folder_are_listed_by_name(tmp_path):
+    photo_files.write_all(tmp_path)
+    found = [path.relative_to(tmp_path) for path in list_photos(tmp_path)]
+    names = [path.as_posix() for path in found]
+    # A link that leads nowhere is missed; a folder is no photo.
+    assert names == sorted([*photo_files.CONTENTS, "link.jpg"])
+
+
+def test_other_files_are_found_and_told(folder):
+    photos = folder / "photos"
+    (photos / "more.tbnets").mkdir()
+    (photos / ".git").mkdir()
+    hidden = (".DS_Store", ".git/index", "more.tbnets/answers.png")
+    for name in ("z.mp4", "more/IMG_1.HEIC", *hidden):
+        (photos / name).touch()
+    found, others = sort_files(photos)
+    assert found == list_photos(photos)
+    assert [path.name for path in found][-2:] == ["IMG_1.HEIC", "c.jpeg"]
+    assert left_out_lines({"a": "is empty"}, others, 9) == [
+        "left out: a, which is empty",
+        "left out: notes.txt, z.mp4, not named as photos are",
+        "3 of 9 files left out",
+    ]
+    assert left_out_lines({}, [], 5) == []
+
+
+def test_of_many_files_left_out_some_are_named(tmp_path):
+    many = [tmp_path / f"{number}\n.txt" for number in range(12)]
+    lines = left_out_lines(dict.fromkeys(range(13), "is empty"), many, 50)
+    assert len(lines) == 13
+    assert lines[10] == "left out: 3 more such files"
+    assert lines[11].endswith("9\ufffd.txt and 2 more, not named as photos are")
+    assert lines[12] == "25 of 50 files left out"
 
 
 def test_the_data_room_reads_no_flags():

@@ -1,6 +1,7 @@
 """Tests of extracting regions into a store."""
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets.features.averaged_regions import AveragedFeatures
@@ -30,6 +31,8 @@ def photos(tmp_path):
     found = [(key, tmp_path / f"{key}.jpg") for key in BOXES]
     for seed, (_, path) in enumerate(found):
         path.write_bytes(photo(seed))
+    with PIL.Image.open(found[3][1]) as last:  # Of another kind.
+        last.save(found[3][1], "BMP")
     return found
 
 

@@ -314,11 +314,26 @@ def test_a_huge_photo_is_refused_by_the_served_graph(served_bytes):
     photos = [photo("red"), HUGE["png"]]
     with pytest.raises(ValueError, match=r"images\[1\], .* 20000 x 20000"):
         served_bytes.embed_images(photos)
-    with pytest.raises(ValueError, match=r"images\[0\], which is a GIF"):
-        served_bytes.embed_images([photo("red", "P", "GIF")])
+    with pytest.raises(ValueError, match=r"images\[0\], which is no whole GIF"):
+        served_bytes.embed_images([photo("red", "P", "GIF")[:20]])
     loaded = tf.saved_model.load(str(served_bytes.path))
     status = loaded.embed_image(tf.constant(photos))["status"].numpy().tolist()
     assert status == [b"", b"has more than 80000000 pixels"]
+
+
+def test_photos_of_all_sorts_are_embedded_alike(served_bytes):
+    content = photo("red")
+    picture = PIL.Image.open(io.BytesIO(content))
+    sorts = [content, photo("red", format="BMP"), picture, np.asarray(picture)]
+    found = served_bytes.embed_images(sorts)
+    np.testing.assert_allclose(found, np.stack([found[0]] * 4), atol=1e-6)
+    stack = np.stack([np.asarray(picture)] * 2)
+    np.testing.assert_allclose(
+        served_bytes.embed_images(stack), found[:2], atol=1e-6
+    )
+    for single in (picture, np.asarray(picture)):
+        with pytest.raises(ValueError, match="`images` must be a list. Rece"):
+            served_bytes.embed_images(single)
 
 
 def test_metadata_describes_the_model(features_model, served_features):

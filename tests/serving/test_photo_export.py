@@ -212,7 +212,7 @@ def test_a_published_model_takes_photos_of_any_kind(published, kind, tmp_path):
     [
         (b"no picture", "is of another kind"),
         (b"", "is empty"),
-        (b"GIF89a" + bytes(20), "is a GIF file"),
+        (b"GIF89a" + bytes(20), "is no whole GIF"),
         (photo()[:300], "does not decode"),
     ],
 )

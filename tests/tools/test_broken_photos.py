@@ -180,4 +180,4 @@ def test_training_names_them(folder, tmp_path):
     assert ended.returncode == 1
     count = len(photo_files.REASONS) - 1
     assert f"{count} of {len(NAMES)} that are none: " in ended.stderr
-    assert f"'{photos / 'is a gif.jpg'}', which is a GIF" in ended.stderr
+    assert f"'{photos / 'cut.webp'}', which is no whole" in ended.stderr

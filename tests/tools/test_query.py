@@ -182,7 +182,8 @@ def test_the_first_word_is_the_folder_unless_a_flag_says(answers):
 def test_broken_photos_are_named_and_left_out(answers, question):
     out, err, _ = answers[question]
     *lines, count = [line for line in err.splitlines() if "left out" in line]
-    assert len(lines) == 2 and count == "2 of 5 files left out"
+    assert len(lines) == 3 and "notes.txt, not named as photos" in lines[2]
+    assert count == "3 of 6 files left out"
     assert "photos/cut.png" in err and "Invalid PNG data" in err
     assert "photos/text.jpg" in err
     assert answers_of(out)[0][1][0] == ("1.000", "red.png")

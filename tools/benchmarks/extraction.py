@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from benchmarks import timing
 from tbnets import images
+from tbnets.data.photos import list_photos
 from tbnets.features import (
     averaged_regions,
     cnn,
@@ -98,7 +99,7 @@ def run_regions(
 
 def _photos(folder, count):
     """Returns (id, path) of the first photos of a folder."""
-    paths = itertools.islice(images.list_photos(folder), count)
+    paths = itertools.islice(list_photos(folder), count)
     return [(path.name, path) for path in paths]
 
 

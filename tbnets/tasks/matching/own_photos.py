@@ -23,6 +23,7 @@ from tbnets.features.photo_features import (
     open_photo_features,
 )
 from tbnets.files import folder_beside, write_atomically
+from tbnets.images import KINDS
 from tbnets.tasks.readers import named_weights
 
 MOST_NAMED = 10
@@ -85,7 +86,7 @@ class OwnPhotos:
         held = "no files"
         if files:
             held = f"{len(files)} files such as {shown(files[0])}"
-        advice = "Add whole JPEG or PNG files."
+        advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
             advice = "Name the folder that the names start from."
             if likely := likely_name(name, files):

@@ -21,7 +21,7 @@ from tests.features.test_photo_features import photo
 NAMES = [f"{number}.jpg" for number in range(12)]
 BROKEN = {
     "Bücher/cut.jpg": photo_files.encode()[:-700],
-    "a.gif": photo_files.CONTENTS["is a gif.jpg"],
+    "a.gif": photo_files.CONTENTS["is a gif.jpg"][:20],
 }
 
 
@@ -110,7 +110,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     reasons = fitted["left_out"]
     assert set(reasons) == {*BROKEN, "absent.jpg"}
     assert reasons["absent.jpg"] == "is not there"
-    assert reasons["a.gif"] == "is a GIF file"
+    assert reasons["a.gif"] == "is no whole GIF file"
     assert reasons["Bücher/cut.jpg"].startswith("does not decode: ")
     assert ids_of(session, *EVERY) == set(NAMES)
     # Of 14 that are there, 14 // 5 = 2 are drawn for dev and for test.
@@ -217,7 +217,7 @@ def test_photos_that_are_all_broken(folder):
     for name in NAMES:
         (folder / "photos" / name).write_bytes(b"GIF89a")
     settings = settings_for()
-    with pytest.raises(own_photos.NoPhotos, match="'0.jpg', which is a GIF fi"):
+    with pytest.raises(own_photos.NoPhotos, match="'0.jpg', which is no whole"):
         runs.prepare(settings, runs.start(settings, False))
     assert not (folder / "runs").exists()
 
