@@ -7,10 +7,16 @@ neither, and then they are shown as they are.
 import re
 from collections.abc import Mapping
 
+import numpy as np
+
+from tbnets.evaluation.retrieval import bootstrap_interval
 from tbnets.rounding import per_cent, rounded
 
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 REGIONS = "phrase_to_region"
+FEW_QUERIES = 200
+"""Below so many, a recall of a half may be off by 7 points and more: by as much
+as most models that are compared differ."""
 _CORRESPONDENCES = (
     "regions of phrases: {correspondence_accuracy} right, "
     "{correspondence_chance} by chance, {correspondence_whole_photo} by the "
@@ -40,6 +46,9 @@ def recall_cutoffs(metrics: dict) -> tuple:
 
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     """Formats metrics as an aligned table, recalls in per cent.
+
+    Below recalls of fewer than 200 queries stand their 95 % intervals, over
+    queries drawn again (`retrieval.bootstrap_interval`).
 
     Args:
       metrics: flat dict of floats, for example what
@@ -83,6 +92,23 @@ def _row(metrics, group, label, columns):
     return [_aligned(label, cells)]
 
 
+def _interval_row(metrics, group):
+    """Returns the line of what recalls of few queries may be; none of many.
+
+    Which queries were right decides it, not in which order they came.
+    """
+    count = int(metrics.get(f"{group}/num_queries", 0))
+    if not 0 < count < FEW_QUERIES:
+        return []
+    cells = []
+    for _, name, _ in _recalls(metrics):
+        right = round(metrics[f"{group}/{name}"] * count)
+        hits = np.arange(count) < right
+        ends = bootstrap_interval(hits, np.mean)
+        cells.append("-".join(rounded(100 * end, 0) for end in ends))
+    return [_aligned("  95 % interval", cells)]
+
+
 def _retrieval_lines(metrics):
     columns = [
         *_recalls(metrics),
@@ -94,6 +120,7 @@ def _retrieval_lines(metrics):
     for direction in DIRECTIONS:
         label = direction.replace("_to_", " to ")
         lines += _row(metrics, direction, label, columns)
+        lines += _interval_row(metrics, direction)
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
     total = rounded(metrics["recall_sum"])
     mean = per_cent(metrics["mean_recall"])
@@ -116,6 +143,7 @@ def _localization_lines(metrics):
     for group in sorted(counts, key=lambda n: (n != REGIONS, -counts[n])):
         label = "all" if group == REGIONS else group.partition("/")[2]
         lines += _row(metrics, group, label, columns)
+        lines += _interval_row(metrics, group) if group == REGIONS else []
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
     if f"{REGIONS}/mean_average_precision" in metrics:
         value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])

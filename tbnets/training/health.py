@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from tbnets.evaluation.tables import recall_cutoffs
+
 COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
+PLATEAU_EPOCHS = 3
 # What judges pairs by guessing, and what to do about it.
 GUESSED = {
     "train/pair_accuracy": (
@@ -47,19 +50,23 @@ def embedding_health(embeddings):
     }
 
 
-def diagnose(logs, margin, reduction):
+def diagnose(history, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 
     A network that judges pairs is warned of when it says the same of all;
-    its embeddings may lie as they like.
+    its embeddings may lie as they like. A loss at the margin alone tells
+    little: the mean of the hinges above 0 lies there too while the hardest
+    negatives are as close as the positives, and all others are not.
 
     Args:
-        logs: an epoch's scalars, with `train/..._loss`, `train/..._active`
-            and `health/.../mean_cosine`, or with `train/pair_accuracy` or
+        history: an epoch's scalars a row, from the first epoch on, with
+            `train/..._loss`, `train/..._active`, `health/.../mean_cosine` and
+            `dev/...` metrics, or with `train/pair_accuracy` or
             `train/ranked_first`.
         margin: of the loss.
         reduction: of the loss; the plateau shows under the means only.
     """
+    logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():
         if key in logs:
             return None if logs[key] > guessing else advice
@@ -70,14 +77,44 @@ def diagnose(logs, margin, reduction):
             f"above {COLLAPSED_COSINE}. Try --negatives=all, more "
             "--num_negatives, or a lower --learning_rate"
         )
+    recent = history[-PLATEAU_EPOCHS:]
+    if reduction == "sum" or len(recent) < PLATEAU_EPOCHS:
+        return None
+    if not all(_lies_at(row, margin) for row in recent) or _tells(history):
+        return None
+    return (
+        f"the loss sits at the margin plateau ({margin:g}) and the dev split "
+        "is ranked by chance: nothing is told apart. Try a lower "
+        "--learning_rate, or --negatives=all at first"
+    )
+
+
+def _lies_at(logs, margin):
+    """Tells whether all triplets are wrong, by the margin on average."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
-    if reduction == "sum" or None in losses or min(active) < PLATEAU_ACTIVE:
-        return None
-    if any(abs(x - margin) >= PLATEAU_TOLERANCE * margin for x in losses):
-        return None
-    return (
-        f"the loss sits at the margin plateau ({margin:g}): nothing is told "
-        "apart. Try a lower --learning_rate, or --negatives=all at first"
-    )
+    if None in losses or min(active) < PLATEAU_ACTIVE:
+        return False
+    return all(abs(x - margin) < PLATEAU_TOLERANCE * margin for x in losses)
+
+
+def _tells(history):
+    """Tells whether one of the last epochs ranks the dev split with a reason.
+
+    Images and captions better than by chance, of which k / images are among
+    the first k; phrases, whose chance nobody knows, better than at first.
+    """
+    recent = history[-PLATEAU_EPOCHS:]
+    images = history[0].get("dev/image_to_text/num_queries")
+    if not images:
+        found = [
+            row.get("dev/phrase_to_region/recall_at_1", 0) for row in recent
+        ]
+        return max(found) > history[0].get(
+            "dev/phrase_to_region/recall_at_1", 0
+        )
+    cutoffs = recall_cutoffs(history[0])
+    chance = 200 * sum(min(1, k / images) for k in cutoffs)
+    least = min(1.5 * chance, (chance + 200 * len(cutoffs)) / 2)
+    return max(row["dev/recall_sum"] for row in recent) > least

@@ -123,7 +123,7 @@ def fit(session, train):
             before = advice
             margin = getattr(settings, "margin", 0.0)
             reduction = getattr(settings, "reduction", "sum")
-            advice = health.diagnose(row, margin, reduction)
+            advice = health.diagnose(state.history, margin, reduction)
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 

@@ -128,6 +128,7 @@ def test_literal_metrics():
         "  nms R@2  nms R@3  phrases",
         "all                  0.0     33.3     66.7     66.7      0.0"
         "     66.7     66.7        3",
+        "  95 % interval      0-0    0-100    0-100",
         "people               0.0     50.0    100.0    100.0      0.0"
         "    100.0    100.0        2",
         "               33.3% of these tie with a wrong one (a miss)",

@@ -28,25 +28,66 @@ def test_one_row_has_no_pairs():
     assert embedding_health([[1.0, 0.0]])["mean_cosine"] == 0
 
 
-def plateau(loss=0.05, active=1.0):
+def plateau(loss=0.05, active=1.0, recall_sum=3.0, images=1000):
+    """Scalars of an epoch; by chance 1000 images give a recall sum of 3.2."""
     return {
         f"train/{term}_{kind}": value
         for term in ("image_to_text", "text_to_image")
         for kind, value in (("loss", loss), ("active", active))
+    } | {
+        "dev/recall_sum": recall_sum,
+        "dev/image_to_text/num_queries": images,
+        **{f"dev/image_to_text/recall_at_{k}": 0.0 for k in (1, 5, 10)},
     }
 
 
+def told(*rows, margin=0.05, reduction="mean_active"):
+    return "margin plateau" in (diagnose(rows, margin, reduction) or "")
+
+
 def test_the_margin_plateau_is_named():
-    assert "margin plateau" in diagnose(plateau(), 0.05, "mean_active")
-    assert diagnose(plateau(loss=0.2), 0.05, "mean_active") is None
-    assert diagnose(plateau(active=0.5), 0.05, "mean_active") is None
-    assert diagnose(plateau(), 0.05, "sum") is None
+    assert told(*[plateau()] * 3)
+    assert told(plateau(loss=0.2), *[plateau()] * 3)
+    assert not told(*[plateau()] * 2)
+    assert not told(plateau(loss=0.2), *[plateau()] * 2)
+    assert not told(*[plateau(active=0.5)] * 3)
+    assert not told(*[plateau()] * 3, reduction="sum")
+
+
+@pytest.mark.parametrize("images, chance", [(1000, 3.2), (22, 145.5), (5, 440)])
+def test_a_plateau_is_none_where_recall_is_above_chance(images, chance):
+    def rows(*sums):
+        return [plateau(recall_sum=each, images=images) for each in sums]
+
+    assert told(*rows(chance, chance - 1, chance))
+    assert told(*rows(*[chance * 1.1] * 3))
+    assert not told(*rows(chance, chance, min(1.6 * chance, 550)))
+
+
+def test_hard_negatives_of_a_healthy_run_are_no_plateau():
+    # 22 photos of one's own: recall rises, and most of the loss is margin.
+    sums = 309, 320, 337
+    rows = [plateau(0.2, 1.0, found, 22) for found in sums]
+    assert not told(*rows, margin=0.2)
+
+
+def test_phrases_that_are_found_better_are_no_plateau():
+    def rows(*recalls):
+        kept = [
+            {k: v for k, v in plateau().items() if k.startswith("train/")}
+            for _ in recalls
+        ]
+        key = "dev/phrase_to_region/recall_at_1"
+        return [row | {key: one} for row, one in zip(kept, recalls)]
+
+    assert told(*rows(0.3, 0.3, 0.29, 0.3))
+    assert not told(*rows(0.3, 0.3, 0.31, 0.3))
 
 
 def test_a_collapse_is_named():
     logs = {"health/images/mean_cosine": 0.99}
-    assert "collapsed" in diagnose(logs, 0.05, "sum")
-    assert diagnose({"health/images/mean_cosine": 0.5}, 0.05, "sum") is None
+    assert "collapsed" in diagnose([logs], 0.05, "sum")
+    assert diagnose([{"health/images/mean_cosine": 0.5}], 0.05, "sum") is None
 
 
 @pytest.mark.parametrize(
@@ -60,5 +101,5 @@ def test_a_network_that_judges_pairs_may_have_any_embeddings(
     name, bad, good, advice
 ):
     logs = {"health/images/mean_cosine": 0.99, f"train/{name}": good}
-    assert diagnose(logs, None, None) is None
-    assert advice in diagnose(logs | {f"train/{name}": bad}, None, None)
+    assert diagnose([logs], None, None) is None
+    assert advice in diagnose([logs | {f"train/{name}": bad}], None, None)
