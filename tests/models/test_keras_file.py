@@ -67,9 +67,7 @@ def test_network_that_fit_built_is_saved_too(tmp_path):
         network(BATCHES[0]).values(), loaded(BATCHES[0]).values()
     ):
         np.testing.assert_array_equal(one, other)
-    loaded.fit(
-        tf.data.Dataset.from_tensors(BATCHES[1]), verbose=0, shuffle=False
-    )
+    assert np.isfinite(float(loaded.train_step(BATCHES[1])["loss"]))
 
 
 def test_model_that_was_not_compiled_is_saved_too(tmp_path):

@@ -217,7 +217,7 @@ def test_an_untrained_head_guesses():
 
 
 @pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
-def test_keras_file_trains_on_with_the_same_draws(tmp_path, pair_loss):
+def test_keras_file_trains_on_with_the_same_draws(tmp_path, eagerly, pair_loss):
     network, batch = make(dropout=0.2), make_batch()
     network.compile(
         "adam", num_candidates=2, sampling_seed=9, pair_loss=pair_loss

@@ -17,13 +17,14 @@ SMALL = (
     "--word_dim=4",
     "--num_components=2",
 )
+CNN = ("--cnn=SqueezeNet", "--image_size=64")
 TITLES = {
     "loss": "2 images, 4 captions, 4-d, K = 2, three terms",
     "train_step": "2 images, 4 captions, 4096/6000 -> 5 -> 4, Adam",
     "evaluation": "Evaluation of 2 images x 4 captions x 4, both directions",
     "pair_scores": "2 images x 4 captions, 4-512-256-1",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
-    "extraction": "EfficientNetLite0 last, 2 photos of ",
+    "extraction": "SqueezeNet last, 2 photos of ",
     "tree_lstm": "3 captions of 12 words, 62 nodes in 8 levels, 4 -> 5, ",
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
 }
@@ -63,11 +64,11 @@ def run(*line):
 
 
 @pytest.mark.parametrize("name", TITLES)
-def test_benchmark_prints_its_table(name, tmp_path):
+def test_benchmark_prints_its_table(name, tmp_path, eagerly):
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     sizes = ("--num_images=2", "--num_photos=2", f"--images={tmp_path}")
-    ended = run(f"--benchmark={name}", *SMALL, *sizes)
+    ended = run(f"--benchmark={name}", *SMALL, *sizes, *CNN)
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[0].startswith(TITLES[name])
@@ -77,13 +78,12 @@ def test_benchmark_prints_its_table(name, tmp_path):
         assert len(found) == 1, ended.stdout
 
 
-def test_benchmark_of_regions(tmp_path):
+def test_benchmark_of_regions(tmp_path, eagerly):
     (tmp_path / "a.jpg").write_bytes(photo(1))
     ended = run(
         "--benchmark=extraction",
         f"--images={tmp_path}",
-        "--cnn=SqueezeNet",
-        "--image_size=64",
+        *CNN,
         "--num_boxes=3",
         "--num_photos=1",
         "--repeats=1",
