@@ -48,6 +48,8 @@ class BrokenImageError(InputError):
         self.reason = reason
 
 
+# No branch depends on a tensor, and to convert it would take half a second.
+@tf.autograph.experimental.do_not_convert
 def decode_photo(image_bytes, side=None):
     """Decodes one photo as it is meant to be seen.
 
@@ -96,6 +98,7 @@ def _decode(image_bytes, scale=1):
     return tf.io.decode_jpeg(image_bytes, channels=3, ratio=scale)
 
 
+@tf.autograph.experimental.do_not_convert
 def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
@@ -124,6 +127,7 @@ def decode_image(image_bytes, image_size):
     return tf.ensure_shape(image, [image_size, image_size, 3])
 
 
+@tf.autograph.experimental.do_not_convert
 def decode_images(image_bytes, image_size):
     """Decodes a batch of photos; see `decode_image`.
 

@@ -106,6 +106,7 @@ class PhotoReader:
             return self._read.decode(content)
         return self._read([content])[0]
 
+    @tf.autograph.experimental.do_not_convert
     def photos(self, image_bytes):
         """Reads photos.
 
@@ -125,6 +126,7 @@ class PhotoReader:
         forward = getattr(self._read, "forward", tf.identity)
         return forward(photos), status_of(image_bytes, decoded, self.max_pixels)
 
+    @tf.autograph.experimental.do_not_convert
     def regions(self, image_bytes, boxes):
         """Reads regions of a photo.
 

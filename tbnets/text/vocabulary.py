@@ -46,6 +46,8 @@ _REWRITES = (
 )
 
 
+# No branch depends on a tensor, and to convert it would take half a second.
+@tf.autograph.experimental.do_not_convert
 def split_words(captions: Strings) -> tf.RaggedTensor:
     """Splits captions into normalised words.
 
@@ -275,6 +277,7 @@ class Tokenizer(tf.Module):
         filled = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
         return tf.concat([ids, filled], axis=1)
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, captions: Strings) -> tf.Tensor:
         """Maps captions to ids.
 
