@@ -31,7 +31,7 @@ def write(path, content, age=3600):
     os.utime(path, (time, time))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def features():
     return PhotoFeatures(tiny_cnn())
 

@@ -12,10 +12,10 @@ SIDE = 8
 TOP = "predictions"
 
 
-def tiny_network(top=True):
+def tiny_network(top=True, input_shape=(SIDE, SIDE, 3)):
     """Two convolutions, two fully-connected layers and a classifier."""
     layers = keras.layers
-    inputs = keras.Input((SIDE, SIDE, 3))
+    inputs = keras.Input(input_shape)
     outputs = layers.Conv2D(
         4, 3, padding="same", activation="relu", name="first"
     )(inputs)
@@ -43,7 +43,7 @@ def known():
     """Makes it a network that `NAME` builds."""
 
     def build(input_shape, include_top, weights):
-        return tiny_network(include_top)
+        return tiny_network(include_top, input_shape)
 
     with pytest.MonkeyPatch.context() as patch:
         row = cnn.Network(build, _preprocess, SIDE)

@@ -22,6 +22,7 @@ from tbnets.tasks.readers import region_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
+from tests.features import tiny_cnn
 from tests.photo_files import encode
 from tests.test_images import smooth
 
@@ -31,8 +32,9 @@ BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 
 @pytest.fixture(scope="module")
 def extractor():
-    cnn = build_named_cnn("SqueezeNet", "random", 64)
-    return AveragedFeatures(cnn, ["last"])
+    with tiny_cnn.known():
+        cnn = build_named_cnn(tiny_cnn.NAME, "random", 64, top=False)
+        yield AveragedFeatures(cnn, ["last"])
 
 
 @pytest.fixture(scope="module")

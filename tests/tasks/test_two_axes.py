@@ -1,6 +1,7 @@
 """Nothing but two dicts asks which task, or which model, a run is of."""
 
 import ast
+import functools
 import pathlib
 
 import pytest
@@ -13,14 +14,17 @@ AXES = {"task", "model"}
 NAMES = {*tasks.TASKS, *tasks.BUILDERS}
 
 
+@functools.cache
 def sources():
-    """Yields path from the root -> syntax tree of each module."""
-    for folder in ("tbnets", "tools"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            yield name, ast.parse(path.read_text("utf-8"))
+    """Returns path from the root -> syntax tree of each module."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
+        for folder in ("tbnets", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
 
 
+@functools.cache
 def tenants():
     """Returns the names of the classes of models, of tasks and of what serves.
 
@@ -28,7 +32,7 @@ def tenants():
     """
     return {
         node.name
-        for name, tree in sources()
+        for name, tree in sources().items()
         if name.startswith(("tbnets/models/", "tbnets/tasks/"))
         or name.startswith("tbnets/serving/served")
         for node in ast.walk(tree)
@@ -69,7 +73,7 @@ def test_nothing_else_asks_for_a_task_or_a_model():
     classes = tenants()
     found = [
         f"{name}, line {node.lineno}: {ast.unparse(node)}"
-        for name, tree in sources()
+        for name, tree in sources().items()
         if name not in DICTS
         for node in ast.walk(tree)
         if asks(node, classes)

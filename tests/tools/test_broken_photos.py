@@ -12,6 +12,7 @@ from tbnets.serving.export import export_saved_model
 from tbnets.store.shards import open_store
 from tbnets.text.vocabulary import Vocabulary
 from tests import photo_files, verbs
+from tests.features import tiny_cnn
 
 NAMES = [*photo_files.CONTENTS, "link.jpg"]
 
@@ -83,14 +84,13 @@ def assert_judged(folder, output, store):
 
 
 def test_extraction(folder, photos, tmp_path):
-    code, output, errors = run(
-        "extract_image_features",
-        *photos,
-        "--cnn=SqueezeNet",
-        "--cnn_weights=random",
-        "--image_size=48",
-        f"--output={tmp_path / 'store'}",
-    )
+    flags = [f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"]
+    with tiny_cnn.known():
+        code, output, errors = run(
+            "extract_image_features",
+            *(*photos, *flags),
+            f"--output={tmp_path / 'store'}",
+        )
     assert (code, errors) == (0, "")
     assert_judged(folder, output, tmp_path / "store")
 

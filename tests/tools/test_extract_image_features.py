@@ -10,9 +10,17 @@ import pytest
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tests import fresh, verbs
+from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 
 VERB = "extract_image_features"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny_is_known():
+    """Which network it is does not matter to most of these tests."""
+    with tiny_cnn.known():
+        yield
 
 
 @pytest.fixture
@@ -28,19 +36,21 @@ def folder(tmp_path):
     return tmp_path
 
 
-def command(folder, *flags):
+SQUEEZENET = ("--cnn=SqueezeNet", "--image_size=48")
+
+
+def command(folder, *flags, network=(f"--cnn={tiny_cnn.NAME}",)):
     return [
         f"--images={folder / 'photos'}",
-        "--cnn=SqueezeNet",
+        *network,
         "--cnn_weights=random",
-        "--image_size=48",
         f"--output={folder / 'store'}",
         *flags,
     ]
 
 
-def run(folder, *flags):
-    done = verbs.run(VERB, *command(folder, *flags))
+def run(folder, *flags, **options):
+    done = verbs.run(VERB, *command(folder, *flags, **options))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -53,7 +63,7 @@ def test_photos_of_a_folder(folder):
     assert "--image_features=" in text
     store = open_store(folder / "store")
     assert store.ids == ("a.jpg", "b.png", "more/c.jpg")
-    assert store.dim == 512
+    assert store.dim == 3
     assert list(store.failed) == ["broken.jpg"]
 
 
@@ -65,6 +75,7 @@ def test_all_layers_of_captioned_photos(folder):
         "--splits=train",
         "--layers=full_network",
         "--dtype=float16",
+        network=SQUEEZENET,
     )
     assert code == 0, text
     store = open_store(folder / "store")
@@ -73,19 +84,21 @@ def test_all_layers_of_captioned_photos(folder):
 
 
 def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
-    for i in range(30):
+    for i in range(12):
         (folder / "photos" / f"{i}.jpg").write_bytes(photo(i))
     small = ("--shard_images=2", "--batch_size=2")
-    killed = fresh.start(f"tools/{VERB}.py", *command(folder, *small))
+    line = command(folder, *small, network=SQUEEZENET)
+    killed = fresh.start(f"tools/{VERB}.py", *line)
     while not (folder / "store" / "00002.npy").exists():
         assert killed.is_alive()
         time.sleep(0.01)
     killed.kill()
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
-    code, text = run(folder, *small)
+    code, text = run(folder, *small, network=SQUEEZENET)
     assert code == 0, text
-    assert run(folder, *small, f"--output={folder / 'straight'}")[0] == 0
+    straight = f"--output={folder / 'straight'}"
+    assert run(folder, *small, straight, network=SQUEEZENET)[0] == 0
     names = sorted(path.name for path in (folder / "straight").iterdir())
     assert names == sorted(path.name for path in (folder / "store").iterdir())
     for name in names:
@@ -94,7 +107,7 @@ def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
 
 
 @pytest.mark.parametrize(
-    "kind, dim", [("warp", 512), ("roi_pool", 512), ("roi_average", 517)]
+    "kind, dim", [("warp", 6), ("roi_pool", 6), ("roi_average", 11)]
 )
 def test_features_of_regions(folder, kind, dim):
     writer = FeatureWriter(
@@ -108,7 +121,11 @@ def test_features_of_regions(folder, kind, dim):
         scores=[2, 1, 3],
     )
     writer.finish()
-    flags = (f"--regions={folder / 'boxes'}", f"--region_features={kind}")
+    flags = (
+        f"--regions={folder / 'boxes'}",
+        f"--region_features={kind}",
+        "--layers=second",
+    )
     code, text = run(folder, *flags)
     assert code == 0, text
     assert f"{dim} features a region" in text
@@ -125,10 +142,10 @@ def test_features_of_regions(folder, kind, dim):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--layers=fc7"], "must be one of .*conv1, pool1, fire2_squeeze1x1"),
+        (["--layers=fc7"], "must be one of .*first, pool, second, second_bn"),
         (["--cnn_weights=absent.h5"], "which is not a file"),
         (["--dtype=ternary"], "should be one of <float32|float16>"),
-        (["--regions=boxes", "--layers=conv1,pool1"], "with one layer"),
+        (["--regions=boxes", "--layers=first,pool"], "with one layer"),
         (
             ["--regions=boxes", "--grids=2"],
             "with --region_features=roi_average",

@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 
 from tbnets.pictures.boxes import COLOURS
-from tests import tiny_localizer
+from tests import saved_models, tiny_localizer
 from tests.verbs import ask
 
 
@@ -59,7 +59,7 @@ def answers(folder):
         "whole images": ["--model=scenes_embedding", photo, "red"],
         "features": [f"--model={folder}/features", photo, "red"],
     }
-    with pytest.MonkeyPatch.context() as patch:
+    with saved_models.loaded_once(), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         found = {n: ask("localize", *line) for n, line in questions.items()}
         patch.setitem(sys.modules, "cv2", None)

@@ -17,6 +17,7 @@ from tbnets.serving.export import export_saved_model
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
+from tests import saved_models
 from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -156,7 +157,8 @@ def answers(folder):
             *(by_features, f"--image_features={folder}/nan_ims.npy", "red"),
         ],
     }
-    return {name: ask("query", *line) for name, line in questions.items()}
+    with saved_models.loaded_once():
+        return {name: ask("query", *line) for name, line in questions.items()}
 
 
 def test_photos_are_ranked_for_each_query(answers):

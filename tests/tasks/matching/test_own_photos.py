@@ -16,6 +16,7 @@ from tbnets.tasks.matching import own_photos, recipes
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import photo_files, tiny, verbs
+from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 
 NAMES = [f"{number}.jpg" for number in range(12)]
@@ -23,6 +24,13 @@ BROKEN = {
     "Bücher/cut.jpg": photo_files.encode()[:-700],
     "a.gif": photo_files.CONTENTS["is a gif.jpg"][:20],
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny_is_known():
+    """Which network reads the photos does not matter here."""
+    with tiny_cnn.known():
+        yield
 
 
 def write_captions(path, names):
@@ -65,7 +73,7 @@ def settings_for(*more):
     line = tiny.typed(
         "--images=photos",
         "--captions=own.csv",
-        "--cnn=SqueezeNet",
+        f"--cnn={tiny_cnn.NAME}",
         "--cnn_weights=random",
         "--epochs=2",
         "--word_dim=6",
@@ -127,7 +135,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
 
 def test_each_photo_has_the_features_of_the_network(folder):
     session, train = begun(settings_for())
-    features = PhotoFeatures(build_named_cnn("SqueezeNet", "random"))
+    features = PhotoFeatures(build_named_cnn(tiny_cnn.NAME, "random"))
     contents = [
         (folder / "photos" / name).read_bytes()
         for name in train.records.image_ids
@@ -257,7 +265,7 @@ def test_one_command_from_photos_to_answers(folder, eagerly):
     done = verbs.train(
         "--images=photos",
         "--captions=own.csv",
-        "--cnn=SqueezeNet",
+        f"--cnn={tiny_cnn.NAME}",
         "--cnn_weights=random",
         "--epochs=2",
         "--word_dim=6",
@@ -273,7 +281,7 @@ def test_one_command_from_photos_to_answers(folder, eagerly):
     assert (run_dir / "answers.png").is_file()
     assert "--text_encoder=mean" in (run_dir / "run.flags").read_text()
     settings = json.loads((run_dir / "settings.json").read_text())
-    assert settings["cnn"] == "SqueezeNet"
+    assert settings["cnn"] == tiny_cnn.NAME
     model = load_saved_model(run_dir)
     assert model.takes_photos
     assert os.listdir(folder / "photos.tbnets")
