@@ -159,15 +159,8 @@ def draw_cell(options, path, boxes):
 
 def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
-    proposer = proposals.Proposer(
-        options.method,
-        options.limit,
-        options.iou_threshold,
-        options.longest_side,
-        options.min_area,
-        options.iou_decay,
-        options.max_aspect_ratio,
-    )
+    names = [field.name for field in dataclasses.fields(proposals.Proposer)]
+    proposer = proposals.Proposer(*(getattr(options, name) for name in names))
     photos = options.find()
     made_by = proposer.description()
     writer = FeatureWriter(options.output, made_by, 0, kind="regions")

@@ -28,6 +28,7 @@ FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
+PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
     ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
@@ -57,8 +58,7 @@ class Shard:
     @property
     def files(self):
         """The files that it has: part -> file name."""
-        parts = ("ids", "features", "boxes", "counts", "scores", "sizes")
-        names = {part: file_of(self.name, part) for part in parts}
+        names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
 

@@ -78,17 +78,7 @@ class FeatureWriter:
         """The type of number that features are stored as."""
         return self._manifest.dtype
 
-    def add_shard(
-        self,
-        ids,
-        features,
-        boxes=None,
-        counts=None,
-        scores=None,
-        *,
-        sizes=None,
-        failed=(),
-    ):
+    def add_shard(self, ids, *arrays, failed=(), **named):
         """Stores some images, and notes which ones failed.
 
         An id that failed before and is stored now is no longer noted. With
@@ -96,17 +86,16 @@ class FeatureWriter:
 
         Args:
             ids: n strings, none of them stored before.
-            features: `[n, dim]` numbers, or `[rows, dim]` for regions; None
-                where `dim` is 0.
-            boxes: for regions, `[rows, 4]`: x_min, y_min, x_max, y_max in
-                pixels of the photo.
-            counts: for regions, `[n]` int: how many of the rows belong to
-                each image, in order; their sum is `rows`.
-            scores: for regions, `[rows]`: what the boxes score; required
-                where `dim` is 0.
-            sizes: for regions, `[n, 2]` int: width and height of each photo
-                in pixels. As `scores`, in all shards or in none.
+            *arrays: of these, in this order or by name, those that the kind
+                of store has. `features`: `[n, dim]` numbers, or `[rows, dim]`
+                for regions. Of regions, `boxes` `[rows, 4]`: x_min, y_min,
+                x_max, y_max in pixels of the photo; `counts` `[n]` int: how
+                many of the rows belong to each image, in order; `scores`
+                `[rows]`, required where `dim` is 0; and `sizes` `[n, 2]` int:
+                width and height of each photo in pixels. The last two are in
+                all shards or in none.
             failed: pairs of id and reason, or a dict.
+            **named: as `arrays`.
 
         Raises:
             ValueError: ids or arrays do not fit; nothing is stored.
@@ -119,8 +108,7 @@ class FeatureWriter:
             self._manifest, complete=False, failed={**noted, **failed}
         )
         if ids:
-            parts = ("features", "boxes", "counts", "scores", "sizes")
-            given = dict(zip(parts, (features, boxes, counts, scores, sizes)))
+            given = dict(zip(manifests.PARTS, arrays)) | named
             shard = self._write_shard(ids, _checked(manifest, ids, given))
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)

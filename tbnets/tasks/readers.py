@@ -52,8 +52,12 @@ def start_at_photo(settings, cnn_weights):
     return settings.replace(cnn_weights=weights_from_here(cnn_weights))
 
 
+_OPENED = {None: open_photo_features, "roi_average": open_averaged_features}
+"""How regions were described, None for whole photos -> what does it again."""
+
+
 def photo_reader(made_by, settings, sources):
-    """Returns what turns encoded photos into features.
+    """Returns what turns photos, or boxes in them, into features.
 
     Args:
         made_by: `Features.made_by` of those that were learned from.
@@ -61,7 +65,8 @@ def photo_reader(made_by, settings, sources):
         sources: the run's `Sources`.
 
     Returns:
-        A `PhotoFeatures`; None where --cnn_weights names no network.
+        A `PhotoFeatures`, or an `AveragedFeatures` of regions; None where
+        --cnn_weights names no network.
 
     Raises:
         ValueError: their making is unknown, or differs from that of the
@@ -69,41 +74,14 @@ def photo_reader(made_by, settings, sources):
     """
     if not settings.cnn_weights:
         return None
-    if "cnn" not in made_by or "ternary" in made_by:
+    kind, is_plain = made_by.get("regions"), "ternary" not in made_by
+    if "cnn" not in made_by or kind not in _OPENED or not is_plain:
         raise InputError(
             "`--cnn_weights` must come with features that "
-            "tools/extract_image_features.py made at once. Received: "
-            f"{settings.image_features}, which do not tell what made them, "
-            "are several, or ternary. Extract them anew, or leave "
+            "tools/extract_image_features.py made at once, of regions by "
+            f"roi_average. Received: {kind or 'some'}, which do not tell what "
+            "made them, are several, or ternary. Extract them anew, or leave "
             "--cnn_weights out."
         )
     weights = named_weights(settings.cnn_weights, sources)
-    return open_photo_features(made_by, weights)
-
-
-def region_reader(made_by, settings, sources):
-    """Returns what turns a photo and boxes into features of regions.
-
-    Args:
-        made_by: `Features.made_by` of those that were learned from.
-        settings: the run's settings.
-        sources: the run's `Sources`.
-
-    Returns:
-        A `features.averaged_regions.AveragedFeatures`; None where
-        --cnn_weights names no network.
-
-    Raises:
-        ValueError: they were made in another way, or by other weights.
-    """
-    if not settings.cnn_weights:
-        return None
-    if made_by.get("regions") != "roi_average":
-        raise InputError(
-            "`--cnn_weights` must come with regions of --region_features="
-            f"roi_average. Received: --regions={settings.regions}, made with "
-            f"{made_by.get('regions')!r}. Extract them anew, or leave "
-            "--cnn_weights out."
-        )
-    weights = named_weights(settings.cnn_weights, sources)
-    return open_averaged_features(made_by, weights)
+    return _OPENED[kind](made_by, weights)

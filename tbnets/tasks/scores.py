@@ -89,7 +89,7 @@ class Scores:
         return None
 
 
-class Together(Scores):
+class Together:
     """The scores of several evaluators; with others, the first are combined.
 
     Args:
@@ -97,12 +97,14 @@ class Together(Scores):
     """
 
     def __init__(self, parts):
-        first, self.parts = parts[0], parts
-        self.what, self.sides = first.what, first.sides
-        self.arrays = first.arrays
+        self.parts = parts
         self.options = tuple(name for part in parts for name in part.options)
         told = (part.about_pictures for part in parts)
         self.about_pictures = " ".join(filter(None, told))
+
+    def __getattr__(self, name):
+        """Returns what the first has: it is what others are added to."""
+        return getattr(self.parts[0], name)
 
     def metrics(self, **options):
         """Returns the metrics of all, each by the options that it has."""
@@ -111,14 +113,6 @@ class Together(Scores):
             own = options.keys() & set(part.options)
             found |= part.metrics(**{name: options[name] for name in own})
         return found
-
-    def combine(self, other, weight):
-        """Returns the first scores, combined with others."""
-        return self.parts[0].combine(other, weight)
-
-    def pair_scores(self, records):
-        """Returns what the first scores say of images and captions."""
-        return self.parts[0].pair_scores(records)
 
     def pictures(self):
         """Returns the pictures of all."""

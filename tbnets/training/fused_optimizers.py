@@ -54,31 +54,44 @@ def _moments(variables, kept):
     return lambda variable: found.get(variable.ref(), [])
 
 
-def _inputs(optimizer, gradient, variable, learning_rate, dtype):
-    """Returns what every operation takes: the weight, the rate, the gradient.
-
-    Args:
-        optimizer: of Keras.
-        gradient: of the variable.
-        variable: a `tf.Variable`.
-        learning_rate: () or (rate,), as `update_step` was called.
-        dtype: of the moments.
-    """
-    (rate,) = learning_rate or (optimizer.learning_rate,)
-    return {
-        "var": variable.handle,
-        "lr": tf.cast(rate, dtype),
-        "grad": tf.cast(tf.convert_to_tensor(gradient), dtype),
-    }
-
-
 def _as_tensorflow(variable):
     """Returns the `tf.Variable` within a variable of Keras 3."""
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
+class _Fused:
+    """What the optimizers share: an update by moments, if there are any."""
+
+    moments = None
+
+    __repr__ = short_repr("learning_rate")
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Creates what an optimizer keeps of `variables`."""
+        super().build(variables)
+        if self.moments is None:
+            self.moments = _moments(variables, self._kept(variables))
+
+    def update_step(
+        self, gradient: Any, variable: Any, *learning_rate: Any
+    ) -> None:
+        """Updates one variable; Keras 3 alone gives the learning rate."""
+        moments = self.moments(variable)
+        if not moments:
+            super().update_step(gradient, variable, *learning_rate)
+            return
+        (rate,) = learning_rate or (self.learning_rate,)
+        dtype = moments[0].dtype
+        inputs = {
+            "var": variable.handle,
+            "lr": tf.cast(rate, dtype),
+            "grad": tf.cast(tf.convert_to_tensor(gradient), dtype),
+        }
+        self._update(moments, dtype, inputs)
+
+
 @keras.saving.register_keras_serializable(package="tbnets")
-class FusedAdam(keras.optimizers.Adam):
+class FusedAdam(_Fused, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with its update in one pass.
 
     With a `weight_decay` it is AdamW; the decay before the update is Keras'
@@ -99,28 +112,14 @@ class FusedAdam(keras.optimizers.Adam):
         self, learning_rate: Any = 0.001, name: str = "adam", **kwargs: Any
     ) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
-        self.moments = None
 
-    __repr__ = short_repr("learning_rate")
+    def _kept(self, variables):
+        """Returns the moments, the last that are created; [] of AMSGrad."""
+        kept = optimizer_variables(self)[-2 * len(variables) :]
+        return [] if self.amsgrad else kept
 
-    def build(self, variables: Sequence[Any]) -> None:
-        """Creates the moments of `variables`, the last that are created."""
-        super().build(variables)
-        if self.moments is None:
-            kept = optimizer_variables(self)[-2 * len(variables) :]
-            kept = [] if self.amsgrad else kept
-            self.moments = _moments(variables, kept)
-
-    def update_step(
-        self, gradient: Any, variable: Any, *learning_rate: Any
-    ) -> None:
-        """Updates one variable; Keras 3 alone gives the learning rate."""
-        moments = self.moments(variable)
-        if not moments:
-            super().update_step(gradient, variable, *learning_rate)
-            return
+    def _update(self, moments, dtype, inputs):
         momentum, velocity = moments
-        dtype = momentum.dtype
         step = tf.cast(self.iterations, dtype) + 1
         beta_1 = tf.cast(self.beta_1, dtype)
         beta_2 = tf.cast(self.beta_2, dtype)
@@ -132,12 +131,12 @@ class FusedAdam(keras.optimizers.Adam):
             beta1=beta_1,
             beta2=beta_2,
             epsilon=tf.cast(self.epsilon, dtype),
-            **_inputs(self, gradient, variable, learning_rate, dtype),
+            **inputs,
         )
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class FusedSGD(keras.optimizers.SGD):
+class FusedSGD(_Fused, keras.optimizers.SGD):
     """`keras.optimizers.SGD` with its momentum update in one operation.
 
     Args:
@@ -158,30 +157,16 @@ class FusedSGD(keras.optimizers.SGD):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, momentum, name=name, **kwargs)
-        self.moments = None
 
-    __repr__ = short_repr("learning_rate")
+    def _kept(self, variables):
+        """Returns the momentum of each; [] where there is none."""
+        return list(self.momentums) if self.momentum else []
 
-    def build(self, variables: Sequence[Any]) -> None:
-        """Creates the momentum of `variables`."""
-        super().build(variables)
-        if self.moments is None:
-            kept = list(self.momentums) if self.momentum else []
-            self.moments = _moments(variables, kept)
-
-    def update_step(
-        self, gradient: Any, variable: Any, *learning_rate: Any
-    ) -> None:
-        """Updates one variable; Keras 3 alone gives the learning rate."""
-        moments = self.moments(variable)
-        if not moments:
-            super().update_step(gradient, variable, *learning_rate)
-            return
+    def _update(self, moments, dtype, inputs):
         (momentum,) = moments
-        dtype = momentum.dtype
         tf.raw_ops.ResourceApplyKerasMomentum(
             accum=momentum.handle,
             momentum=tf.cast(self.momentum, dtype),
             use_nesterov=self.nesterov,
-            **_inputs(self, gradient, variable, learning_rate, dtype),
+            **inputs,
         )

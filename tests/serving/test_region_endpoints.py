@@ -18,7 +18,7 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
-from tbnets.tasks.readers import region_reader
+from tbnets.tasks.readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
@@ -57,7 +57,7 @@ def build(extractor, network, tokenizer):
         network,
         tokenizer,
         region_dim=extractor.dim,
-        read_regions=region_reader(made_by, BY_RANDOM, Sources()),
+        read_regions=photo_reader(made_by, BY_RANDOM, Sources()),
     )
 
 
@@ -200,7 +200,7 @@ def test_half_precision_ranks_as_the_features_do(
 def test_other_features_and_weights_are_refused(extractor):
     made_by = extractor.description()
     with pytest.raises(ValueError, match="`weights` must be those"):
-        region_reader({**made_by, "weights_sha256": "0"}, BY_RANDOM, Sources())
+        photo_reader({**made_by, "weights_sha256": "0"}, BY_RANDOM, Sources())
     for other in ({}, {**made_by, "regions": "warp"}):
         with pytest.raises(ValueError, match="`--cnn_weights` must come with"):
-            region_reader(other, BY_RANDOM, Sources())
+            photo_reader(other, BY_RANDOM, Sources())

@@ -54,7 +54,7 @@ class LocalizationData(CaptionedData):
         self.texts.check(splits)
         if settings.export:
             made_by = self.train.regions[0].made_by
-            readers.region_reader(made_by, settings, self.opened.given)
+            readers.photo_reader(made_by, settings, self.opened.given)
         if self.opened.sources.images:
             self.opened.parts("photos", splits)
 

@@ -32,7 +32,7 @@ class LocalizationExporter(Exporter):
             reader,
             region_dim=fitted["image_dim"],
             text_dim=None if reader else fitted["text_dim"],
-            read_regions=readers.region_reader(
+            read_regions=readers.photo_reader(
                 fitted["image_features_made_by"],
                 self._data.settings,
                 self._data.opened.given,
