@@ -101,7 +101,7 @@ _BUG = (
     "the lines above."
 )
 # These come without a file's name, from a write that was under way.
-_OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
+_OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
@@ -185,7 +185,7 @@ def run(work):
     What a user can mend (see `is_for_the_user`) is printed without a
     traceback, and the exit code is 1. Any other exception keeps its
     traceback, and a line says that it is a bug. Ctrl-C exits with 130, as a
-    shell expects.
+    shell expects, and without a word where nobody reads on.
 
     Args:
         work: function () -> the exit code, or None.
@@ -199,6 +199,9 @@ def run(work):
     py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
     try:
         sys.exit(work())
+    except BrokenPipeError:  # Who reads has enough, as `| head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         if not is_for_the_user(error):
             raise

@@ -34,6 +34,8 @@ def work():
         json.loads("{")
     elif kind == "type":
         "a" + 1
+    elif kind == "nobody reads":
+        raise BrokenPipeError(32, "Broken pipe")
     elif kind == "interrupt":
         raise KeyboardInterrupt
     elif kind == "lost interrupt":
@@ -112,6 +114,7 @@ def tool(tmp_path_factory):
         ("json", 1, "This is a bug in tbnets. Please report", True),
         ("type", 1, "This is a bug in tbnets. Please report", True),
         ("interrupt", 130, "", False),
+        ("nobody reads", 141, "", False),
         ("lost interrupt", 130, "", False),
     ],
 )
