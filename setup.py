@@ -91,6 +91,9 @@ setuptools.setup(
             "pytest",
             "pytest-xdist",
             "ruff",
+            "mypy>=2.4,<3",
+            # Pyright with its Node.js: pip alone installs it.
+            "basedpyright>=1.40,<2",
             *PHOTOS,
             *REGIONS,
             *TEXT,

@@ -49,7 +49,9 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_MODULES})
+    """Names the public ones alone: what completes `tbnets.`."""
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*_MODULES, *own})
 
 
 def _nearest(name):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
+    import PIL.Image
     import tensorflow as tf
 
 Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
@@ -23,3 +24,8 @@ Strings = TypeAliasType(
     "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
 )
 """Not any sequence: a string alone is a sequence of strings too."""
+Photo = TypeAliasType(
+    "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
+)
+"""A file, the content of one, a picture or its pixels."""
+Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")

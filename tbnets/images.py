@@ -13,12 +13,14 @@ import concurrent.futures
 import functools
 import os
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import PIL.Image
 import tensorflow as tf
 
 from tbnets import photo_head, photo_kinds
+from tbnets.annotations import Array, Photo
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 
@@ -128,7 +130,9 @@ def decode_image(image_bytes, image_size):
 
 
 @tf.autograph.experimental.do_not_convert
-def decode_images(image_bytes, image_size):
+def decode_images(
+    image_bytes: Array | Sequence[Photo], image_size: int
+) -> tf.Tensor:
     """Decodes a batch of photos; see `decode_image`.
 
     Args:

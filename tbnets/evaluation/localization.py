@@ -60,7 +60,7 @@ def evaluate_localization(
     *,
     types: Mapping[str, np.ndarray] | None = None,
     texts: Integers | None = None,
-    recall_at: tuple[int, ...] = RECALL_AT,
+    recall_at: Sequence[int] = RECALL_AT,
 ) -> dict[str, float]:
     """Measures how well phrases find their boxes among proposals.
 

@@ -1,6 +1,6 @@
 """Recall and ranks of image-text retrieval, from embeddings alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def evaluate_retrieval(
     text_embeddings: Array,
     caption_to_image: Integers,
     *,
-    recall_at: tuple[int, ...] = RECALL_AT,
+    recall_at: Sequence[int] = RECALL_AT,
     memory_limit_mb: float = 512,
     text_to_text: bool = True,
 ) -> dict[str, float]:

@@ -5,21 +5,26 @@ The functions are methods of `served.Served`.
 
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
+from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import non_maximum_suppression
 from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
 from tbnets.images import read_photo
 from tbnets.serving import index
 from tbnets.serving import search as searching
+from tbnets.serving.served_inputs import Texts
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
 
 
-def search(model, queries, images, top=5):
+def search(
+    model: Any, queries: Texts, images: Path | Photos, top: int = 5
+) -> list[list[tuple[str | int, float]]]:
     """Finds the images that answer a sentence best.
 
     Args:
@@ -71,7 +76,7 @@ def _name(images, row):
     return os.fspath(image) if is_path else int(row)
 
 
-def propose(model, photo):
+def propose(model: Any, photo: Photo) -> np.ndarray:
     """Proposes boxes as they were proposed for the training.
 
     Args:
@@ -93,7 +98,13 @@ def propose(model, photo):
     return proposer(photo if is_decoded else read_photo(photo))[0]
 
 
-def find(model, phrases, photo, top=1, boxes=None):
+def find(
+    model: Any,
+    phrases: Texts,
+    photo: Photo,
+    top: int = 1,
+    boxes: Boxes | None = None,
+) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
     Of regions that overlap by more than half, the best one answers for all of

@@ -3,20 +3,28 @@
 Its signatures tell what it is: what a model lacks, its class need not know.
 """
 
+import pathlib
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from tbnets.annotations import Array, Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
 from tbnets.images import KINDS, BrokenImageError, fault_of, read_content
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
+    ARGUMENTS,
     IMAGE_BYTES,
+    Inputs,
+    Texts,
     as_input,
     is_trees,
     refuse_single,
 )
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.short_repr import short_repr
 from tbnets.text.vocabulary import Vocabulary
 
 SIDES = (
@@ -28,13 +36,6 @@ SIDES = (
 )
 """The endpoints of the two sides that a model compares, in the order of its
 similarities -> what its endpoint `compare` calls their embeddings."""
-_ARGUMENTS = {
-    "embed_image": "images",
-    "embed_text": "texts",
-    "embed_features": "features",
-    "embed_phrases": "phrases",
-    "embed_regions": "features",
-}
 PAIRS_AT_ONCE = 8192
 """Pairs that a learned comparison works on at once."""
 
@@ -53,18 +54,24 @@ class Served:
         vocabulary: the `Vocabulary` of its texts; None without.
     """
 
-    def __init__(self, path, signatures, metadata):
-        self.path = path
+    def __init__(self, path: Path, signatures: dict, metadata: dict) -> None:
+        self.path = path = pathlib.Path(path)
         self.metadata = metadata
         self.signatures = signatures
         words = path / saved_files.VOCABULARY_FILE
         self.vocabulary = Vocabulary.load(words) if words.is_file() else None
 
-    def has(self, *names):
+    __repr__ = short_repr(
+        "path",
+        "embedding_dim",
+        signatures=lambda it: " ".join(sorted(it.signatures)),
+    )
+
+    def has(self, *names: str) -> bool:
         """Tells whether the model has endpoints of these names."""
         return set(names) <= set(self.signatures)
 
-    def inputs(self, name):
+    def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
         """Returns what an endpoint takes: name -> `tf.TensorSpec`.
 
         Raises:
@@ -80,30 +87,25 @@ class Served:
         return {spec.name: spec for spec in specs.values()}
 
     @property
-    def takes_photos(self):
+    def takes_photos(self) -> bool:
         """Whether it begins with photos (else with features)."""
-        return any(
-            IMAGE_BYTES in one.structured_input_signature[1]
-            for one in self.signatures.values()
-        )
+        return any(IMAGE_BYTES in self.inputs(name) for name in self.signatures)
 
     @property
-    def takes_captions(self):
+    def takes_captions(self) -> bool:
         """Whether texts are strings (else they are feature vectors)."""
         read = {"embed_text", "embed_phrases"} & set(self.signatures)
         specs = [spec for name in read for spec in self.inputs(name).values()]
         return any(one.dtype == tf.string or is_trees(one) for one in specs)
 
     @property
-    def embedding_dim(self):
+    def embedding_dim(self) -> int | None:
         """The number of features of an embedding; None where there is none."""
-        outputs = [one.structured_outputs for one in self.signatures.values()]
-        sizes = [
-            x["embeddings"].shape[-1] for x in outputs if "embeddings" in x
-        ]
+        made = [one.structured_outputs for one in self.signatures.values()]
+        sizes = [x["embeddings"].shape[-1] for x in made if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
 
-    def call(self, signature, **inputs):
+    def call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
         """Calls any signature.
 
         Args:
@@ -135,7 +137,7 @@ class Served:
     def _input(self, name, rows):
         """Returns the input of an endpoint that embeds: name -> tensor."""
         [spec] = self.inputs(name).values()
-        argument = _ARGUMENTS[name]
+        argument = ARGUMENTS[name]
         if not is_trees(spec):
             return {spec.name: as_input(argument, spec, rows)}
         refuse_single(argument, rows)
@@ -145,7 +147,7 @@ class Served:
     def _embed(self, name, rows):
         return self._ask(name, self._input(name, rows))["embeddings"]
 
-    def embed_text(self, texts):
+    def embed_text(self, texts: Texts) -> np.ndarray:
         """Embeds texts.
 
         Args:
@@ -158,15 +160,15 @@ class Served:
         """
         return self._embed("embed_text", texts)
 
-    def embed_phrases(self, phrases):
+    def embed_phrases(self, phrases: Texts) -> np.ndarray:
         """Embeds phrases, as `embed_text` texts."""
         return self._embed("embed_phrases", phrases)
 
-    def embed_regions(self, features):
+    def embed_regions(self, features: Array) -> np.ndarray:
         """Embeds features of regions `[n, region_dim]`, as `embed_features`."""
         return self._embed("embed_regions", features)
 
-    def embed_features(self, features):
+    def embed_features(self, features: Array) -> np.ndarray:
         """Embeds image features, where the model also takes photos.
 
         Args:
@@ -177,7 +179,7 @@ class Served:
         """
         return self._embed("embed_features", features)
 
-    def embed_images(self, images):
+    def embed_images(self, images: Photos) -> np.ndarray:
         """Embeds images.
 
         Args:
@@ -201,7 +203,7 @@ class Served:
                 )
         return embeddings
 
-    def try_images(self, images):
+    def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
         """Embeds images, and tells which are none.
 
         Args:
@@ -223,7 +225,7 @@ class Served:
         ]
         return answers["embeddings"], reasons
 
-    def similarity(self, first, second):
+    def similarity(self, first: Inputs, second: Inputs) -> np.ndarray:
         """Compares each of one side with each of the other.
 
         Args:
@@ -246,7 +248,7 @@ class Served:
                 self.embed_images(first)  # It names the one that is none.
             raise
 
-    def compare(self, first, second):
+    def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Compares each of one side with each of the other, by embeddings.
 
         Where the model learned to compare, a few thousand pairs are in work
@@ -289,7 +291,9 @@ class Served:
     propose = finding.propose
     find = finding.find
 
-    def localize(self, phrases, photo, boxes):
+    def localize(
+        self, phrases: Texts, photo: Photo, boxes: Boxes
+    ) -> np.ndarray:
         """Compares each phrase with each box of a photo.
 
         Args:
@@ -319,7 +323,7 @@ class Served:
         return answers["similarities"]
 
 
-def load_saved_model(path, trust=False):
+def load_saved_model(path: Path, trust: bool = False) -> Served:
     """Loads a SavedModel that `export_saved_model` wrote.
 
     A SavedModel is a program: what its graph says is done when it is called.

@@ -6,13 +6,25 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
+from tbnets.annotations import Photos, Strings
 from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.text.trees import Tree
 
 IMAGE_BYTES = "image_bytes"
 """Name of the input that takes encoded photos."""
+ARGUMENTS = {
+    "embed_image": "images",
+    "embed_text": "texts",
+    "embed_features": "features",
+    "embed_phrases": "phrases",
+    "embed_regions": "features",
+}
+"""Endpoints that embed -> how an error calls what they are given."""
+Texts = Strings | list[Tree]
+Inputs = Photos | Texts
 
 
 def as_input(argument, spec, values):
