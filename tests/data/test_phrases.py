@@ -292,7 +292,7 @@ def counted_by_expression(root, stem):
 @pytest.mark.real_data
 @pytest.mark.parametrize(
     "split, marked, boxed",
-    [("train", 93227, 77911), ("val", 15801, 13123), ("test", 15657, 13063)],
+    [("train", 30810, 25727), ("val", 15801, 13123), ("test", 15657, 13063)],
 )
 def test_entities_of_flickr8k_are_read_exactly(data_root, split, marked, boxed):
     root = data_root / "flickr8k" / "entities"
@@ -300,6 +300,8 @@ def test_entities_of_flickr8k_are_read_exactly(data_root, split, marked, boxed):
         pytest.skip(f"Flickr30K Entities not found: {root}")
     dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
     images = read_captions("karpathy", dataset, split)
+    if split == "train":  # Every third of its photos.
+        images = images.subset(range(0, images.num_images, 3))
     found = read_phrases(root, images)
     assert found.num_phrases == boxed
     out = sum(int(count.sum()) for count in found.left_out.values())

@@ -22,7 +22,7 @@ def with_gradient(logits, is_match, valid):
     return *output, tape.gradient(output.total, logits)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 30])
+@pytest.mark.parametrize("count", [1, 7])
 def test_loss_is_that_of_the_definition(count, compiled):
     run = compiled(with_gradient)
     for seed in range(3):
@@ -90,7 +90,7 @@ def with_list_gradients(matches, others, valid):
     return *output, *tape.gradient(output.total, [matches, others])
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 9])
+@pytest.mark.parametrize("size", [0, 2, 9])
 def test_softmax_loss_is_that_of_the_definition(size, compiled):
     run = compiled(with_list_gradients)
     for seed in range(3):
