@@ -48,6 +48,7 @@ def test_asking_what_there_is_imports_nothing():
         "tbnets.PRESETS\n"
         "assert 'numpy' not in sys.modules\n"
         "assert 'flickr8k_photos' in tbnets.zoo.names()\n"
+        "assert 'flickr8k_photos' in str(tbnets.zoo.describe())\n"
         "print('tensorflow' in sys.modules, 'keras' in sys.modules)\n"
     )
     ended = subprocess.run(

@@ -72,6 +72,7 @@ class Options:
         "Folder of the test split's photos, where the run's flags name none.",
     )
     data_root: str = flag("", "Folder that relative data paths start from now.")
+    language: str = flag("English", "Of the sentences or phrases.")
     again: bool = flag(
         False, "Export --name once more, weights and measures as they are."
     )
@@ -115,7 +116,7 @@ def make(options, folder, text):
     )
     today = datetime.date.today().isoformat()
     metrics = cards.describe(report, model, scores, today, best)
-    metrics["command"] = command(options)
+    metrics |= {"command": command(options), "language": options.language}
     write_json(folder / cards.METRICS, metrics)
     lines = cards.portable_flags("".join(lines).splitlines(), options.name)
     (folder / f"{options.name}.flags").write_text(
@@ -151,7 +152,7 @@ def check_loss(options, before, after):
 
 def check_size(folder):
     """Refuses a model that is too large for a repository."""
-    num_bytes = cards.size(folder)
+    num_bytes = zoo.size(folder)
     print(f"size        {num_bytes / 1e6:.2f} MB")
     if num_bytes > cards.MOST_BYTES:
         raise InputError(

@@ -15,13 +15,14 @@ before a model is asked for.
 
 import pathlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tbnets import startup
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import write_text
+from tbnets.rounding import per_cent
 from tbnets.shipped import shipped_folder
 from tbnets.store.manifest import file_sha256
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tbnets.serving.served import Served
 
 CHECKSUMS = "sha256.txt"
+METRICS = "metrics.json"
+_DIRECTIONS = ("image_to_text", "text_to_image", "phrase_to_region")
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -47,6 +50,77 @@ def names() -> list[str]:
         tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding", ...]
     """
     return sorted(path.parent.name for path in folder().glob(f"*/{CHECKSUMS}"))
+
+
+class Described(NamedTuple):
+    """What a model of the zoo is.
+
+    Args:
+        name: as `load` takes it.
+        task: "matching" of images and sentences, or "localization" of
+            phrases, as `--task` calls them.
+        language: of its sentences or phrases.
+        size: bytes of its files.
+        recall: direction -> at 1, 5 and 10, fractions in [0, 1], on the test
+            split that its card names.
+    """
+
+    name: str
+    task: str
+    language: str
+    size: int
+    recall: dict[str, list[float]]
+
+
+class Descriptions(list[Described]):
+    """The `Described` of each model, which print as a table."""
+
+    def __repr__(self) -> str:
+        titles = [way.replace("_", " ") for way in _DIRECTIONS]
+        rows = [("model", "task", "language", "size", *titles)]
+        for one in self:
+            recalls = [one.recall.get(way, ()) for way in _DIRECTIONS]
+            told = [" ".join(map(per_cent, some)) for some in recalls]
+            size = f"{one.size / 1e6:.1f} MB"
+            rows.append((one.name, one.task, one.language, size, *told))
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
+            for row in rows
+        ]
+        lines.append("Recall at 1, 5 and 10 in per cent, on each one's test.")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def describe() -> Descriptions:
+    """Tells what the models of the zoo are, without loading any.
+
+    Returns:
+        list of `Described`, which prints as a table.
+
+    Example:
+        print(tbnets.zoo.describe())
+    """
+    found = Descriptions()
+    for name in names():
+        path = folder() / name
+        metrics = CheckedFile(path / METRICS).json()
+        test = metrics["test"]
+        recall = {
+            way: [test[f"{way}/recall_at_{k}"] for k in (1, 5, 10)]
+            for way in _DIRECTIONS
+            if f"{way}/recall_at_1" in test
+        }
+        is_of_boxes = _DIRECTIONS[-1] in recall
+        task = "localization" if is_of_boxes else "matching"
+        language = metrics["language"]
+        found.append(Described(name, task, language, size(path), recall))
+    return found
+
+
+def size(path: Path) -> int:
+    """Returns how many bytes the files of a model have."""
+    return sum(file.stat().st_size for file in list_files(path).values())
 
 
 def load(name: str) -> "Served":

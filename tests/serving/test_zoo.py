@@ -49,6 +49,22 @@ def test_a_model_is_loaded_by_its_name(folder):
     assert zoo.open_model("tiny").path == folder / "tiny" / "1"
 
 
+def test_the_zoo_is_described():
+    found = {one.name: one for one in tbnets.zoo.describe()}
+    assert list(found) == tbnets.zoo.names()
+    photos, boxes = found["flickr8k_photos"], found["entities_localization"]
+    assert (photos.task, boxes.task) == ("matching", "localization")
+    assert photos.language == "English" and 5e6 < photos.size < 20e6
+    assert list(photos.recall) == ["image_to_text", "text_to_image"]
+    [recalls] = boxes.recall.values()
+    assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
+    head, *lines = str(tbnets.zoo.describe()).splitlines()
+    assert head.split()[:4] == ["model", "task", "language", "size"]
+    (line,) = (one for one in lines if one.startswith("flickr8k_photos"))
+    at_1 = f"{100 * photos.recall['text_to_image'][0]:.1f}"
+    assert at_1 in line.split() and len(line) < 110
+
+
 def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
     own = shutil.copytree(folder / "tiny" / "1", tmp_path / "run" / "1")
     assert zoo.open_model(own).path == own

@@ -13,14 +13,13 @@ from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.rounding import rounded
-from tbnets.serving.zoo import CHECKSUMS, list_files
+from tbnets.serving.zoo import CHECKSUMS, METRICS, size
 from zoo_making import rows
 from zoo_making.measures import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
 """Headings that the part by hand must have."""
-METRICS = "metrics.json"
 MOST_BYTES = 20_000_000
 _EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
 
@@ -210,11 +209,6 @@ def render_table(folder):
             row = rows.row(metrics["test"], link)
             parts.append(f"{row} {' | '.join(told)} |")
     return "\n".join([*parts, ""])
-
-
-def size(path):
-    """Returns how many bytes the files of a model have."""
-    return sum(file.stat().st_size for file in list_files(path).values())
 
 
 _MEASURED_IMAGES = "Recall in per cent and median rank "
