@@ -1,7 +1,11 @@
 """What verbs share that ask a model questions in words."""
 
+import contextlib
 import dataclasses
+import io
+import json
 
+from tbnets import files
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
 from tbnets.serving import zoo
@@ -45,6 +49,26 @@ class Asked:
                 "which takes text features. Use one that was trained on words."
             )
         return model
+
+
+STDOUT = "-"
+"""What a file is called that is standard output."""
+
+
+def alone(path):
+    """Returns a context that prints nothing where JSON goes there alone."""
+    if path == STDOUT:
+        return contextlib.redirect_stdout(io.StringIO())
+    return contextlib.nullcontext()
+
+
+def write_json(path, record):
+    """Writes what was found to --json, if it is given."""
+    if path == STDOUT:
+        print(json.dumps(record, indent=2, sort_keys=True))
+    elif path:
+        files.write_json(path, record)
+        print(f"\nThe same as JSON: {path}")
 
 
 def check_text(tool, texts):

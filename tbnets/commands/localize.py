@@ -40,7 +40,13 @@ import sys
 import PIL.Image
 
 from tbnets import files
-from tbnets.commands.asking import MODEL, Asked, check_text
+from tbnets.commands.asking import (
+    MODEL,
+    Asked,
+    alone,
+    check_text,
+    write_json,
+)
 from tbnets.commands.checks import check_place
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
@@ -88,8 +94,8 @@ class Options(Asked):
     )
     json: str = flag(
         "",
-        "JSON file to write what is printed; of several photos, a list of "
-        "what it is of one.",
+        "JSON file to write what is printed, - for standard output, alone; of "
+        "several photos, a list of what it is of one.",
     )
 
 
@@ -145,8 +151,7 @@ def check_places(options, photos, pictures):
 def warn_of_unknown(model, phrases):
     """Tells of phrases without a word that the network knows."""
     for phrase in phrases:
-        words = search.split_into_words([phrase])[0]
-        if len(search.unknown_words(model, phrase)) == len(words):
+        if search.knows_nothing(model, phrase):
             print(
                 f'warning: the network knows no word of "{phrase}": its box '
                 "says nothing.",
@@ -178,7 +183,12 @@ def found_record(options, model, phrases, found, photo):
         ]
         unknown = search.unknown_words(model, phrase)
         answers.append(
-            {"phrase": phrase, "unknown_words": unknown, "regions": told}
+            {
+                "phrase": phrase,
+                "unknown_words": unknown,
+                "note": search.unknown_note(model, phrase),
+                "regions": told,
+            }
         )
     record = {"photo": files.readable(photo), "model": options.model}
     return {**record, "phrases": answers}
@@ -208,16 +218,8 @@ def localize(options, model, phrases, photo, picture):
     return found_record(options, model, phrases, found, photo)
 
 
-def main(options):
-    """Localizes the phrases."""
-    photos, phrases = read_words(options)
-    pictures = places_of_pictures(options, photos)
-    check_places(options, photos, pictures)
-    for photo in photos:
-        if not os.path.isfile(photo):
-            read_photo(photo)  # Its errors name the file.
-    model = options.open(NEEDED)
-    warn_of_unknown(model, phrases)
+def localize_all(options, model, phrases, photos, pictures):
+    """Calls `localize` for each photo; returns what --json says."""
     records = []
     for photo, picture in zip(photos, pictures):
         if len(photos) > 1:
@@ -230,7 +232,19 @@ def main(options):
             print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
         else:
             records.append(found)
-    if options.json:
-        told = records if len(photos) > 1 else records[0]
-        files.write_json(options.json, told)
-        print(f"\nThe same as JSON: {options.json}")
+    return records if len(photos) > 1 else records[0]
+
+
+def main(options):
+    """Localizes the phrases."""
+    photos, phrases = read_words(options)
+    pictures = places_of_pictures(options, photos)
+    check_places(options, photos, pictures)
+    for photo in photos:
+        if not os.path.isfile(photo):
+            read_photo(photo)  # Its errors name the file.
+    model = options.open(NEEDED)
+    warn_of_unknown(model, phrases)
+    with alone(options.json):
+        found = localize_all(options, model, phrases, photos, pictures)
+    write_json(options.json, found)

@@ -21,6 +21,10 @@ searched; the photos are then only for the pictures:
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
+Photos like another one, which may be in the folder or not:
+
+  python tools/query.py photos --like=dog.jpg
+
 The other way round, an image against the lines of a text file, or the captions
 of a table (the image is a photo, or an id of --image_features):
 
@@ -33,8 +37,8 @@ Each answer has its rank, its similarity (the cosine, 1 is identical; of a
 similarity network the log odds of a match, 0 is even, or where it learned by
 --pair_loss=softmax, a number that only compares answers to one question) and
 the id of the image, or the caption. Words the network was never shown are
-named: they do not count. A file that is no photo is named with the reason, left
-out and counted.
+named: they do not count. --json=- prints the same for programs. A file that is
+no photo is named with the reason, left out and counted.
 """
 
 import dataclasses
@@ -45,14 +49,12 @@ import sys
 
 from tbnets import files
 from tbnets.checked_files import CheckedFile
-from tbnets.checked_numbers import check_finite
-from tbnets.commands.asking import Asked, check_text
+from tbnets.commands.asking import Asked, alone, check_text, write_json
 from tbnets.commands.checks import check_place, must_come_with
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
-from tbnets.images import BrokenImageError
 from tbnets.pictures import montage, page
 from tbnets.serving import index, search
 from tbnets.store.opening import open_features
@@ -88,11 +90,19 @@ class Options(Asked):
         "Feature store, or features [n, dim] (.npy) with their ids in "
         "X_ids.txt beside X_ims.npy; or several, as in training.",
     )
+    like: list[str] = flag(
+        [], "Photos, or ids of --image_features, to search by."
+    )
     image: str = flag("", "Photo, or id, to find captions for.")
     captions: str = flag(
         "",
         "Captions to rank for --image: a text file, one a line, or a table of "
         "image and caption, as for training.",
+    )
+    json: str = flag(
+        "",
+        "JSON file to write what is printed; - for standard output, which then "
+        "has nothing else.",
     )
     batch_size: Count = flag(
         search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
@@ -114,17 +124,12 @@ def embed_images(options, model):
     )
 
 
-def embed_query_image(options, model):
-    """Embeds --image, a photo or an id: `[1, embedding_dim]`."""
-    if model.takes_photos:
-        embeddings, [reason] = model.try_images([options.image])
-        if reason:
-            raise BrokenImageError(options.image, reason)
-        check_finite("image embeddings", embeddings)
-        return embeddings
+def examples(options, model, names):
+    """Returns what the model takes of photos, or of ids, to search by."""
+    if model.takes_photos or not names:
+        return names
     features = open_features(*options.image_features)
-    rows = features.rows([options.image])
-    return search.embed(model.embed_images, features.take(rows), "image")
+    return features.take(features.rows(names))
 
 
 def read_captions(path):
@@ -144,10 +149,11 @@ def read_captions(path):
 
 
 def answer_image(options, model):
-    """Ranks the captions of --captions for --image."""
+    """Ranks the captions of --captions for --image; returns the record."""
     captions = read_captions(options.captions)
     check_images(options, model)
-    query = embed_query_image(options, model)
+    query = examples(options, model, [options.image])
+    query = search.embed_examples(model, query)
     embeddings = search.embed(
         model.embed_text, captions, "caption", options.batch_size
     )
@@ -157,28 +163,56 @@ def answer_image(options, model):
     title = f"{options.image} among {len(captions)} captions"
     answers = [captions[i] for i in order[0]]
     print(search.format_answers(title, similarities[0], answers))
+    rows = zip(answers, similarities[0].tolist())
+    told = [{"caption": text, "similarity": value} for text, value in rows]
+    return {"model": options.model, "image": options.image, "answers": told}
 
 
 def answer_texts(options, model):
-    """Ranks the images for each query, and draws the answers."""
+    """Ranks the images for each query, draws them; returns the record."""
     check_images(options, model)
+    queries, like = options.queries, options.like
+    examples_of = examples(options, model, like)
     ids, embeddings = embed_images(options, model)
-    text, order, similarities = search.answer_queries(
-        model, options.queries, ids, embeddings, options.top
+    order, similarities = search.rank(
+        model, queries, examples_of, embeddings, options.top
     )
-    print(text)
+    titles = [search.title_of(model, query) for query in queries]
+    titles += [f"like {image}" for image in like]
+    print(search.format_tables(titles, ids, order, similarities))
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
     if options.html:
         write_page(options, model, ids, order, similarities)
+    return answers_record(options, model, ids, order, similarities)
+
+
+def answers_record(options, model, ids, order, similarities):
+    """Returns what --json says of the answers."""
+    asked = [
+        {
+            "query": query,
+            "unknown_words": search.unknown_words(model, query),
+            "note": search.unknown_note(model, query),
+        }
+        for query in options.queries
+    ]
+    asked += [{"like": image} for image in options.like]
+    for one, rows, values in zip(asked, order, similarities.tolist()):
+        one["answers"] = [
+            {"image": ids[row], "similarity": value}
+            for row, value in zip(rows, values)
+        ]
+    return {"model": options.model, "queries": asked}
 
 
 def write_montage(options, ids, order, similarities):
     """Writes the contact sheet to --montage, or beside the embeddings."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / "answers.png")
+    asked = [*options.queries, *map(pathlib.Path, options.like)]
     sheet = montage.draw_montage(
-        options.queries, ids, order, similarities, options.images
+        asked, ids, order, similarities, options.images
     )
     try:
         if not options.montage:
@@ -200,8 +234,10 @@ def write_montage(options, ids, order, similarities):
 def write_page(options, model, ids, order, similarities):
     """Writes the page to --html."""
     sections = []
-    for query, rows, values in zip(options.queries, order, similarities):
-        note = search.unknown_note(model, query)
+    notes = [search.unknown_note(model, query) for query in options.queries]
+    notes += ["photos like it"] * len(options.like)
+    asked = [*options.queries, *options.like]
+    for query, note, rows, values in zip(asked, notes, order, similarities):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
     about = f"The best of {len(ids):,} photos in {options.images}, found by "
@@ -229,15 +265,18 @@ def with_folder(options):
 
 def check_flags(options):
     """Refuses flags that make no question."""
-    by_image, asked = bool(options.image), len(options.queries)
+    by_image = bool(options.image)
+    asked = len(options.queries) + len(options.like)
     if by_image == bool(asked) or by_image != bool(options.captions):
         raise InputError(
-            "`tools/query.py` must be asked by sentences, or by --image and "
-            f"--captions. Received: {asked} sentences, --image="
+            "`tools/query.py` must be asked by sentences, by --like, or by "
+            f"--image and --captions. Received: {len(options.queries)} "
+            f"sentences, --like={','.join(options.like)}, --image="
             f"{options.image}, --captions={options.captions}. Write for "
             'example tools/query.py FOLDER "a dog in the snow".'
         )
     check_text("tools/query.py", options.queries)
+    check_place("json", options.json)
     for name in ("montage", "html"):
         path = getattr(options, name)
         if not path:
@@ -267,4 +306,6 @@ def main(options):
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
     answer = answer_image if options.image else answer_texts
-    answer(options, model)
+    with alone(options.json):
+        found = answer(options, model)
+    write_json(options.json, found)

@@ -1,6 +1,7 @@
 """Draws the answers of a search side by side."""
 
 import math
+import pathlib
 import textwrap
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ def draw_montage(
     """Draws each query beside its best images, ten of them in a row.
 
     Args:
-        queries: list of q strings.
+        queries: list of q strings; a `pathlib.Path` is a photo.
         ids: image ids.
         order: int `[q, k]`, rows of the best images.
         similarities: float `[q, k]`.
@@ -125,10 +126,7 @@ def draw_montage(
     draw = ImageDraw.Draw(sheet)
     for row, query in enumerate(queries):
         first = MARGIN + row * row_height
-        text = textwrap.fill(
-            query, columns(query, 20), max_lines=8, placeholder=" ..."
-        )
-        draw.text((MARGIN, first), text, "black", font(20, text), spacing=6)
+        _draw_query(sheet, query, (MARGIN, first))
         for place, index in enumerate(order[row]):
             left = 2 * MARGIN + QUERY_WIDTH + place % MOST_COLUMNS * column
             top = first + place // MOST_COLUMNS * line
@@ -145,6 +143,18 @@ def draw_montage(
         where = (MARGIN, size[1] - LEGEND_HEIGHT)
         draw.text(where, legend, "#555555", font(15, legend))
     return sheet
+
+
+def _draw_query(sheet, query, place):
+    """Writes a sentence on a sheet, or draws a photo that is asked for."""
+    if isinstance(query, pathlib.Path):
+        sheet.paste(draw_photo(query.parent, query.name), place)
+        return
+    text = textwrap.fill(
+        query, columns(query, 20), max_lines=8, placeholder=" ..."
+    )
+    draw = ImageDraw.Draw(sheet)
+    draw.text(place, text, "black", font(20, text), spacing=6)
 
 
 def draw_card(title, tiles, folder):

@@ -5,7 +5,8 @@ The functions are methods of `served.Served`.
 
 import os
 import pathlib
-from typing import Any
+import warnings
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,50 +24,88 @@ SUPPRESSION = 0.5
 
 
 def search(
-    model: Any, queries: Texts, images: Path | Photos, top: int = 5
+    model: Any,
+    queries: Texts = (),
+    images: Path | Photos | None = None,
+    top: int = 5,
+    *,
+    like: Photos = (),
+    cache: Path | Literal[False] | None = None,
 ) -> list[list[tuple[str | int, float]]]:
-    """Finds the images that answer a sentence best.
+    """Finds the images that answer a sentence best, or are most like another.
+
+    A sentence none of whose words the model knows is warned of: it is answered
+    as no sentence is.
 
     Args:
         model: the `Served`.
         queries: as in `embed_text`.
-        images: as in `embed_images`; or a folder, of which all photos are
-            searched, while files that are none are told on standard error and
-            left out; or, where the model takes photos, float array `[n,
-            embedding_dim]`, what `embed_images` returned.
+        images: what is searched, as in `embed_images`; or a folder, of which
+            all photos are, while files that are none are told on standard
+            error and left out; or, where the model takes photos, float array
+            `[n, embedding_dim]`, what `embed_images` returned.
         top: number of answers for each query.
+        like: images to search by, as in `embed_images`, after the sentences
+            or instead of them.
+        cache: folder to keep the embeddings of a folder in, so that only what
+            is new or has changed is embedded the next time; None for
+            FOLDER.tbnets beside it, False to keep nothing.
 
     Returns:
         list with a list for each query, best first, of `(image,
         similarity)`: the path, or the row where images have none.
 
+    Raises:
+        ValueError: the model is one of phrase localization, or learned to
+            compare images with texts and is asked by `like`.
+
     Example:
         model.search(["a dog in the snow"], "photos", top=3)
+        model.search(images="photos", like=["dog.jpg"])
     """
-    if isinstance(images, str | os.PathLike):
-        images, embeddings = _embed_folder(model, pathlib.Path(images))
-    elif model.takes_photos and isinstance(images, np.ndarray):
-        embeddings = images
-    else:
-        embeddings = searching.embed(model.embed_images, images, "image")
-    texts = searching.embed(model.embed_text, queries, "query")
-    similarities = model.compare(embeddings, texts).T
-    order, similarities = searching.best(similarities, top)
+    if not model.has("embed_image", "embed_text"):
+        raise InputError(
+            "`search` must be asked of a network for whole images. Received: "
+            f"{model.path}, which has {sorted(model.signatures)}. "
+            'Load tbnets.zoo.load("flickr8k_photos"); this one has `find`.'
+        )
+    if images is None:
+        raise InputError(
+            "`images` must be what is searched: a folder, photos or their "
+            "embeddings. Received: None. Name for example images='photos'."
+        )
+    images, embeddings = _gallery(model, images, cache)
+    for query in () if isinstance(queries, str) else queries:
+        if isinstance(query, str) and searching.knows_nothing(model, query):
+            warnings.warn(
+                f'no word of "{query}" is known to this model: its answers '
+                "say nothing",
+                stacklevel=2,
+            )
+    order, similarities = searching.rank(model, queries, like, embeddings, top)
     return [
         [(_name(images, row), float(value)) for row, value in zip(rows, values)]
         for rows, values in zip(order, similarities)
     ]
 
 
-def _embed_folder(model, folder):
-    """Returns the photos of a folder, and their embeddings."""
-    if not model.takes_photos:
-        raise InputError(
-            "`images` must be features of images. Received: a folder, "
-            f"{folder}, and the model takes no photos. Give an array."
-        )
-    names, rows = index.embed_folder(model, folder)
-    return [folder / name for name in names], rows
+def _gallery(model, images, cache):
+    """Returns the images that are searched, and their embeddings."""
+    takes_photos = model.takes_photos
+    if isinstance(images, str | os.PathLike):
+        folder = pathlib.Path(images)
+        if not takes_photos:
+            raise InputError(
+                "`images` must be features of images. Received: a folder, "
+                f"{folder}, and the model takes no photos. Give an array."
+            )
+        names, embeddings = index.embed_folder(model, folder, cache)
+        return [folder / name for name in names], embeddings
+    if takes_photos and isinstance(images, np.ndarray) and images.ndim == 2:
+        return images, images
+    sizes = searching.BATCH_SIZE, searching.PHOTO_BATCH_SIZE
+    embed = model.embed_images
+    return images, searching.embed(embed, images, "image", sizes[takes_photos])
 
 
 def _name(images, row):
@@ -130,6 +169,13 @@ def find(
     Example:
         model.find(["a red ball"], "photo.jpg")[0]  # [(box, similarity)]
     """
+    if not model.has("embed_phrases"):
+        raise InputError(
+            "`find` must be asked of a network of phrase localization. "
+            f"Received: {model.path}, which has {sorted(model.signatures)}. "
+            'Load tbnets.zoo.load("entities_localization"); this one has '
+            "`search`."
+        )
     boxes = model.propose(photo) if boxes is None else boxes
     boxes = np.asarray(boxes, np.float32).reshape(-1, 4)
     found = []

@@ -7,8 +7,11 @@ would.
 import numpy as np
 
 from tbnets.checked_numbers import check_finite
+from tbnets.errors import InputError
 from tbnets.files import readable
+from tbnets.images import BrokenImageError
 from tbnets.progress import progress_bar
+from tbnets.serving.served_inputs import refuse_single
 from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
@@ -77,8 +80,17 @@ def unknown_words(model, query):
 
 def unknown_note(model, query):
     """Returns "" or which words of a query the network does not know."""
-    unknown = ", ".join(unknown_words(model, query))
-    return f"unknown words: {unknown}" if unknown else ""
+    unknown = unknown_words(model, query)
+    if knows_nothing(model, query):
+        return "no word of this is known"
+    return f"unknown words: {', '.join(unknown)}" if unknown else ""
+
+
+def knows_nothing(model, query):
+    """Tells whether a query has no word that the network knows."""
+    [words] = split_into_words([query])
+    is_read = model.vocabulary is not None
+    return is_read and len(unknown_words(model, query)) == len(words)
 
 
 def split_into_words(texts):
@@ -138,6 +150,57 @@ def format_answers(title, similarities, answers, hits=None):
     return "\n".join(lines)
 
 
+def embed_examples(model, images):
+    """Embeds images to search by, each of which must be one.
+
+    Args:
+        model: a `Served`.
+        images: as in `Served.embed_images`.
+
+    Raises:
+        BrokenImageError: names the photo that is none.
+    """
+    if model.takes_photos:
+        refuse_single("like", images)
+    embeddings, reasons = model.try_images(images)
+    for image, reason in zip(images, reasons):
+        if reason:
+            raise BrokenImageError(image, reason)
+    check_finite("image embeddings", embeddings)
+    return embeddings
+
+
+def rank(model, queries, like, embeddings, top):
+    """Ranks images for sentences, then for images.
+
+    Args:
+        model: a `Served` that takes captions.
+        queries: as in `Served.embed_text`.
+        like: as in `Served.embed_images`; both may be none.
+        embeddings: float32 `[n, embedding_dim]` of what is ranked.
+        top: number of answers for each.
+
+    Returns:
+        What `best` returns.
+
+    Raises:
+        ValueError: the model's embeddings do not compare images.
+    """
+    if len(like) and model.has("compare"):
+        raise InputError(
+            "`like` must be asked of a network whose embeddings have cosines. "
+            f"Received: {model.path}, which learned to compare images with "
+            "texts alone. Take an embedding network, or ask by sentences."
+        )
+    found = []
+    if len(queries) or not len(like):
+        texts = embed(model.embed_text, queries, "query")
+        found.append(model.compare(embeddings, texts).T)
+    if len(like):
+        found.append(embed_examples(model, like) @ embeddings.T)
+    return best(np.concatenate(found), top)
+
+
 def answer_queries(model, queries, ids, embeddings, top, hits=None):
     """Ranks images for sentences.
 
@@ -155,19 +218,29 @@ def answer_queries(model, queries, ids, embeddings, top, hits=None):
         `(text, order, similarities)`: a table a query, and what `best`
         returns.
     """
-    texts = embed(model.embed_text, queries, "query")
-    order, similarities = best(model.compare(embeddings, texts).T, top)
+    order, similarities = rank(model, queries, (), embeddings, top)
+    titles = [title_of(model, query) for query in queries]
+    text = format_tables(titles, ids, order, similarities, hits)
+    return text, order, similarities
+
+
+def title_of(model, query):
+    """Returns a sentence and what is to be said of its words."""
+    note = unknown_note(model, query)
+    return f'"{query}"' + (f" ({note})" if note else "")
+
+
+def format_tables(titles, ids, order, similarities, hits=None):
+    """Returns a table a query; the rest as `answer_queries` has it."""
     tables = []
-    for query, rows, values, right in zip(
-        queries, order, similarities, hits or [None] * len(queries)
+    for title, rows, values, right in zip(
+        titles, order, similarities, hits or [None] * len(titles)
     ):
-        note = unknown_note(model, query)
-        note = f" ({note})" if note else ""
-        title = f'"{query}"{note} among {len(ids)} images'
+        title += f" among {len(ids)} images"
         if right is not None:
             title += f", hits: {len(right)}"
         told = {**dict(enumerate(ids)), **(right or {})}
         marks = None if right is None else [row in right for row in rows]
         answers = [told[row] for row in rows]
         tables.append(format_answers(title, values, answers, marks))
-    return "\n\n".join(tables), order, similarities
+    return "\n\n".join(tables)

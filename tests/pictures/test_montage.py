@@ -52,6 +52,16 @@ def test_where_nobody_knows_nothing_is_framed(folder, hits):
     assert sheet.height == height
 
 
+def test_a_photo_that_is_asked_for_stands_at_the_left(folder):
+    numbers = np.zeros((1, 1), int)
+    sheet = montage.draw_montage(
+        [folder / "b.png"], IDS, numbers, numbers + 0.5, folder
+    )
+    pixels = np.asarray(sheet)
+    assert tuple(pixels[montage.MARGIN, montage.MARGIN]) == COLOURS["b.png"]
+    assert frame_of(sheet, "a.png") == (255, 255, 255)
+
+
 def test_a_card_frames_its_tiles(folder):
     tiles = [
         montage.Tile("a.png", "1", False),

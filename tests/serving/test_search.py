@@ -72,11 +72,17 @@ def test_hits_are_told_where_they_are_known(model):
         "    1       1.000    no  x.jpg\n"
         "    2       0.500   yes  y.jpg  a star\n"
         "\n"
-        '"ring" (unknown words: ring) among 2 images\n'
+        '"ring" (no word of this is known) among 2 images\n'
         " rank  similarity  answer\n"
         "    1       1.000  y.jpg\n"
         "    2       0.500  x.jpg"
     )
+
+
+def test_a_learned_comparison_knows_no_images_side_by_side():
+    model = types.SimpleNamespace(has=lambda name: True, path="x/1")
+    with pytest.raises(ValueError, match="`like` must be asked of a network"):
+        search.rank(model, [], ["a.jpg"], np.eye(1, 2), 5)
 
 
 def test_without_hits_no_column_speaks_of_them(model):

@@ -31,6 +31,8 @@ def test_it_is_loaded_as_what_it_is(model):
     assert not model.has("embed_text")
     with pytest.raises(ValueError, match="'embed_phrases'.*'embed_text' of"):
         model.embed_text(["red"])
+    with pytest.raises(ValueError, match="`search` must be .* has `find`"):
+        model.search(["red"], "photos")
     assert model.takes_photos and model.takes_captions
     assert model.embedding_dim == 3
     assert "red" in model.vocabulary.words

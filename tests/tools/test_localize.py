@@ -47,6 +47,7 @@ def answers(folder):
             *(f"--output={folder}/drawn", photo, f"{folder}/cut.png"),
             *(f"{folder}/black.PNG", "red"),
         ],
+        "to a program": [model, "--json=-", photo, "zebra"],
         "two of one name": [model, "--output=.", photo, "a/photo.png", "red"],
         "no phrase": [model, photo],
         "empty phrase": [model, photo, " "],
@@ -118,6 +119,14 @@ def test_a_phrase_without_a_known_word_is_warned_of(answers):
     assert failure == "" and out.count("rank") == 2
     warnings = err.splitlines()
     assert len(warnings) == 2 and 'knows no word of "a zebra"' in warnings[0]
+
+
+def test_json_stands_alone_on_standard_output(answers):
+    out, _, failure = answers["to a program"]
+    assert failure == ""
+    [phrase] = json.loads(out)["phrases"]
+    assert phrase["note"] == "no word of this is known"
+    assert len(phrase["regions"]) == 1
 
 
 def test_a_photo_without_proposals_is_told(answers):

@@ -1,7 +1,9 @@
 """Tests of the query tool, on networks whose answers are plain to see."""
 
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import types
@@ -14,6 +16,7 @@ import tensorflow as tf
 from tbnets.commands import query
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
@@ -136,6 +139,17 @@ def answers(folder):
             f"--captions={folder}/captions.csv",
         ],
         "id": [by_features, features, captions, "--image=red.png"],
+        "like": [
+            *(by_bytes, f"{folder}/photos", "--top=2", "blue"),
+            *(f"--like={folder}/photos/red.png", f"--html={folder}/like.html"),
+        ],
+        "like an id": [by_features, features, "--like=red.png"],
+        "like nothing": [by_bytes, photos, f"--like={folder}/none.png"],
+        "json": [by_bytes, photos, "--json=-", "--top=1", "red", "a zebra"],
+        "json of captions": [
+            *(by_bytes, captions, f"--image={folder}/photos/red.png"),
+            *(f"--json={folder}/captions.json", "--top=1"),
+        ],
         "cut photo": [by_bytes, captions, f"--image={folder}/photos/cut.png"],
         "unknown id": [by_features, features, captions, "--image=cow"],
         "nothing": [],
@@ -211,7 +225,82 @@ def test_a_network_of_trees_is_asked_by_sentences(answers, question, like):
     if question == "trees":
         _, unknown, wordless = (title for title, _ in answers_of(out))
         assert unknown.startswith('"A Blue zebra" (unknown words: a, zebra)')
-        assert wordless == '"..." among 2 images'
+        assert wordless == '"..." (no word of this is known) among 2 images'
+
+
+def test_photos_like_another_one_are_ranked(answers, folder):
+    out, _, failure = answers["like"]
+    assert failure == ""
+    (blue, by_words), (like, by_photo) = answers_of(out)
+    assert blue == '"blue" among 3 images'
+    assert like == f"like {folder}/photos/red.png among 3 images"
+    assert by_photo == [("1.000", "red.png"), ("0.000", "green.png")]
+    assert by_words[0] == ("1.000", "more/blue.png")
+    assert "<p>photos like it</p>" in (folder / "like.html").read_text("utf-8")
+    [(like, rows)] = answers_of(answers["like an id"][0])
+    # [0.6, 0.8, 0] with itself, and with [0, 0, 1].
+    assert like == "like red.png among 2 images"
+    assert rows == [("1.000", "red.png"), ("0.000", "../../outside")]
+
+
+def test_json_says_the_same_and_stands_alone(answers, folder):
+    out, _, failure = answers["json"]
+    assert failure == ""
+    first, second = json.loads(out)["queries"]
+    assert first == {
+        "query": "red",
+        "unknown_words": [],
+        "note": "",
+        "answers": [{"image": "red.png", "similarity": pytest.approx(1)}],
+    }
+    assert second["unknown_words"] == ["a", "zebra"]
+    assert second["note"] == "no word of this is known"
+    found = json.loads((folder / "captions.json").read_text())
+    assert found["image"] == f"{folder}/photos/red.png"
+    [answer] = found["answers"]
+    assert answer == {
+        "caption": "A RED one",
+        "similarity": pytest.approx(0.728, abs=1e-3),
+    }
+    assert "captions.json" in answers["json of captions"][0]
+
+
+def test_python_searches_as_the_tool_does(folder, tmp_path, capsys):
+    model = load_saved_model(folder / "bytes" / "1")
+    photos = shutil.copytree(folder / "photos", tmp_path / "photos")
+    [red] = model.search(["red"], photos, top=2, cache=False)
+    assert not (tmp_path / "photos.tbnets").exists()
+    assert model.search(["red"], photos, top=2) == [red]
+    assert [similarity for _, similarity in red] == pytest.approx([1, 0])
+    told = capsys.readouterr().err
+    assert "3 of 6 files left out" in told
+    # What is kept is what is answered by.
+    (photos / "red.png").rename(tmp_path / "red.png")
+    (photos / "cut.png").unlink()
+    [like] = model.search(images=photos, like=[tmp_path / "red.png"])
+    assert [name for name, _ in like] == [
+        str(photos / name) for name in ("green.png", "more/blue.png")
+    ]
+    pixels = np.full((3, 3, 3), COLORS["blue"], np.uint8)
+    sorts = [tmp_path / "red.png", pixels, PIL.Image.fromarray(pixels)]
+    found = model.search(["red"], sorts, like=[pixels])
+    order = [[image for image, _ in one] for one in found]
+    assert order == [[str(tmp_path / "red.png"), 1, 2], [1, 2, order[0][0]]]
+
+
+@pytest.mark.parametrize("query", ["", "un perro", "!"])
+def test_python_is_warned_of_a_query_without_a_known_word(folder, query):
+    model = load_saved_model(folder / "bytes" / "1")
+    rows = np.eye(3, dtype=np.float32)
+    with pytest.warns(UserWarning, match=f'no word of "{query}" is known'):
+        found = model.search(["red", query], rows)
+    assert [len(one) for one in found] == [3, 3]
+    with pytest.raises(ValueError, match="`images` must be what is searched"):
+        model.search(["red"])
+    with pytest.raises(ValueError, match="`like` must be a list"):
+        model.search(like="red.png", images=rows)
+    with pytest.raises(ValueError, match="`find` must .* `search`"):
+        model.find(["red"], "photo.png")
 
 
 def test_montage_shows_the_photos(answers, folder):
@@ -285,7 +374,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
     photos.chmod(rights)
     PIL.Image.new("RGB", (30, 20), "red").save(photos / "red.png")
     options = types.SimpleNamespace(
-        images=str(photos), cache=None, montage=None, queries=["red"]
+        images=str(photos), cache=None, montage=None, queries=["red"], like=[]
     )
     order = np.zeros([1, 1], int)
     query.write_montage(options, ["red.png"], order, np.ones([1, 1]))
@@ -299,6 +388,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
     [
         ("cut photo", "cut.png', which does not decode"),
         ("unknown id", "'cow'"),
+        ("like nothing", "none.png', which is not there"),
         ("nothing", "`tools/query.py` must be asked by sentences"),
         ("both", "`tools/query.py` must be asked by sentences"),
         ("image alone", "`tools/query.py` must be asked by sentences"),
