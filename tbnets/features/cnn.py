@@ -69,13 +69,6 @@ class Network:
     load_weights: Callable = cnn_weights.load_weights
 
 
-def _no_imagenet():
-    raise InputError(
-        "`weights` must be a file for SqueezeNet, which Keras does "
-        "not hold. Received: weights=imagenet. Name an HDF5 file."
-    )
-
-
 def _lite(number, image_size):
     """Returns the row of an EfficientNet-Lite, see `Network`."""
     return Network(
@@ -104,7 +97,7 @@ NETWORKS = {
         squeezenet.SqueezeNet,
         squeezenet.preprocess_input,
         has_top=False,
-        find_imagenet=_no_imagenet,
+        find_imagenet=lambda: "imagenet",
     ),
     "EfficientNetLite0": _lite(0, 224),
     "EfficientNetLite1": _lite(1, 240),

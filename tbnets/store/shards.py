@@ -13,6 +13,7 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
+from tbnets.identity import first_twice
 from tbnets.store.arrays import Features, check_rows, slices
 from tbnets.store.manifest import MANIFEST, file_sha256, read_manifest
 from tbnets.store.npy import check_numbers
@@ -257,16 +258,12 @@ def _read_ids(path, shard):
 def _check_ids(store):
     """Raises ValueError if an id stands twice, or in vain."""
     file = CheckedFile(os.path.join(store.path, MANIFEST))
-    for row in np.flatnonzero(store.rows(store.ids) != np.arange(len(store))):
+    twice = first_twice([*store.ids, *store.failed])
+    if twice is not None:
         file.report(
-            f"expected each id in one shard once; found {store.ids[row]!r} "
-            "again."
+            "expected each id in one shard once, or in 'failed'; found "
+            f"{twice!r} again."
         )
-    for key in store.failed:
-        if not store.missing([key]):
-            file.report(
-                f"'failed': expected ids without features; found {key!r}."
-            )
 
 
 def _open_array(path, shape, dtype):

@@ -99,12 +99,9 @@ def comparable_settings(settings):
     Those that are read, but for files and folders: name -> number, bool or
     string.
     """
-    found = {}
-    for flag in settings.flags_read():
-        if not flag.is_place:
-            value = getattr(settings, flag.name)
-            found[flag.name] = written(value) if type(value) is list else value
-    return found
+    read = [flag.name for flag in settings.flags_read() if not flag.is_place]
+    values = {name: getattr(settings, name) for name in read}
+    return {k: written(v) if type(v) is list else v for k, v in values.items()}
 
 
 def _unless_lost(method):

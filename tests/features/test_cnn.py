@@ -107,7 +107,7 @@ def test_unknown_network_lists_the_known():
 
 
 def test_squeezenet_by_keras_is_refused():
-    with pytest.raises(ValueError, match="which Keras does not hold"):
+    with pytest.raises(FileNotFoundError, match="must be a weights file"):
         build_cnn("SqueezeNet", "imagenet")
 
 

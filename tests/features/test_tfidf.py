@@ -55,7 +55,9 @@ def test_features_are_those_of_the_definition(num_terms):
     encoder = TfidfFeatures(num_terms).fit(CAPTIONS)
     # Three dogs (with "dogs"), three "two", two cats and runs, one of others.
     wanted = ("dog", "two", "cat", "run", "snow", "tail")[:num_terms]
-    assert encoder.terms_ == wanted and encoder.dim == len(wanted)
+    assert tuple(encoder.notes_["terms"]) == wanted and encoder.dim == len(
+        wanted
+    )
     expected = loop(CAPTIONS, LEMMAS, wanted)
     found = encoder.transform(CAPTIONS)
     assert found.dtype == np.float32
@@ -116,7 +118,7 @@ def test_saved_and_loaded_is_the_same(tmp_path):
     for path in (tmp_path, tmp_path / "encoder.npz"):
         loaded = caption_features.load_encoder(path)
         assert loaded.digest() == encoder.digest()
-        assert loaded.terms_ == encoder.terms_
+        assert loaded.notes_["terms"] == encoder.notes_["terms"]
         np.testing.assert_array_equal(
             loaded.transform(CAPTIONS), encoder.transform(CAPTIONS)
         )

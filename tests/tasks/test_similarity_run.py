@@ -258,7 +258,7 @@ def test_other_captions_are_not_combined(opened, tmp_path):
     records = other.data.split("test").records
     others = RetrievalScores(None, None, records)
     with pytest.raises(
-        ValueError, match="`--combine_with` .*the caption differs: '.* in row"
+        ValueError, match="`--combine_with` .*other captions, '.* in row"
     ):
         scores.combine(others, 0.3)
 

@@ -38,7 +38,7 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert store.ids == texts
     encoder = load_encoder_of(store.made_by, folder / "store")
     # dog of two captions; the three of one each alphabetically.
-    assert encoder.terms_ == ("dog", "cat", "run", "two")
+    assert tuple(encoder.notes_["terms"]) == ("dog", "cat", "run", "two")
     expected = encoder.transform(texts)
     np.testing.assert_array_equal(store.take(range(4)), expected)
 

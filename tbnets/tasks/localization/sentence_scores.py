@@ -11,6 +11,7 @@ import numpy as np
 from tbnets.data.same_captions import same_captions
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
+from tbnets.tasks.matching.scores import check_same_examples
 
 
 def sentence_scores(scores, records):
@@ -90,12 +91,7 @@ def captions_of_phrases(phrases, records):
     Raises:
         ValueError: the photos differ, or one has other captions.
     """
-    if phrases.images.image_ids != records.image_ids:
-        raise InputError(
-            "`--combine_with` must be a run on the same photos. Received: "
-            f"{phrases.images.num_images} and {records.num_images}, which "
-            "differ. Evaluate both on one captions file and split."
-        )
+    check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
     found = same_captions(phrases.images, records, photos).rows
     captions = found[phrases.phrase_to_caption]

@@ -17,6 +17,8 @@ from tbnets.tasks.task import Evaluator
 from tbnets.training.embedder import Embedder
 from tbnets.training.pair_scorer import PairScorer
 
+_SAME = ("image_ids", "captions", "caption_to_image")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RetrievalScores(Scores):
@@ -184,27 +186,24 @@ class Retrieval(Evaluator):
         )
 
 
-def check_same_examples(records, others):
+def check_same_examples(records, others, names=_SAME):
     """Refuses to combine the scores of different images or captions.
 
     Args:
         records: `CaptionedImages` of a split by the one run.
         others: by the other run.
+        names: of what must be the same.
 
     Raises:
         ValueError: naming the first image or caption that differs.
     """
-    for what, name in (
-        ("image", "image_ids"),
-        ("caption", "captions"),
-        ("row of the image", "caption_to_image"),
-    ):
+    for name in names:
         both = (list(getattr(each, name)) for each in (records, others))
         for row, (one, other) in enumerate(itertools.zip_longest(*both)):
             if one != other:
                 raise InputError(
                     "`--combine_with` must be a run on the same images and "
-                    f"captions. Received: in split {records.split} the {what} "
-                    f"differs: {shown(one)} and {shown(other)} in row {row}. "
+                    f"captions. Received: in split {records.split} other "
+                    f"{name}, {shown(one)} and {shown(other)} in row {row}. "
                     "Evaluate both on one captions file and split."
                 )

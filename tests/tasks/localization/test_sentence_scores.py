@@ -78,5 +78,5 @@ def test_what_can_not_be_compared_is_refused():
             marked_phrases((*MARKED[:3], "It")), fewer
         )
     others = CaptionedImages(("x", "z"), OWN, (0, 0, 1, 1), "test", "other")
-    with pytest.raises(ValueError, match="on the same photos"):
+    with pytest.raises(ValueError, match="on the same images"):
         sentence_scores.captions_of_phrases(phrases, others)
