@@ -1,13 +1,16 @@
 """What an object says of itself, in a line or two: sizes, no contents."""
 
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MOST_ITEMS = 4
 MOST_LETTERS = 80
 
 
-def short_repr(*names, **sizes):
+def short_repr(
+    *names: str, **sizes: Callable[[Any], object]
+) -> Callable[[Any], str]:
     """Returns a `__repr__` that shows some attributes.
 
     Args:
@@ -37,13 +40,13 @@ def of_fields(record: Any) -> str:
     return with_parts(record, record._asdict())
 
 
-def with_parts(thing, parts):
+def with_parts(thing: object, parts: Mapping[str, object]) -> str:
     """Returns `Class(name=value, ...)`, each value in a few letters."""
     inside = [f"{name}={shown(value)}" for name, value in parts.items()]
     return f"{type(thing).__name__}({', '.join(inside)})"
 
 
-def shown(value):
+def shown(value: Any) -> str:
     """Returns a value in a few letters.
 
     Args:

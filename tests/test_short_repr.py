@@ -11,6 +11,7 @@ import tensorflow as tf
 import tbnets
 from tbnets.evaluation.ranks import Ranks
 from tbnets.losses.triplet import LossOutput
+from tbnets.serving.served import Served
 from tbnets.short_repr import shown
 from tbnets.store.arrays import FeatureArray
 
@@ -80,6 +81,11 @@ def test_every_public_class_tells_more_than_an_address(name):
             "image_to_image=bool[3, 3])",
         ),
         (tbnets.FusedAdam(0.01), "FusedAdam(learning_rate=0.01)"),
+        (
+            Served("runs/mine/export/1", {}, {}),
+            "Served(path='runs/mine/export/1', embedding_dim=None, "
+            "signatures='')",
+        ),
     ],
 )
 def test_sizes_stand_for_contents(value, wanted):

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import os
 import re
+from typing import Any
 
 import numpy as np
 
@@ -178,7 +179,7 @@ _NUM_CHARACTERS = 65536
 
 
 def read_captions(
-    format: str, path: Path, split: str, problems: list | None = None
+    format: str, path: Path, split: str, problems: list[Any] | None = None
 ) -> CaptionedImages:
     """Reads one split of a caption file or folder.
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -153,7 +154,7 @@ class PhraseRegions:
         return self.boxes / self._by_phrase(self.image_sizes)
 
     def in_photos(
-        self, photo_sizes: np.ndarray, problems: list | None = None
+        self, photo_sizes: np.ndarray, problems: list[Any] | None = None
     ) -> "PhraseRegions":
         """Returns the same with boxes in pixels of the photos on disk.
 
@@ -243,7 +244,7 @@ def _require_shape(name, array, shape):
 def read_phrases(
     path: Path,
     images: CaptionedImages | None = None,
-    problems: list | None = None,
+    problems: list[Any] | None = None,
 ) -> PhraseRegions:
     """Reads phrases and their boxes.
 

@@ -47,9 +47,9 @@ class Features:
         path: Path = "",
         has_ids: bool = True,
     ) -> None:
-        self.ids = tuple(ids)
+        self.ids: tuple[str, ...] = tuple(ids)
         self.dim = dim
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         self.has_ids = has_ids
 
     __repr__ = short_repr("path", "dim", rows=len)

@@ -155,7 +155,7 @@ class TreeRows(PaddedRows):
         arrays: for each caption int32 `[num_nodes, 6]`, see `tree_array`.
     """
 
-    shape = (None, len(FIELDS))
+    shape: tuple[int | None, ...] = (None, len(FIELDS))
     least_step = 8
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
