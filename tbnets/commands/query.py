@@ -249,11 +249,14 @@ def write_page(options, model, ids, order, similarities):
 
 def with_folder(options):
     """Takes the first word for --images where no flag says what is searched."""
-    told = ("images", "image_features", "image", "captions")
-    if not options.queries or any(getattr(options, name) for name in told):
+    if not options.queries or (
+        options.images or options.image or options.captions
+    ):
         return options
     first, *queries = options.queries
     if not os.path.isdir(first):
+        if options.image_features:
+            return options
         raise InputError(
             "`tools/query.py` must be given a folder of photos before the "
             f"sentences. Received: {first}, which is no folder. Write for "

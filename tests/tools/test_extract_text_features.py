@@ -21,7 +21,6 @@ def run(folder, *flags):
     done = verbs.run(
         "extract_text_features",
         f"--captions={folder / 'captions.csv'}",
-        "--captions_format=table",
         f"--output={folder / 'store'}",
         *flags,
     )
@@ -51,7 +50,7 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
 def test_splits_that_captions_do_not_tell_are_drawn(folder):
     rows = "".join(f"{i}.jpg,a dog {i}\n" for i in range(10))
     (folder / "captions.csv").write_text(f"image,caption\n{rows}")
-    code, text = run(folder, "--features=tfidf", "--captions_format=table")
+    code, text = run(folder, "--features=tfidf")
     assert code == 0, text
     # Of ten images six are learned from, and all have features.
     assert "fitted    on 6 captions" in text and "10 texts x" in text

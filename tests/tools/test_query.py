@@ -123,7 +123,7 @@ def answers(folder):
         "batches of one": [by_bytes, photos, "--batch_size=1", "red"],
         "features": [by_features, features, "green"],
         "montage": [
-            *(by_features, features, photos, "red", "green"),
+            *(by_features, features, f"{folder}/photos", "red", "green"),
             f"--montage={folder}/montage.png",
         ],
         "again": [by_bytes, photos, "--montage=", "red"],
