@@ -1,5 +1,6 @@
 """`tbnets.NAME`: every name is there, and none is imported before its time."""
 
+import ast
 import inspect
 import pathlib
 import subprocess
@@ -11,9 +12,13 @@ import tbnets
 import tbnets.layers
 import tbnets.models
 from tbnets.losses import triplet
+from tbnets.serving.served import Served
+from tbnets.store.arrays import Features
 from tests.test_conformance import public_classes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PUBLIC = {name: getattr(tbnets, name) for name in tbnets.__all__}
+PUBLIC |= {"Served": Served, "Features": Features}  # What is returned.
 
 
 @pytest.mark.parametrize("name", tbnets.__all__)
@@ -25,6 +30,11 @@ def test_name_is_what_its_module_calls_so(name):
         assert value.__name__ == name
         assert value.__module__ == tbnets._MODULES[name]
         assert inspect.getdoc(value)
+
+
+def test_what_completes_is_public():
+    shown = [name for name in dir(tbnets) if not name.startswith("__")]
+    assert shown == sorted(tbnets.__all__)
 
 
 def test_names_hide_no_room():
@@ -80,3 +90,47 @@ def test_misspelt_name_suggests_the_nearest(wrong, hint):
     with pytest.raises(AttributeError, match=f"no attribute '{wrong}'.*{hint}"):
         getattr(tbnets, wrong)
     assert not hasattr(tbnets, "__wrapped__")
+
+
+def test_the_typed_program_names_every_public_name():
+    program = (ROOT / "tests" / "typed_program.py").read_text("utf-8")
+    parts = [x for x in ast.parse(program).body if hasattr(x, "name")]
+    right = [one for one in parts if one.name != "wrong"]
+    found = {
+        node.attr
+        for function in right
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "tbnets"
+    }
+    assert set(tbnets.__all__) - found == set()
+
+
+def functions_of(value):
+    """Yields (name, function) of what is public of a value, and tbnets'."""
+    for name in dir(value):
+        member = inspect.getattr_static(value, name)
+        member = getattr(member, "fget", getattr(member, "__func__", member))
+        own = inspect.ismodule(value) and value.__name__
+        if (
+            inspect.isfunction(member)
+            and (not name.startswith("_") or name in ("__init__", "__call__"))
+            and member.__module__.startswith(own or "tbnets.")
+            # What data classes and named tuples write themselves.
+            and member.__code__.co_filename.endswith(".py")
+        ):
+            yield name, member
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_signature_says_what_it_takes_and_returns(name):
+    value = PUBLIC[name]
+    found = {"": value} if inspect.isfunction(value) else functions_of(value)
+    for method, function in dict(found).items():
+        signature = inspect.signature(function)
+        told = {k: one.annotation for k, one in signature.parameters.items()}
+        told["return"] = signature.return_annotation
+        told.pop("self", told.pop("cls", None))
+        bare = [key for key in told if told[key] is inspect.Parameter.empty]
+        assert not bare, f"{name}.{method} has no annotation of {bare}"
