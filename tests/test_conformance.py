@@ -19,7 +19,6 @@ import tensorflow as tf
 
 import tbnets.layers
 import tbnets.models
-from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
@@ -41,12 +40,10 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.models.two_branch import TwoBranchModel
-from tbnets.serving import export
 from tbnets.text.packed_trees import XLA_REFUSED, TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
-from tbnets.text.vocabulary import Tokenizer, Vocabulary
+from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
-from tests import fresh
 from tests.features import tiny_cnn
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
@@ -580,48 +577,3 @@ def test_whole_train_step_compiles_under_xla():
         np.testing.assert_allclose(logs[key], wanted_logs[key], rtol=1e-4)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
-
-
-CLIENT = """
-import sys
-import numpy as np
-import tensorflow as tf
-import tensorflow_text
-
-model = tf.saved_model.load(sys.argv[1])
-photo = tf.io.read_file(sys.argv[2])
-np.savez(
-    sys.argv[4],
-    image=model.embed_image(tf.stack([photo]))["embeddings"],
-    text=model.embed_text(tf.constant(sys.argv[3:4]))["embeddings"],
-)
-assert "tbnets" not in sys.modules
-"""
-
-
-def test_exported_pixel_network_in_a_fresh_process(tmp_path):
-    made = build(MODELS["pixels_lstm"])
-    export.export_saved_model(
-        made,
-        VOCABULARY,
-        tmp_path / "1",
-        image_shape=(IMAGE_SIZE, IMAGE_SIZE, 3),
-        read_photos=lambda photos: decode_images(photos, IMAGE_SIZE),
-    )
-    photo = tf.io.encode_png(tf.cast(PIXELS[0], tf.uint8))
-    tf.io.write_file(str(tmp_path / "photo.png"), photo)
-    caption = "A red dog"
-    given = (tmp_path / "1", tmp_path / "photo.png", caption)
-    out = tmp_path / "out.npz"
-    fresh.run(
-        *("-c", CLIENT, *given, out),
-        check=True,
-        cwd=tmp_path,
-        with_tbnets=False,
-    )
-    # A PNG holds whole numbers, and nothing is resized.
-    images = made.embed_images(np.floor(PIXELS[:1]))
-    texts = made.embed_text(Tokenizer(VOCABULARY)([caption]))
-    with np.load(out) as found:
-        np.testing.assert_allclose(found["image"], images, 1e-5, 1e-6)
-        np.testing.assert_allclose(found["text"], texts, 1e-5, 1e-6)

@@ -142,6 +142,28 @@ def bytes_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def pixels_model(tmp_path_factory):
+    """Convolutions over pixels and an LSTM over words, and its SavedModel."""
+    network = EmbeddingNetwork(
+        Branch((6, 4), batch_normalization="last", dropout=0.5),
+        Branch((5, 4), batch_normalization="last", dropout=0.5),
+        SmallConvNet((2, 3)),
+        RecurrentEncoder(VOCABULARY.size, "lstm", 3, 2, bidirectional=True),
+    )
+    shape = (SIZE, SIZE, 3)
+    network.build({"images": (None, *shape), "captions": (None, None)})
+    path = tmp_path_factory.mktemp("pixels") / "1"
+    export_saved_model(
+        network,
+        VOCABULARY,
+        path,
+        image_shape=shape,
+        read_photos=lambda photos: decode_images(photos, SIZE),
+    )
+    return network, path
+
+
+@pytest.fixture(scope="module")
 def served_features(features_model):
     return load_saved_model(features_model[1])
 
@@ -206,23 +228,14 @@ def test_fresh_process_photos_and_text_features(bytes_model, tmp_path):
     close(served["score"], images @ texts.T)
 
 
-def test_fresh_process_embedding_network(tmp_path):
-    network = EmbeddingNetwork(
-        Branch((6, 4), batch_normalization="last", dropout=0.5),
-        Branch((5, 4), batch_normalization="last", dropout=0.5),
-        text_encoder=RecurrentEncoder(
-            VOCABULARY.size, "lstm", 3, 2, bidirectional=True
-        ),
-    )
-    network.build({"images": (None, 5), "captions": (None, None)})
-    path = tmp_path / "1"
-    export_saved_model(network, VOCABULARY, path, image_shape=(5,))
-    features = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+def test_fresh_process_embedding_network(pixels_model, tmp_path):
+    network, path = pixels_model
+    photos = [photo("red"), photo("navy", "L", "JPEG")]
     texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
-    images = network.embed_images(features).numpy()
+    images = network.embed_images(decode_images(photos, SIZE)).numpy()
     captions = np.array([caption.encode() for caption in CAPTIONS])
     served = run_client(
-        tmp_path, path, captions=captions, image_features=features
+        tmp_path, path, captions=captions, image_bytes=np.array(photos)
     )
     close(served["text"], texts)
     close(served["image"], images)
@@ -250,26 +263,8 @@ def test_served_model_takes_photos_and_text_features(served_bytes):
     assert served.embed_images([]).shape == (0, 4)
 
 
-def test_convolutional_model_takes_no_photos(tmp_path):
-    class PixelNetwork(TinyNetwork):
-        def embed_images(self, images, training=False):
-            return super().embed_images(encoder(images, training=training))
-
-    encoder = SmallConvNet((4, 6))
-    encoder.build((None, SIZE, SIZE, 3))
-    network = PixelNetwork()
-    network.image_dim = encoder.output_dim
-    network.embed_images(tf.ones([2, SIZE, SIZE, 3]))
-    network.embed_text(tf.ones([2, 3], tf.int32))
-    path = tmp_path / "1"
-    export_saved_model(
-        network,
-        VOCABULARY,
-        path,
-        image_shape=(SIZE, SIZE, 3),
-        read_photos=lambda photos: decode_images(photos, SIZE),
-    )
-    served = load_saved_model(path)
+def test_convolutional_model_takes_no_photos(pixels_model):
+    served = load_saved_model(pixels_model[1])
     assert served.embed_images([]).shape == (0, 4)
     assert served.similarity([], CAPTIONS).shape == (0, 5)
     assert served.similarity([photo("red")], CAPTIONS).shape == (1, 5)
