@@ -103,6 +103,7 @@ def losses() -> float:
     loss = tbnets.TripletLoss(margin=0.2, term_weights={"image_to_text": 1.0})
     output = loss(FEATURES, texts, IDS, OWNERS)
     again = loss.with_masks(FEATURES, texts, masks)
+    print(loss(texts, OWNERS).total, loss.within_view(texts, OWNERS).terms)
     pairs = tbnets.sample_pairs(IDS, OWNERS, seed=[0, 1], num_candidates=2)
     judged = tbnets.logistic_loss(texts[:, 0], OWNERS == 0, pairs.valid)
     print(indices, valid, again.terms["image_to_text"], judged.pair_accuracy)
@@ -201,7 +202,10 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
     cosines: np.ndarray = served.similarity(FEATURES, ["a red dog"])
     print(cosines.max(), served.has("embed_text"), served.vocabulary)
     names: list[str] = tbnets.zoo.names()
+    sizes = {told.name: told.size for told in tbnets.zoo.describe()}
     model = tbnets.zoo.load(names[0])
+    like = model.search(images="photos", like=["dog.jpg", photo], cache=False)
+    print(sizes[names[0]], like)
     for answers in model.search(["a dog", "a cat"], "photos", top=3):
         for image, cosine in answers:
             print(image, round(cosine, 3))
@@ -210,9 +214,8 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
     )
     print(model.compare(rows, model.embed_text(["a dog"])).shape)
     localizer = tbnets.zoo.open_model("runs/localizer", trust=False)
-    for box, cosine in localizer.find(["a ball"], photo, boxes=[[0, 0, 9, 9]])[
-        0
-    ]:
+    [found] = localizer.find(["a ball"], photo, boxes=[[0, 0, 9, 9]])
+    for box, cosine in found:
         print(box.tolist(), cosine)
     print(localizer.localize(["a ball"], "a.jpg", localizer.propose("a.jpg")))
 

@@ -7,7 +7,7 @@ image decoding are part of its graph.
 
 import importlib.metadata
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -35,10 +35,12 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     vocabulary: Any,
     path: Path,
     *,
+    image_shape: tuple[int, ...],
+    read_photos: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    text_dim: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     half_precision: bool = False,
     max_pixels: int | None = None,
-    **shapes: Any,
 ) -> pathlib.Path:
     """Writes a model that embeds images and texts as a SavedModel.
 
@@ -46,15 +48,15 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         model: a built network, as `models.embedding_network.EmbeddingNetwork`.
         vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
             be cut at its `max_tokens`, and not after 200 words; a
-            `CaptionReader` or None if the
-            network takes text features.
+            `CaptionReader` or None if the network takes text features.
         path: as in `write_saved_model`.
+        image_shape: as in `image_endpoints.two_branch_endpoints`, which lists
+            the signatures too; so are the next two.
+        read_photos: what turns files into such images; None for arrays.
+        text_dim: dimension of text features; None where there are words.
         metadata: as in `write_saved_model`.
         half_precision: as in `write_saved_model`.
         max_pixels: as in `write_saved_model`.
-        **shapes: `image_shape`, `read_photos` and `text_dim`, as in
-            `image_endpoints.two_branch_endpoints`, which lists the
-            signatures too.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -66,7 +68,13 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     tokenizer = vocabulary
     if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
-    endpoints = two_branch_endpoints(model, tokenizer, **shapes)
+    endpoints = two_branch_endpoints(
+        model,
+        tokenizer,
+        image_shape=image_shape,
+        read_photos=read_photos,
+        text_dim=text_dim,
+    )
     return write_saved_model(
         endpoints, path, metadata, half_precision, max_pixels
     )
