@@ -209,7 +209,7 @@ TRAIN = [
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
         "--image_weights=imagenet",
-        ["`--image_weights` must be a file for SqueezeNet"],
+        ["`--image_weights` must be a weights file"],
     ),
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
