@@ -264,6 +264,12 @@ def shown(value):
     return text if len(text) <= 70 else f"{text[:60]}...{text[-6:]}"
 
 
+def listed(names, most=5):
+    """Returns the first of some names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def require_file(path):
     """Raises FileNotFoundError or IsADirectoryError if there is no file."""
     if os.path.isdir(path):

@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, Problem, shown
+from tbnets.checked_files import CheckedFile, Problem, listed, shown
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.splits import fill_split
@@ -17,8 +17,6 @@ from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
 from tbnets.text.vocabulary import count_words
-
-MOST_NAMED = 5
 
 
 def describe_split(
@@ -129,15 +127,9 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
     for first, second, both in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
-            f"{first!r} and in {second!r}: {_listed(both)}. Take them out of "
-            "one of the two."
+            f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. Take "
+            "them out of one of the two."
         )
-
-
-def _listed(keys):
-    more = len(keys) - MOST_NAMED
-    names = ", ".join(map(repr, keys[:MOST_NAMED]))
-    return names + (f" and {more} more" if more > 0 else "")
 
 
 def check_images(images: CaptionedImages, folder, problems: list):
@@ -198,7 +190,7 @@ def describe_features(
         file.report(
             f"expected features of the {images.num_images} images of "
             f"{images.split!r}; found none for {len(missing)}: "
-            f"{_listed(missing)}; {features.looks()}."
+            f"{listed([*map(repr, missing)])}; {features.looks()}."
         )
     return {
         "feature_rows": len(features),

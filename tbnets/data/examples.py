@@ -10,13 +10,13 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.annotations import Array, Integers
+from tbnets.checked_files import listed
 from tbnets.checked_numbers import check_finite
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
 from tbnets.images import KINDS, faults
 from tbnets.short_repr import short_repr
 
-MOST_NAMED = 5
 SAMPLED_PHOTOS = 1000
 """Photos whose regions tell the statistics of features."""
 
@@ -177,10 +177,8 @@ def refuse_broken_images(images):
     judged = zip(paths, faults(paths))
     found = [f"'{path}', which {reason}" for path, reason in judged if reason]
     if found:
-        more = ["..."] * (len(found) > MOST_NAMED)
         raise InputError(
             f"`--images` must hold whole photos: {KINDS}. Received: "
             f"{len(found)} of {len(paths)} that are none: "
-            f"{'; '.join(found[:MOST_NAMED] + more)}. Replace them, or take "
-            "them out of the captions."
+            f"{listed(found)}. Replace them, or take them out of the captions."
         )

@@ -8,7 +8,7 @@ import unicodedata
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import CheckedFile, listed
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
@@ -51,7 +51,8 @@ def sort_files(folder):
         elif path.is_file() and not any(part[0] == "." for part in parts):
             others.append(path)
     if not photos:
-        held = f" but {_named(others)}" if others else ""
+        some = listed([path.name for path in others], MOST_NAMED)
+        held = f" but {some}" if others else ""
         raise MissingFileError(
             f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
             f"Received: images={folder}, which has none{held}. Check the path."
@@ -71,17 +72,11 @@ def left_out_lines(broken, others, count):
     if more := lines[MOST_NAMED:]:
         lines = [*lines[:MOST_NAMED], f"left out: {len(more)} more such files"]
     if others:
-        lines.append(f"left out: {_named(others)}, not named as photos are")
+        some = listed([path.name for path in others], MOST_NAMED)
+        lines.append(f"left out: {some}, not named as photos are")
     if left := len(broken) + len(others):
         lines.append(f"{left} of {count} files left out")
     return [readable(line) for line in lines]
-
-
-def _named(paths):
-    """Returns the names of the first files, and how many more there are."""
-    names = [path.name for path in paths[:MOST_NAMED]]
-    more = len(paths) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):

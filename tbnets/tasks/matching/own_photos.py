@@ -13,7 +13,7 @@ import tqdm
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
 from tbnets.data.open import NoPhotos
-from tbnets.data.photos import likely_name, list_files
+from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.photo_cache import PhotoCache
@@ -26,7 +26,6 @@ from tbnets.files import folder_beside, write_atomically
 from tbnets.images import KINDS
 from tbnets.tasks.readers import named_weights
 
-MOST_NAMED = 10
 ABSENT = "is not there"
 
 
@@ -168,16 +167,16 @@ class OwnPhotos:
 
     def _tell(self, num_images):
         """Says on standard error what was left out of how many images."""
-        absent = [k for k, why in self.left_out.items() if why == ABSENT]
-        broken = [k for k, why in self.left_out.items() if why != ABSENT]
-        told = broken + absent
-        for image_id in told[:MOST_NAMED]:
-            _say(f"left out: {image_id}, which {self.left_out[image_id]}")
-        if count := len(told):
-            _say(f"{count} of {num_images} images left out with their captions")
-        if absent:
-            if likely := likely_name(absent[0], list_files(self.folder)):
-                _say(f"{likely} is there: is that {absent[0]}?")
+        reasons = self.left_out
+        order = sorted(reasons, key=lambda name: reasons[name] == ABSENT)
+        told = {name: reasons[name] for name in order}
+        for line in left_out_lines(told, (), num_images):
+            _say(line)
+        absent = [name for name in order if reasons[name] == ABSENT]
+        if absent and (
+            likely := likely_name(absent[0], list_files(self.folder))
+        ):
+            _say(f"{likely} is there: is that {absent[0]}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""

@@ -124,7 +124,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     # Of 14 that are there, 14 // 5 = 2 are drawn for dev and for test.
     told = capsys.readouterr().err
     assert "left out: absent.jpg, which is not there\n" in told
-    assert "3 of 15 images left out with their captions\n" in told
+    assert "3 of 15 files left out\n" in told
     lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
     assert dict(line.split("\t") for line in lines) == reasons
     text = summary.describe(session, train)
