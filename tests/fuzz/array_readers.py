@@ -202,11 +202,12 @@ def _read_photo(folder, name):
     return read_photo_sizes([path]), read_photo(path)
 
 
-def _photo(name, content):
+def _photo(name, content, in_suite=40):
     return Reader(
         functools.partial(_write_photo, name=name, content=content),
         name,
         functools.partial(_read_photo, name=name),
+        in_suite=in_suite,
     )
 
 
@@ -267,4 +268,10 @@ READERS = {
     ),
     "photo_jpeg": _photo("a.jpg", encode(size=(24, 16), exif=_orientation())),
     "photo_png": _photo("a.png", encode(format="PNG", size=(24, 16))),
+    **{
+        f"photo_{kind}": _photo(
+            f"a.{kind}", encode(format=kind.upper(), size=(24, 16)), 8
+        )
+        for kind in ("webp", "gif", "bmp", "tiff", "avif")
+    },
 }

@@ -1,6 +1,7 @@
 """An exported localizer called with lists: what it finds, what it refuses."""
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets.features.proposals import Proposer, proposer_of
@@ -43,8 +44,8 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
     phrases = ["red", "blue and red"]
     # "and" is unknown, [1, 1, 1]: [2, 1, 2] / 3.
     expected = [[1, 0], [2 / 3, 2 / 3]]
-    for photo in ("photo.png", (folder / "photo.png").read_bytes()):
-        photo = folder / photo if isinstance(photo, str) else photo
+    path = folder / "photo.png"
+    for photo in (path, path.read_bytes(), PIL.Image.open(path)):
         found = model.localize(phrases, photo, BOXES)
         np.testing.assert_allclose(found, expected, atol=2e-2)
     colours = [[200, 0, 0], [0, 0, 200]]
