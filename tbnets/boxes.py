@@ -10,7 +10,7 @@ the last one are converted where they are read (`data.entities`).
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_number, checked_rows
+from tbnets.checked_numbers import checked_array, checked_number, checked_rows
 from tbnets.errors import InputError
 
 PAIRS_AT_ONCE = 1 << 18
@@ -28,7 +28,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
         ValueError: the shape is another, a number is not finite, or a
             minimum is larger than its maximum.
     """
-    array = np.asarray(boxes)
+    array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
         array = array.reshape(0, 4)
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype.kind not in "iuf":

@@ -15,7 +15,12 @@ import types
 import typing
 import warnings
 
-from tbnets.errors import InputError, MissingFileError, NotAFileError
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    NotAFileError,
+    check_kind,
+)
 from tbnets.identity import first_twice
 
 
@@ -63,6 +68,8 @@ class CheckedFile:
     """
 
     def __init__(self, path, problems=None):
+        advice = "Give the name of a file."
+        check_kind("path", path, (str, os.PathLike), advice)
         self.path = os.fspath(path)
         self.problems = problems
 

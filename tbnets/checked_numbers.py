@@ -48,6 +48,21 @@ def checked_number(
     )
 
 
+def checked_array(name, values):
+    """Returns values as an array; refuses rows of different lengths.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(
+            f"`{name}` must be rows of one length. Received: {len(values)} "
+            "rows of different lengths. Give an array."
+        ) from error
+
+
 def checked_rows(name, values, num_rows, count=None):
     """Returns numbers of rows as int64.
 
@@ -61,7 +76,7 @@ def checked_rows(name, values, num_rows, count=None):
         ValueError: they are no integers, too many or too few, or there is no
             such row.
     """
-    values = np.asarray(values)
+    values = checked_array(name, values)
     if values.shape == (0,):
         values = values.astype(np.int64)
     fits = values.ndim == 1 and count in (None, len(values))

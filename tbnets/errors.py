@@ -89,3 +89,27 @@ def check_choice(name, value, known, advice="Choose one of these."):
             f"`{name}` must be one of {', '.join(known)}. Received: "
             f"{name}={value!r}. {advice}"
         )
+
+
+def check_kind(name, value, kinds, advice):
+    """Refuses a value of another class.
+
+    Args:
+        name: what the argument is called.
+        value: what was given for it.
+        kinds: a class, or a tuple of them.
+        advice: what to change.
+
+    Raises:
+        TypeError: names the class that is expected and the one that is there.
+    """
+    if isinstance(value, kinds):
+        return
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+    given = f"of type {type(value).__name__}"
+    if isinstance(value, type):
+        given = f"the class {value.__name__} itself"
+    raise InputTypeError(
+        f"`{name}` must be a {wanted}. Received: {name} {given}. {advice}"
+    )

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tbnets import photo_head, photo_kinds
 from tbnets.annotations import Array, Photo
+from tbnets.checked_numbers import checked_number
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 
@@ -143,6 +144,12 @@ def decode_images(
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
     """
+    checked_number("image_size", image_size, 1, whole=True)
+    if isinstance(image_bytes, str | bytes | os.PathLike):
+        raise InputError(
+            "`image_bytes` must be a list of photos. Received: one "
+            f"{type(image_bytes).__name__}. Put it into a list."
+        )
     if isinstance(image_bytes, list | tuple):
         image_bytes = [
             one if tf.is_tensor(one) else read_content(one)

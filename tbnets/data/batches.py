@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError
 from tbnets.images import decode_images, read_file
 from tbnets.seeds import generator_of
 from tbnets.short_repr import short_repr
@@ -102,6 +102,13 @@ class EpochBatches:
     ) -> None:
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
+        checked_number("seed", seed, 0, whole=True)
+        if not hasattr(examples, "records"):
+            raise InputTypeError(
+                "`examples` must be Examples. Received: examples of type "
+                f"{type(examples).__name__}. Make them by "
+                "tbnets.Examples.from_arrays."
+            )
         records = examples.records
         drawable = np.count_nonzero(records.captions_per_image)
         if not drawable:

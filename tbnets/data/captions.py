@@ -20,7 +20,12 @@ from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
-from tbnets.errors import InputError, MissingFileError, check_choice
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    check_choice,
+    check_kind,
+)
 from tbnets.identity import first_twice, rows_by, spelling
 from tbnets.short_repr import short_repr
 
@@ -74,6 +79,12 @@ class CaptionedImages:
             self.num_images,
             len(self.captions),
         )
+        for name in ("image_ids", "captions"):
+            if isinstance(getattr(self, name), str | bytes):
+                raise InputError(
+                    f"`{name}` must be a list of strings. Received: {name}="
+                    f"{getattr(self, name)!r}. Put a single one into a list."
+                )
         twice = first_twice(self.image_ids)
         if twice is not None:
             raise InputError(
@@ -206,6 +217,8 @@ def read_captions(
         >>> images.num_images, images.captions_per_image
     """
     check_choice("format", format, READERS)
+    check_kind("split", split, str, "Give for example 'train'.")
+    check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
     records = []
     for name in split.split("+"):
         records += _read_split(format, os.fspath(path), name, problems)

@@ -11,9 +11,9 @@ from typing_extensions import Self
 
 from tbnets.annotations import Array, Integers
 from tbnets.checked_files import listed
-from tbnets.checked_numbers import check_finite
+from tbnets.checked_numbers import check_finite, checked_array
 from tbnets.data.captions import CaptionedImages
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError
 from tbnets.images import KINDS, faults
 from tbnets.short_repr import short_repr
 
@@ -87,9 +87,8 @@ class Examples:
             `Examples` whose image ids are the rows, and whose records know
             no caption's words.
         """
-        images, texts = ArrayRows(images), ArrayRows(captions)
-        check_finite("images", images.array)
-        check_finite("captions", texts.array)
+        images = ArrayRows(_checked_numbers("images", images))
+        texts = ArrayRows(_checked_numbers("captions", captions))
         records = CaptionedImages(
             image_ids=[str(row) for row in range(len(images.array))],
             captions=[""] * len(texts.array),
@@ -98,6 +97,19 @@ class Examples:
             path="arrays",
         )
         return cls(records, images, texts)
+
+
+def _checked_numbers(name, values):
+    """Returns an array of a row each; refuses what holds no finite numbers."""
+    array = checked_array(name, values)
+    if array.ndim < 1 or array.dtype.kind in "OSU":
+        raise InputTypeError(
+            f"`{name}` must be an array of numbers, a row each. Received: "
+            f"shape {array.shape}, dtype {array.dtype}. Captions become ids by "
+            "`tbnets.Tokenizer(vocabulary)(captions)`."
+        )
+    check_finite(name, array)
+    return array
 
 
 class ArrayRows:

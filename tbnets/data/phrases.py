@@ -21,7 +21,7 @@ from tbnets.checked_files import Problem
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.identity import first_twice, numbered, text_ids
 from tbnets.short_repr import short_repr
 
@@ -269,6 +269,10 @@ def read_phrases(
     Source: Plummer et al. 2015, "Flickr30k Entities"; one box a phrase as in
         Wang et al. 2018, Sec. 4, note 2.
     """
+    check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
+    if images is not None:
+        advice = "Read them by tbnets.read_captions."
+        check_kind("images", images, CaptionedImages, advice)
     path = os.fspath(path)
     is_table = path.lower().endswith(".jsonl")
     read = read_phrase_table if is_table else read_entities

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_rows
+from tbnets.checked_numbers import checked_array, checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
 
@@ -12,7 +12,7 @@ LARGEST_SCORE = 1e37
 
 def checked_recall_at(recall_at):
     """Returns cut-offs as a tuple, or says what is wrong with them."""
-    values = tuple(recall_at)
+    values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
         raise InputError(
@@ -47,7 +47,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 def checked_embeddings(**named):
     """Returns arrays of real numbers [rows, dim] of one space, by name."""
-    arrays = {name: np.asarray(values) for name, values in named.items()}
+    arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
         if kind.kind not in "fiu" and kind.name != "bfloat16":

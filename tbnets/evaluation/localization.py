@@ -11,7 +11,8 @@ import numpy as np
 
 from tbnets import boxes
 from tbnets.annotations import Array, Boxes, Integers
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_array
+from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.ranks import best_ranks
@@ -107,6 +108,8 @@ def evaluate_localization(
     recall_at = checks.checked_recall_at(recall_at)
     found = localize(scores, proposals, truth, phrase_to_image)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
+    if types is not None:
+        check_kind("types", types, Mapping, "Give name -> bools.")
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
         if mask.shape != found.ranks.shape or mask.dtype != bool:
@@ -142,7 +145,8 @@ def unique_phrase_precision(found: Localized, texts) -> float:
         what is left of a phrase without words such as articles.
     """
     texts = np.asarray(texts)
-    if texts.shape != found.ranks.shape or texts.dtype.kind not in "iu":
+    whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
+    if texts.shape != found.ranks.shape or not whole:
         raise InputError(
             "`texts` must hold a whole number from 0 for each of "
             f"{len(found.ranks)} phrases. Received: {texts.shape}."
@@ -243,7 +247,7 @@ def _summary(found, phrases, prefix, recall_at):
 
 def _table(scores, num_phrases):
     """Returns a function that reads a table of scores."""
-    scores = np.asanyarray(scores)  # A memory-mapped one stays on disk.
+    scores = checked_array("scores", scores)
     if scores.ndim != 2 or len(scores) != num_phrases:
         raise InputError(
             "`scores` must have the shape [num_phrases, width]. Received: "

@@ -6,7 +6,7 @@ import numpy as np
 
 from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError
 from tbnets.evaluation import checks, exact_scores, ranking
 from tbnets.evaluation.ranks import Ranks, Side
 
@@ -223,6 +223,13 @@ def bootstrap_interval(
             "`ranks` must be those of at least one query. Received: "
             f"ranks.shape={ranks.shape}. Pass the `ranks` of one direction."
         )
+    if not callable(statistic):
+        raise InputTypeError(
+            "`statistic` must be a function of ranks. Received: "
+            f"statistic={statistic!r}. Give for example numpy.median."
+        )
+    checked_number("num_samples", num_samples, 1, whole=True)
+    checked_number("confidence", confidence, 0, most=1)
     generator = np.random.default_rng(seed)
     count = len(ranks)
     draws = (generator.integers(0, count, count) for _ in range(num_samples))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.retrieval import bootstrap_interval
 from tbnets.rounding import per_cent, rounded
 
@@ -61,6 +62,13 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     Returns:
       Lines joined by newlines, without one at the end.
     """
+    check_kind("metrics", metrics, Mapping, "Give what an evaluation returns.")
+    nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]
+    if nested:
+        raise InputError(
+            "`metrics` must be a flat dict of numbers. Received: a dict at "
+            f"{nested[0]!r}. Give metrics[{nested[0]!r}]."
+        )
     lines = [title] if title else []
     if are_of_retrieval(metrics):
         lines += _retrieval_lines(metrics)
@@ -122,9 +130,13 @@ def _retrieval_lines(metrics):
         lines += _row(metrics, direction, label, columns)
         lines += _interval_row(metrics, direction)
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
-    total = rounded(metrics["recall_sum"])
-    mean = per_cent(metrics["mean_recall"])
-    return [*lines, f"mean recall {mean}, recall sum {total}"]
+    told = {"mean_recall": per_cent, "recall_sum": rounded}
+    told = {name: write for name, write in told.items() if name in metrics}
+    total = [
+        f"{name.replace('_', ' ')} {write(metrics[name])}"
+        for name, write in told.items()
+    ]
+    return [*lines, *filter(None, [", ".join(total)])]
 
 
 def _localization_lines(metrics):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.annotations import Path
-from tbnets.errors import InputError, import_extra
+from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.short_repr import short_repr
 from tbnets.store.npy import write_npz
 from tbnets.text.vocabulary import (
@@ -101,6 +101,12 @@ class CaptionEncoder:
     @property
     def vocabulary(self) -> Vocabulary:
         """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
+        if not self.words_:
+            raise InputError(
+                "`fit` must come before captions are read. Received: a "
+                f"{type(self).__name__} that knows no word. Fit it on the "
+                "training captions, or load one."
+            )
         return _vocabulary_of(self.words_)
 
     def _header(self):
@@ -183,6 +189,9 @@ def word_counts(vocabulary, captions):
 
 def check_vectors(vectors):
     """Raises ValueError if `WordVectors` are missing or empty."""
+    if vectors is not None:
+        advice = "Read them by tbnets.read_word_vectors."
+        check_kind("vectors", vectors, WordVectors, advice)
     if vectors is None or not len(vectors.words):
         raise InputError(
             "`vectors` must hold at least one word of the captions. Received: "

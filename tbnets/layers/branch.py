@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.errors import check_choice
+from tbnets.errors import InputError, check_choice
 from tbnets.layers.configured import (
     ConfiguredLayer,
     build_steps,
@@ -97,6 +97,13 @@ class Branch(ConfiguredLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the steps one after the other."""
+        if len(input_shape) != 2:
+            raise InputError(
+                "`input_shape` must be that of features, (n, feature_dim). "
+                f"Received: input_shape={tuple(input_shape)}. What is more "
+                "than a row an image or text goes through an encoder first: "
+                "image_encoder, text_encoder."
+            )
         self.output_dim = build_steps(self.steps, tuple(input_shape))[-1]
         super().build(input_shape)
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError
 from tbnets.short_repr import shown, with_parts
 
 
@@ -89,9 +90,14 @@ class FittedLayer(ConfiguredLayer):
         setattr(self, name, self.add_weight(name=name, shape=shape, **options))
 
 
-def checked_units(units: Sequence[int]) -> tuple[int, ...]:
+def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
     """Returns the sizes of layers as a tuple of whole numbers from 1."""
-    return tuple(checked_number("units", one, 1, whole=True) for one in units)
+    if not hasattr(units, "__iter__") or isinstance(units, str):
+        raise InputError(
+            f"`{name}` must be a size for each layer. Received: {name}="
+            f"{units!r}. Write a tuple, such as (512,)."
+        )
+    return tuple(checked_number(name, one, 1, whole=True) for one in units)
 
 
 def build_steps(steps, shape):

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
 
 
@@ -29,11 +29,7 @@ class SeededDropout(ConfiguredLayer):
 
     def __init__(self, rate: float, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise InputError(
-                "`rate` must be in [0, 1). Received: "
-                f"rate={rate}. Use 0 to switch dropout off."
-            )
+        checked_number("rate", rate, 0, most=1, below=True)
         self.rate, self.seed = rate, seed
         self.supports_masking = True
 

@@ -125,11 +125,27 @@ class FeatureTransform(FittedLayer):
 
         Args:
             batches: iterable of float arrays `[n, feature_dim]`.
+
+        Raises:
+            ValueError: there are none, or of another shape.
         """
         statistics = StreamingStatistics()
         for batch in batches:
             rows = tf.cast(batch, tf.float32)
+            if not self.built:
+                self.build(rows.shape)
+            if not rows.shape.is_compatible_with((None, self.output_dim)):
+                raise InputError(
+                    "`batches` must be arrays of shape (n, "
+                    f"{self.output_dim}). Received: one of shape {rows.shape}. "
+                    "Put a single array into a list."
+                )
             statistics.update(self._without_statistics(rows))
+        if not statistics.count:
+            raise InputError(
+                "`batches` must hold rows. Received: none. Give the features "
+                "of the training split."
+            )
         mean, deviation = statistics.mean, statistics.deviation
         if "ternary" in self.steps:
             lower, upper = ternary_bounds(mean, deviation)

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array, Strings
+from tbnets.errors import check_kind
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.layers.configured import FittedLayer
 from tbnets.short_repr import short_repr
@@ -254,6 +255,8 @@ class CaptionReader(tf.Module):
         self, encoder: CaptionEncoder, max_tokens: int | None = None
     ) -> None:
         super().__init__(name="caption_reader")
+        advice = "Fit for example a tbnets.TfidfFeatures."
+        check_kind("encoder", encoder, CaptionEncoder, advice)
         self.vocabulary = encoder.vocabulary
         self.max_tokens = max_tokens
         self.tokenizer = Tokenizer(encoder.vocabulary, max_tokens)

@@ -10,7 +10,7 @@ from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
 from tbnets.features import cnn
 from tbnets.features.cnn import call_with_any_batch
-from tbnets.layers.configured import ConfiguredLayer
+from tbnets.layers.configured import ConfiguredLayer, checked_units
 from tbnets.short_repr import short_repr
 
 
@@ -33,7 +33,7 @@ class SmallConvNet(ConfiguredLayer):
         self, channels: Sequence[int] = (32, 64, 96, 128), **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.channels = tuple(int(size) for size in channels)
+        self.channels = checked_units(channels, "channels")
         self.stages = []
         for i, size in enumerate(self.channels):
             options = {"strides": 2, "padding": "same", "use_bias": False}

@@ -11,7 +11,8 @@ import keras
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.errors import check_choice
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError, check_choice
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.dropout import SeededDropout
 
@@ -52,7 +53,12 @@ class TextEncoder(ConfiguredLayer):
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer, of the dropout stream.
         word_training: `trained` or `frozen` vectors.
+
+    Attributes:
+        input_rank: axes of what it reads.
     """
+
+    input_rank = 2
 
     def __init__(
         self,
@@ -64,6 +70,8 @@ class TextEncoder(ConfiguredLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checked_number("vocabulary_size", vocabulary_size, 1, whole=True)
+        checked_number("embedding_dim", embedding_dim, 1, whole=True)
         sizes = vocabulary_size, embedding_dim
         self.vocabulary_size, self.embedding_dim = sizes
         self.word_dropout, self.seed = word_dropout, seed
@@ -77,6 +85,13 @@ class TextEncoder(ConfiguredLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table."""
+        if input_shape is not None and len(input_shape) != self.input_rank:
+            axes = ", ".join(("n", "words", "6")[: self.input_rank])
+            raise InputError(
+                f"`input_shape` must be ({axes}). Received: input_shape="
+                f"{tuple(input_shape)}. `tbnets.Tokenizer` makes ids of words, "
+                "`tbnets.TreeRows` trees."
+            )
         self.embedding.build(input_shape)
         self.drop.build((*input_shape, self.embedding_dim))
         super().build(input_shape)
@@ -155,6 +170,7 @@ class RecurrentEncoder(TextEncoder):
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         check_choice("cell", cell, CELLS)
         check_choice("pooling", pooling, POOLINGS)
+        checked_number("units", units, 1, whole=True)
         self.cell, self.units, self.bidirectional = cell, units, bidirectional
         self.pooling, self.mean_beside = pooling, mean_beside
         layer = CELLS[cell](

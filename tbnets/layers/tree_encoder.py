@@ -41,6 +41,8 @@ class TreeEncoder(TextEncoder):
     mean beside the state.
     """
 
+    input_rank = 3
+
     def __init__(
         self,
         vocabulary_size: int,

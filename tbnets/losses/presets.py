@@ -7,6 +7,8 @@ without a weight is not part of the loss. Where negatives are not "top_k",
 
 from typing import Any
 
+from tbnets.errors import check_choice
+
 TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
 
 
@@ -28,7 +30,16 @@ _KIROS_2014: dict[str, Any] = {
     "term_weights": _weights(1.0, 1.0),
 }
 
-PRESETS: dict[str, dict[str, Any]] = {
+
+class _Presets(dict):
+    """Arguments by the name of a loss; a name that is none is told so."""
+
+    def __missing__(self, name):
+        check_choice("loss", name, self)
+
+
+PRESETS: dict[str, dict[str, Any]] = _Presets()
+PRESETS |= {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
     # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
     "wang2016": {

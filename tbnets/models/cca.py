@@ -72,6 +72,7 @@ class CCA(EmbeddingNetwork):
     2016, Table 1. Neither tells of background.
     """
 
+    loss_kind = type(None)
     correlations: np.ndarray | None = None
     found = found_background = None
 
@@ -127,6 +128,13 @@ class CCA(EmbeddingNetwork):
                     f"`{side}_encoder` must have nothing to train: CCA takes "
                     f"no gradient. Received: {type(encoder).__name__}. Learn "
                     "from features."
+                )
+        for side, branch in zip(("image", "text"), self._branches):
+            if not hasattr(branch, "mean"):
+                raise InputError(
+                    f"`{side}_branch` must have what is solved for, `mean` and "
+                    f"`projection`. Received: {side}_branch={branch!r}. Give "
+                    "for example tbnets.CanonicalProjection(256)."
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):

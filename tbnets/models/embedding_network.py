@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.errors import check_kind
 from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
@@ -52,6 +53,7 @@ class EmbeddingNetwork(TwoBranchModel):
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
 
+    loss_kind: type = TripletLoss
     triplet_loss: TripletLoss | None = None
 
     def compile(
@@ -77,6 +79,8 @@ class EmbeddingNetwork(TwoBranchModel):
                 Wang 2016, fine-tuning with hard negatives: its first.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
+        advice = "Give for example tbnets.TripletLoss(margin=0.2)."
+        check_kind("triplet_loss", triplet_loss, self.loss_kind, advice)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         self.triplet_loss, self.structure_steps = triplet_loss, structure_steps

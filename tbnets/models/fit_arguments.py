@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checked_numbers import check_finite
+from tbnets.checked_numbers import check_finite, checked_array
 from tbnets.errors import InputError, InputTypeError
+from tbnets.layers.text_encoders import TextEncoder
 from tbnets.models.finite import FiniteSteps
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 
@@ -24,7 +25,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare(arguments, num_words):
+def prepare(arguments, text_encoder):
     """Makes arguments of our `fit` those of Keras, in their place.
 
     Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become
@@ -33,13 +34,14 @@ def prepare(arguments, num_words):
 
     Args:
         arguments: dict, changed.
-        num_words: ids of words that the network knows; None where captions
-            are something else.
+        text_encoder: layer that reads captions, or None.
 
     Raises:
         ValueError: as `check_arrays`.
     """
     callbacks, own = arguments.get("callbacks"), [FiniteSteps()]
+    reads = _reads_words(text_encoder)
+    num_words = text_encoder.vocabulary_size if reads else None
     for name in ("x", "validation_data"):
         data = arguments.get(name)
         check_arrays(name, data, num_words)
@@ -63,13 +65,19 @@ def check_arrays(name, arrays, num_words=None):
     Args:
         name: what the arrays are called together.
         arrays: dict of arrays, or anything else, which is let through.
-        num_words: as in `prepare`.
+        num_words: ids of words that the network knows; None where captions
+            are something else.
 
     Raises:
         TypeError: one holds text, or is no array.
         ValueError: one has no rows, or another number of them, NaN, infinity
             or ids of words that are none; names the array and the row.
     """
+    if hasattr(arrays, "records"):
+        raise InputTypeError(
+            f"`{name}` must be batches or a dict of arrays. Received: Examples."
+            " Draw batches of them: tbnets.EpochBatches(examples, ...)."
+        )
     if not isinstance(arrays, Mapping):
         return
     counts = {}
@@ -97,21 +105,73 @@ def check_arrays(name, arrays, num_words=None):
 
 def _check_array(called, array):
     """Refuses text, and numbers that are not finite."""
-    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
-        raise InputTypeError(
-            f"`{called}` must hold numbers. Received: dtype {array.dtype}. "
-            "Captions become ids by `tbnets.Tokenizer(vocabulary)(captions)"
-            ".numpy()`, names of images by numpy.unique(return_inverse=True)."
-        )
+    _refuse_text(called, array)
     check_finite(called, array)
+
+
+def _refuse_text(called, array):
+    """Refuses what holds no numbers."""
+    kind = getattr(array.dtype, "kind", "")
+    if array.dtype == tf.string or (kind and kind in "OSU"):
+        raise InputTypeError(
+            f"`{called}` must hold numbers. Received: text. Captions become "
+            "ids by `tbnets.Tokenizer(vocabulary)(captions)`, photos pixels "
+            "by `tbnets.decode_images`, names ids by `numpy.unique`."
+        )
+
+
+def checked_inputs(name, inputs, encoder, shape):
+    """Returns what one side of a network takes; refuses what it can not read.
+
+    Of a tensor of a graph, nothing but its type and shape is looked at.
+
+    Args:
+        name: "images" or "captions".
+        inputs: array or tensor; lists become arrays.
+        encoder: the layer that reads them; None for a branch.
+        shape: that the network was built for; None before that.
+
+    Raises:
+        TypeError: they are text, or words are no integers.
+        ValueError: the shape is another, or an id is none of a word.
+    """
+    if not hasattr(inputs, "shape"):
+        inputs = checked_array(name, inputs)
+    _refuse_text(name, inputs)
+    found, reads_words = tf.TensorShape(inputs.shape), _reads_words(encoder)
+    if shape is not None:
+        first, last = shape[1:-1], shape[-1:]
+        if encoder is not None:  # It may read photos of many sizes.
+            first = [None] * len(first)
+            last = [None] if name == "captions" and len(shape) == 2 else last
+        wanted = tf.TensorShape([None, *first, *last])
+        if not wanted.is_compatible_with(found):
+            raise InputError(
+                f"`{name}` must be of shape {wanted}. Received: {name}.shape="
+                f"{found}. Give what the network was built for."
+            )
+    at_hand = isinstance(inputs, np.ndarray | tf.Tensor)
+    if reads_words and at_hand and found.rank == 2:
+        if tf.executing_eagerly():
+            _check_words(name, np.asarray(inputs), encoder.vocabulary_size)
+        elif tf.as_dtype(inputs.dtype).is_floating:
+            raise InputTypeError(
+                f"`{name}` must be integers, ids of words. Received: "
+                f"{tf.as_dtype(inputs.dtype).name}. Cast them to int32."
+            )
+    return inputs
+
+
+def _reads_words(encoder):
+    return isinstance(encoder, TextEncoder)
 
 
 def _check_words(called, array, num_words):
     """Refuses ids of words that a network has no vectors of."""
-    whole = array.dtype.kind in "iu"
-    if not whole or array.min(initial=0) < 0 or array.max() >= num_words:
+    least, most = array.min(initial=0), array.max(initial=0)
+    if array.dtype.kind not in "iu" or least < 0 or most >= num_words:
         raise InputError(
             f"`{called}` must be ids of words, integers from 0 to "
-            f"{num_words - 1}. Received: {array.min()} to {array.max()}, dtype "
+            f"{num_words - 1}. Received: {least} to {most}, dtype "
             f"{array.dtype}. Use the vocabulary that the network was made for."
         )

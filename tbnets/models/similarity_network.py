@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.errors import check_choice
+from tbnets.errors import check_choice, check_kind
 from tbnets.layers.pair_head import PairHead
 from tbnets.localization import candidates
 from tbnets.losses.logistic import (
@@ -66,7 +66,9 @@ class SimilarityNetwork(TwoBranchModel):
     ) -> None:
         sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
-        self.head = head or PairHead()
+        self.head = PairHead() if head is None else head
+        advice = "Give for example tbnets.PairHead((512, 256))."
+        check_kind("head", self.head, keras.layers.Layer, advice)
 
     def compile(
         self,

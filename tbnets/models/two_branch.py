@@ -10,14 +10,20 @@ from typing_extensions import Self
 
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.layers.configured import arguments_of, repr_of
-from tbnets.layers.text_encoders import TextEncoder
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
+SIDES = {
+    "image_branch": "tbnets.Branch((512, 256))",
+    "text_branch": "tbnets.Branch((512, 256))",
+    "image_encoder": "tbnets.SmallConvNet()",
+    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
+}
+"""The layers of a network by their arguments, with an example of each."""
 KERAS_2 = keras.__version__.startswith("2.")
 
 
@@ -119,6 +125,11 @@ class TwoBranchModel(keras.Model):
         self.text_branch = text_branch
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
+        for name in SIDES:
+            part = getattr(self, name)
+            advice = f"Give for example {SIDES[name]}."
+            if part is not None or name.endswith("branch"):
+                check_kind(name, part, keras.layers.Layer, advice)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: keras.metrics.Mean(name) for name in names}
@@ -152,15 +163,22 @@ class TwoBranchModel(keras.Model):
 
     def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
         """Returns unit vectors float32 `[n, embedding_dim]` of images."""
+        images = self._checked("images", images, self.image_encoder)
         return embed_side(
             images, self.image_encoder, self.image_branch, training
         )
 
     def embed_text(self, captions: Array, training: bool = False) -> tf.Tensor:
         """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
+        captions = self._checked("captions", captions, self.text_encoder)
         return embed_side(
             captions, self.text_encoder, self.text_branch, training
         )
+
+    def _checked(self, name, inputs, encoder):
+        """Returns what a side reads; refuses what it can not read."""
+        shape = self.input_shapes and self.input_shapes[name]
+        return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 
     def embed(
         self, inputs: Mapping[str, Array], training: bool = False
@@ -272,9 +290,7 @@ class TwoBranchModel(keras.Model):
                 not see.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
-        is_text = isinstance(self.text_encoder, TextEncoder)
-        num_words = self.text_encoder.vocabulary_size if is_text else None
-        fit_arguments.prepare(given.arguments, num_words)
+        fit_arguments.prepare(given.arguments, self.text_encoder)
         optimizer = getattr(self, "optimizer", None)
         if self.built and hasattr(optimizer, "build"):
             # Variables that a step makes have it traced twice.

@@ -14,7 +14,12 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.annotations import Path
-from tbnets.errors import ExistingFileError, FileError
+from tbnets.errors import (
+    ExistingFileError,
+    FileError,
+    InputError,
+    InputTypeError,
+)
 from tbnets.files import new_folder, write_json
 from tbnets.serving.doors import guarded
 from tbnets.serving.half_precision import copy_halved, with_halves
@@ -68,6 +73,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     tokenizer = vocabulary
     if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
+    _check_reader(model, tokenizer)
     endpoints = two_branch_endpoints(
         model,
         tokenizer,
@@ -78,6 +84,31 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     return write_saved_model(
         endpoints, path, metadata, half_precision, max_pixels
     )
+
+
+def _check_reader(model, tokenizer):
+    """Refuses what reads captions otherwise than the network was trained."""
+    if not hasattr(model, "embed_text"):
+        raise InputTypeError(
+            "`model` must be a network, with `embed_images` and `embed_text`. "
+            f"Received: model of type {type(model).__name__}. It comes first, "
+            "then the vocabulary."
+        )
+    if tokenizer is None:
+        return
+    advice = "Give the vocabulary that the network was trained with."
+    if not hasattr(tokenizer, "vocabulary"):
+        raise InputTypeError(
+            "`vocabulary` must be a Vocabulary or what reads captions by one. "
+            f"Received: vocabulary of type {type(tokenizer).__name__}. {advice}"
+        )
+    encoder, size = getattr(model, "text_encoder", 0), tokenizer.vocabulary.size
+    known = getattr(encoder, "vocabulary_size", None if encoder else 0)
+    if isinstance(tokenizer, Tokenizer) and encoder != 0 and known != size:
+        raise InputError(
+            "`vocabulary` must have the words that `text_encoder` reads. "
+            f"Received: {size} words for {known}. {advice}"
+        )
 
 
 def write_saved_model(

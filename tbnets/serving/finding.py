@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
-from tbnets.boxes import non_maximum_suppression
+from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
+from tbnets.checked_numbers import checked_array, checked_number
 from tbnets.errors import InputError
 from tbnets.features.proposals import proposer_of
-from tbnets.images import read_photo
+from tbnets.images import read_photo, read_photo_sizes
 from tbnets.serving import index
 from tbnets.serving import search as searching
 from tbnets.serving.served_inputs import Texts
@@ -63,6 +64,7 @@ def search(
         model.search(["a dog in the snow"], "photos", top=3)
         model.search(images="photos", like=["dog.jpg"])
     """
+    checked_number("top", top, 1, whole=True)
     if not model.has("embed_image", "embed_text"):
         raise InputError(
             "`search` must be asked of a network for whole images. Received: "
@@ -137,6 +139,23 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
     return proposer(photo if is_decoded else read_photo(photo))[0]
 
 
+def _inside(boxes, photo):
+    """Returns boxes of a user as float32; refuses those outside of a photo."""
+    boxes = checked_array("boxes", boxes)
+    boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
+    width, height = read_photo_sizes([photo])[0]
+    seen = clip_boxes(boxes, width, height)
+    outside = np.flatnonzero((seen[:, 2:] <= seen[:, :2]).any(axis=1))
+    if outside.size:
+        row = outside[0]
+        raise InputError(
+            "`boxes` must lie in the photo. Received: "
+            f"boxes[{row}]={boxes[row].tolist()} for a photo of {width} x "
+            f"{height} pixels. Give x_min, y_min, x_max, y_max."
+        )
+    return boxes.astype(np.float32)
+
+
 def find(
     model: Any,
     phrases: Texts,
@@ -176,8 +195,8 @@ def find(
             'Load tbnets.zoo.load("entities_localization"); this one has '
             "`search`."
         )
-    boxes = model.propose(photo) if boxes is None else boxes
-    boxes = np.asarray(boxes, np.float32).reshape(-1, 4)
+    checked_number("top", top, 1, whole=True)
+    boxes = model.propose(photo) if boxes is None else _inside(boxes, photo)
     found = []
     for row in model.localize(phrases, photo, boxes):
         kept = non_maximum_suppression(boxes, row, SUPPRESSION, top)

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.losses import distances
 from tbnets.serving.doors import bounded
 from tbnets.serving.endpoints import (
@@ -62,6 +63,12 @@ def two_branch_endpoints(
     Raises:
         ValueError: neither or both of `tokenizer` and `text_dim` are given.
     """
+    if not isinstance(image_shape, tuple | list):
+        raise InputError(
+            "`image_shape` must be the shape of one image. Received: "
+            f"image_shape={image_shape!r}. Write (feature_dim,) or (size, "
+            "size, 3)."
+        )
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim)
     embed_text = inference(model.embed_text, tokenizer)

@@ -4,6 +4,7 @@
 was exported before it did is taken as it is.
 """
 
+import os
 import pathlib
 
 import tensorflow as tf
@@ -11,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.photos import list_files
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.store.manifest import file_sha256
 
@@ -32,6 +33,8 @@ def newest_version(path):
     Raises:
         FileNotFoundError: If there is no SavedModel.
     """
+    advice = "Give the folder of an exported model, or of a run."
+    check_kind("path", path, (str, os.PathLike), advice)
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
         files = folder.glob(f"[0-9]*/{GRAPH_FILE}")

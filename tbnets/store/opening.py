@@ -8,6 +8,7 @@ refuses files that were changed and numbers that are not finite.
 import os
 
 from tbnets.annotations import Path
+from tbnets.errors import InputError, check_kind
 from tbnets.store.arrays import Features, check_finite, open_array
 from tbnets.store.manifest import read_manifest
 from tbnets.store.shards import open_store
@@ -38,6 +39,14 @@ def open_features(*paths: Path) -> Features:
         >>> features = open_features("features/vgg19")
         >>> features.take(features.rows(["1000268201.jpg"])).shape
     """
+    if not paths:
+        raise InputError(
+            "`paths` must name features. Received: none. Give a store's "
+            "folder or a .npy file."
+        )
+    for path in paths:
+        advice = "Give a store's folder or a .npy file; arrays are open."
+        check_kind("paths", path, (str, os.PathLike), advice)
     parts = [
         open_store(path) if os.path.isdir(path) else open_array(path)
         for path in paths

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.errors import InputError, check_kind
 from tbnets.short_repr import of_fields
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.trees import Tree, kind_of
@@ -116,6 +117,12 @@ def tree_arrays(
     Returns:
         A list of int32 `[num_nodes, 6]`, see `tree_array`.
     """
+    check_kind("trees", trees, (list, tuple), "Put a single tree into a list.")
+    advice = "Read it by tbnets.read_tree."
+    for row, tree in enumerate(trees):
+        check_kind(f"trees[{row}]", tree, Tree, advice)
+    advice = "Make one by tbnets.Vocabulary.build(captions)."
+    check_kind("vocabulary", vocabulary, Vocabulary, advice)
     leaves = [leaf for tree in trees for leaf in _joined_nots(tree.words)]
     words = (
         [word.decode("utf-8") for word in row]
@@ -160,6 +167,13 @@ class TreeRows(PaddedRows):
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
         empty = np.zeros((0, len(FIELDS)), np.int32)
+        for row, array in enumerate(arrays):
+            shape = np.shape(array)
+            if len(shape) != 2 or shape[1] != len(FIELDS):
+                raise InputError(
+                    f"`arrays[{row}]` must be of shape (nodes, {len(FIELDS)}). "
+                    f"Received: {shape}. `tbnets.tree_arrays` makes them."
+                )
         nodes = np.concatenate([empty, *arrays])
         super().__init__(nodes, [len(array) for array in arrays])
 
@@ -175,6 +189,12 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
     Returns:
         `PackedTrees`.
     """
+    rows = tf.convert_to_tensor(rows)
+    if not rows.shape.is_compatible_with((None, None, len(FIELDS))):
+        raise InputError(
+            f"`rows` must be of shape (trees, nodes, {len(FIELDS)}). Received: "
+            f"{rows.shape}. `tbnets.TreeRows` makes batches of trees."
+        )
     with tf.name_scope(XLA_REFUSED):
         is_node = rows[:, :, LEVEL] > 0
         nodes = tf.boolean_mask(rows, is_node)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tbnets.checked_files import shown
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.short_repr import short_repr
 
 MOST_LETTERS = 200
@@ -140,10 +140,12 @@ def read_tree(text: str, name: str = "") -> Tree:
         name: what an error calls the tree, such as the id of its caption.
 
     Raises:
+        TypeError: the text is no string.
         ValueError: brackets do not match, no word is left, a word is longer
             than 200 letters, the tree is deeper than 128 or has more than
             4096 words.
     """
+    check_kind("text", text, str, "Read trees one by one.")
     try:
         tree = _without_empty(_nodes(text))
         if tree is None:

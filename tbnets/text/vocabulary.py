@@ -21,7 +21,7 @@ from typing_extensions import Self
 from tbnets.annotations import Path, Strings
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import write_text
 from tbnets.short_repr import short_repr
 
@@ -70,14 +70,32 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     Returns:
         A `tf.RaggedTensor` of strings, `[num_captions, (words)]`; a caption
         without a letter or digit has no words.
+
+    Raises:
+        TypeError: captions are no strings.
+        ValueError: they are not in a row.
     """
-    text = tf.convert_to_tensor(captions, tf.string)
+    text = _as_strings(captions)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     for pattern, rewrite in _REWRITES:
         text = tf.strings.regex_replace(text, pattern, rewrite)
     return tf_text.WhitespaceTokenizer().tokenize(text)
+
+
+def _as_strings(captions):
+    """Returns captions as a tensor; refuses what is no row of strings."""
+    expected = "`captions` must be strings [num_captions]. Received: captions"
+    try:
+        text = tf.convert_to_tensor(captions, tf.string)
+    except (TypeError, ValueError) as error:
+        found = f"{expected}={shown(captions)}. Give a list of str."
+        raise InputTypeError(found) from error
+    if text.shape.rank not in (1, None):
+        found = f"{expected}.shape={text.shape}. Put one caption into a list."
+        raise InputError(found)
+    return text
 
 
 def split_in_batches(captions):
@@ -167,7 +185,7 @@ class Vocabulary:
         """
         for name, value in (("min_count", min_count), ("max_words", max_words)):
             if value is not None:
-                checked_number(name, value, 1)
+                checked_number(name, value, 1, whole=True)
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
@@ -243,7 +261,9 @@ class Tokenizer(tf.Module):
     ) -> None:
         super().__init__(name="tokenizer")
         if max_tokens is not None:
-            checked_number("max_tokens", max_tokens, 1)
+            checked_number("max_tokens", max_tokens, 1, whole=True)
+        advice = "Make one by tbnets.Vocabulary.build(captions)."
+        check_kind("vocabulary", vocabulary, Vocabulary, advice)
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
         self._table = tf.lookup.StaticHashTable(
@@ -304,10 +324,10 @@ def count_words(captions):
         in which they first come, and int64 `[num_captions]`, the number of
         words of each caption.
     """
-    if isinstance(captions, (str, bytes)):
+    if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
-            "`captions` must be a sequence of strings. Received: "
-            f"captions={captions!r}. Put the caption into a list."
+            "`captions` must be a list of strings. Received: "
+            f"captions={shown(captions)}. Put one caption, or all, into a list."
         )
     counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
     for words in split_in_batches(captions):

@@ -18,6 +18,7 @@ import numpy as np
 
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile, require_file, shown
+from tbnets.errors import InputError
 from tbnets.short_repr import short_repr
 
 MOST_WORD_BYTES = 4096
@@ -45,6 +46,14 @@ class WordVectors:
     words: tuple[str, ...]
     vectors: np.ndarray
     path: str = ""
+
+    def __post_init__(self):
+        shape = np.shape(self.vectors)
+        if len(shape) != 2 or shape[0] != len(self.words):
+            raise InputError(
+                "`vectors` must be an array with a row a word. Received: shape "
+                f"{shape} for {len(self.words)} words. Give as many."
+            )
 
     __repr__ = short_repr("path", "dim", words=lambda it: len(it.words))
 
@@ -94,6 +103,11 @@ def read_word_vectors(
             in length, or a wanted word occurs twice or has a vector that is
             not finite; the message names line or word.
     """
+    if isinstance(words, str) or not hasattr(words, "__iter__"):
+        raise InputError(
+            f"`words` must be a list of strings. Received: words={words!r}. "
+            "Give for example `vocabulary.words`."
+        )
     require_file(path)
     file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
     found = {}  # Wanted word -> the file's word, its place, its numbers.

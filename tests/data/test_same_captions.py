@@ -5,7 +5,9 @@ from tbnets.data.same_captions import same_captions
 
 
 def captioned(images, captions, rows):
-    return CaptionedImages(images, captions, rows, "test", "captions.json")
+    return CaptionedImages(
+        tuple(images), captions, rows, "test", "captions.json"
+    )
 
 
 def test_captions_are_found_within_their_photo():

@@ -69,7 +69,7 @@ def test_output_is_float32_under_mixed_precision():
     [
         ({"units": (4, 0)}, "`units` must be a whole .* units=0"),
         ({"batch_normalization": "both"}, "last, first, none"),
-        ({"dropout": 1.0}, r"`rate` must be in \[0, 1\)"),
+        ({"dropout": 1.0}, r"`rate` must lie from 0 to below 1"),
     ],
 )
 def test_bad_arguments_say_what_to_change(arguments, message):

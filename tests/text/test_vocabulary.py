@@ -92,7 +92,7 @@ def test_vocabulary_size_and_equality():
         ({"captions": CAPTIONS, "max_words": 0}, "`max_words` must be a"),
         ({"captions": CAPTIONS, "min_count": 9}, "`captions` must hold"),
         ({"captions": []}, "`captions` must hold"),
-        ({"captions": "a dog"}, "`captions` must be a sequence"),
+        ({"captions": "a dog"}, "`captions` must be a list"),
     ],
 )
 def test_build_refuses(arguments, message):
