@@ -21,11 +21,11 @@ import json
 import pathlib
 import textwrap
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
 from tbnets.flags.flag import REQUIRED, Whole, flag
-from tbnets.images import read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
 from tbnets.scenes.dataset import ensure_scenes
@@ -106,7 +106,8 @@ def draw_contact_sheet(folder, path, draw_boxes):
 def draw_cell(folder, entry, boxes):
     """Draws one scene, enlarged, and its captions."""
     cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
-    pixels = read_photo(folder / "images" / entry["filename"])
+    with Image.open(folder / "images" / entry["filename"]) as image:
+        pixels = np.asarray(image.convert("RGB"))
     numbered = [PhraseBox(box, str(i), i) for i, box in enumerate(boxes)]
     picture = draw_boxes(pixels, numbered, PICTURE_WIDTH)
     cell.paste(Image.fromarray(picture), (12, 8))

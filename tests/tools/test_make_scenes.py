@@ -65,7 +65,7 @@ def test_make_scenes_refuses_other_settings_in_one_line(folder):
 def test_make_scenes_bad_flags_say_what_to_change(tmp_path):
     result = make(f"--folder={tmp_path / 'a'}", "--clutter=2")
     assert result.returncode == 1
-    assert "`clutter` must lie from 0 to 1" in result.stderr
+    assert "`--clutter` must lie from 0 to 1" in result.stderr
     result = make(f"--folder={tmp_path / 'a'}", "stray")
     assert result.returncode == 1
     assert "Received: stray" in result.stderr
