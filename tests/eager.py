@@ -5,26 +5,33 @@ import contextlib
 
 @contextlib.contextmanager
 def without_tracing():
-    """Runs functions eagerly; what is saved as a SavedModel is a graph still.
+    """Runs functions eagerly; what is exported is traced as ever.
 
-    TensorFlow's own saving is traced, too: run eagerly, it would leave its
-    operations in the file.
+    Run eagerly, TensorFlow's saving would leave its operations in the file,
+    and an export would have each network in it as often as it is asked.
     """
     import tensorflow as tf
 
-    save = tf.saved_model.save
+    from tbnets.serving import export
 
-    def traced(*arguments, **options):
-        tf.config.run_functions_eagerly(False)
-        try:
-            return save(*arguments, **options)
-        finally:
-            tf.config.run_functions_eagerly(True)
+    def traced(function):
+        def call(*arguments, **options):
+            tf.config.run_functions_eagerly(False)
+            try:
+                return function(*arguments, **options)
+            finally:
+                tf.config.run_functions_eagerly(True)
 
+        return call
+
+    places = (tf.saved_model, "save"), (export, "_traced")
+    before = [getattr(*place) for place in places]
     tf.config.run_functions_eagerly(True)
-    tf.saved_model.save = traced
+    for place, function in zip(places, before):
+        setattr(*place, traced(function))
     try:
         yield
     finally:
-        tf.saved_model.save = save
+        for place, function in zip(places, before):
+            setattr(*place, function)
         tf.config.run_functions_eagerly(False)

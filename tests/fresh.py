@@ -13,6 +13,7 @@ that must do without, starts a real process. And the interpreter does not tear
 itself down at the end: `atexit` is not run.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -79,8 +80,12 @@ def run(*arguments, check=False, **options):
 
 def _run(line, cwd, with_tbnets, eagerly, environment, outputs):
     """Becomes the program, in the child."""
-    if eagerly:
-        without_tracing().__enter__()
+    mode = without_tracing() if eagerly else contextlib.nullcontext()
+    with mode:
+        _become(line, cwd, with_tbnets, environment, outputs)
+
+
+def _become(line, cwd, with_tbnets, environment, outputs):
     for descriptor, path in zip((1, 2), outputs):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, descriptor)

@@ -72,3 +72,10 @@ def test_fresh_process_can_be_killed(tmp_path):
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
+
+
+def test_fresh_process_runs_steps_without_tracing_where_asked():
+    code = "import tensorflow as tf; print(tf.config.functions_run_eagerly())"
+    for eagerly in (False, True):
+        ended = fresh.run("-c", code, eagerly=eagerly)
+        assert ended.stdout == f"{eagerly}\n"

@@ -233,15 +233,21 @@ def trained(folder, tmp_path_factory):
     return run_dir
 
 
+@pytest.fixture(scope="module")
+def exported(trained):
+    """Returns the SavedModels of the best and of the last epoch."""
+    names = ("best", "last")
+    return {n: runs.export(runs.open_run(trained, n)) for n in names}
+
+
 @pytest.mark.parametrize("checkpoint, epoch", [("best", 1), ("last", 3)])
-def test_an_export_tells_the_epoch_of_its_weights(trained, checkpoint, epoch):
-    path = runs.export(runs.open_run(trained, checkpoint))
-    text = (path / "assets.extra" / "tbnets.json").read_text()
+def test_an_export_tells_the_epoch_of_its_weights(exported, checkpoint, epoch):
+    text = (exported[checkpoint] / "assets.extra" / "tbnets.json").read_text()
     assert json.loads(text)["metadata"]["epoch"] == epoch
 
 
-def test_an_export_names_no_place_of_this_machine(trained, folder):
-    path = runs.export(runs.open_run(trained))
+def test_an_export_names_no_place_of_this_machine(exported, trained, folder):
+    path = exported["best"]
     places = [bytes(folder), bytes(trained), bytes(trained.parent)]
     for file in path.rglob("*"):
         if file.is_file():
@@ -249,21 +255,33 @@ def test_an_export_names_no_place_of_this_machine(trained, folder):
             assert not any(place in content for place in places), file
 
 
-def test_finish_leaves_the_state_of_the_best_epoch(folder, tmp_path):
-    settings = tiny.settings(folder, tmp_path / "run", epochs=2)
+@pytest.fixture(scope="module")
+def ended(folder, tmp_path_factory):
+    """Returns a run of two epochs, its report, and whether it said it ended.
+
+    The last is what `summary.finished` told before its training, before its
+    report and after it.
+    """
+    run_dir = tmp_path_factory.mktemp("ended") / "run"
+    settings = tiny.settings(folder, run_dir, epochs=2)
+    told = [summary.finished(settings, run_dir)]
     session, train = runs.prepare(settings, runs.start(settings, False))
     loop.fit(session, train)
+    told.append(summary.finished(settings, run_dir))
     report = runs.finish(session)
+    told.append(summary.finished(settings, run_dir))
+    return session, report, told
+
+
+def test_finish_leaves_the_state_of_the_best_epoch(ended):
+    session, report, _ = ended
     assert session.state.epoch == report["best_epoch"]
     assert report["epochs"] == 2
 
 
-def test_a_run_on_features_is_shown_without_pictures(folder, tmp_path):
-    settings = tiny.settings(folder, tmp_path / "run", epochs=1)
-    session, train = runs.prepare(settings, runs.start(settings, False))
-    loop.fit(session, train)
-    report = runs.finish(session)
-    shown = tmp_path / "run" / "tensorboard"
+def test_a_run_on_features_is_shown_without_pictures(ended):
+    session, report, _ = ended
+    shown = session.run_dir / "tensorboard"
     assert not any(tag.startswith("2_") for tag in tiny.events(shown))
     # Six images and their twelve captions, under a line of names.
     lines = (shown / "points_metadata.tsv").read_text().splitlines()
@@ -421,19 +439,14 @@ def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
     assert (tmp_path / "run" / "settings.json").is_file()
 
 
-def test_a_finished_run_says_so(folder, tmp_path):
-    run_dir = tmp_path / "run"
-    settings = tiny.settings(folder, run_dir, epochs=1)
-    assert summary.finished(settings, run_dir) == ""
-    session, train = runs.prepare(settings, runs.start(settings, False))
-    loop.fit(session, train)
+def test_a_finished_run_says_so(ended):
+    session, _, (before, unreported, text) = ended
+    settings, run_dir = session.settings, session.run_dir
     # A run that was stopped before its report has something left to do.
-    assert summary.finished(settings, run_dir) == ""
-    runs.finish(session)
-    text = summary.finished(settings, run_dir)
-    assert f"{run_dir} is finished after epoch 1" in text
-    assert "Set --epochs above 1 to train longer" in text
-    assert summary.finished(settings.replace(epochs=2), run_dir) == ""
+    assert before == unreported == ""
+    assert f"{run_dir} is finished after epoch 2" in text
+    assert "Set --epochs above 2 to train longer" in text
+    assert summary.finished(settings.replace(epochs=3), run_dir) == ""
     settings = settings.replace(export=True)
     assert summary.finished(settings, run_dir) == ""
     runs.export(session)
