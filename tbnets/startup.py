@@ -198,8 +198,10 @@ def run(work):
     logging.set_verbosity(logging.ERROR)
     py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
     try:
-        sys.exit(work())
-    except BrokenPipeError:  # Who reads has enough, as `| head`.
+        code = work()
+        sys.stdout.flush()
+        sys.exit(code)
+    except BrokenPipeError:  # Who reads has enough: `tbnets --help | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:

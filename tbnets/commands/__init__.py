@@ -12,7 +12,6 @@ verb says and returns the exit code, or None; and a docstring that teaches.
 
 import difflib
 import importlib
-import os
 import sys
 
 import tbnets
@@ -65,7 +64,7 @@ def run_tool(module_or_verb):
 def _choose(words):
     """Runs the verb that comes first; without one, tells which there are."""
     if not words or words[0] in _HELP:
-        _show(overview())
+        print(overview(), end="")
         return 0
     if words[0] == "--version":
         print(tbnets.__version__)
@@ -127,7 +126,8 @@ def call(verb, words):
         sections = {"Flags": flags}
         if hasattr(module, "help_sections"):
             sections = module.help_sections()
-        _show(startup.spoken(format_help(module.__doc__, sections)))
+        text = startup.spoken(format_help(module.__doc__, sections))
+        print(text, end="")
         return 0
     if "--version" in words:
         print(tbnets.__version__)
@@ -164,12 +164,3 @@ def as_flags(text, names):
         if len(found) == 1:
             text = text.replace(f" {argument}=", f" {found[0]}=")
     return text
-
-
-def _show(text):
-    """Prints a text, as much of it as is read: `--help | head`."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # Python would flush once more, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -181,11 +181,10 @@ def found_record(options, model, phrases, found, photo):
             {"box": [float(edge) for edge in box], "similarity": similarity}
             for box, similarity in regions
         ]
-        unknown = search.unknown_words(model, phrase)
         answers.append(
             {
                 "phrase": phrase,
-                "unknown_words": unknown,
+                "unknown_words": search.unknown_words(model, phrase),
                 "note": search.unknown_note(model, phrase),
                 "regions": told,
             }

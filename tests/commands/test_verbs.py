@@ -168,5 +168,5 @@ def test_help_may_be_read_in_part():
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.returncode in (0, 141) and ended.stderr == ""
     assert ended.stdout.startswith("Networks for image-text matching")
