@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import PIL.Image
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
 Integers = TypeAliasType("Integers", "np.ndarray | tf.Tensor | Sequence[int]")
+Batch = TypeAliasType("Batch", "Mapping[str, np.ndarray | tf.Tensor]")
+Tensors = TypeAliasType("Tensors", "dict[str, tf.Tensor]")
 Boxes = TypeAliasType("Boxes", "np.ndarray | Sequence[Sequence[float]]")
 Path = TypeAliasType("Path", "str | os.PathLike[str]")
 Strings = TypeAliasType(

@@ -270,9 +270,7 @@ class TripletLoss:
         return by_choice.get(self.negatives, self.num_negatives)
 
     def of_views(
-        self,
-        views: dict[str, hinges.View],
-        max_positives: int | None = None,
+        self, views: dict[str, hinges.View], max_positives: int | None = None
     ) -> LossOutput:
         """Computes the loss where each term has candidates of its own.
 

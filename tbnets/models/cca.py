@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array
+from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.positives import positive_masks
@@ -171,7 +171,7 @@ class CCA(EmbeddingNetwork):
         history.history["loss"] = [loss] * epochs
         return history
 
-    def train_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch) -> Tensors:
         """Adds a batch to the covariances; nothing is learned as yet."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.found is None:

@@ -1,12 +1,11 @@
 """The embedding network: two branches into one space, trained by ranking."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
+from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import check_kind
 from tbnets.localization import candidates
@@ -91,16 +90,12 @@ class EmbeddingNetwork(TwoBranchModel):
         """Returns the names of a loss and an active share for each term."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
-    def call(
-        self, inputs: Mapping[str, Array], training: bool = False
-    ) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
         images, texts = self.embed(inputs, training)
         return {"image_embeddings": images, "text_embeddings": texts}
 
-    def batch_loss(
-        self, batch: Mapping[str, Array], training: bool = False
-    ) -> LossOutput:
+    def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
         """Returns the `LossOutput` of one batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if candidates.has_candidates(batch):
@@ -170,7 +165,7 @@ class EmbeddingNetwork(TwoBranchModel):
         )
         return self._staged(lambda loss: loss.of_views(views))
 
-    def report(self, output: LossOutput) -> dict[str, tf.Tensor]:
+    def report(self, output: LossOutput) -> Tensors:
         """Returns loss and share of active triplets of each term."""
         scalars = {}
         for term, value in output.terms.items():

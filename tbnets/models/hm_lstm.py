@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Integers
+from tbnets.annotations import Array, Batch, Integers, Tensors
 from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
@@ -199,9 +199,7 @@ class HMLSTM(EmbeddingNetwork):
         )
         return embeddings, captions, spans
 
-    def call(
-        self, inputs: Mapping[str, Array], training: bool = False
-    ) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the embeddings of images and texts, and of `regions`."""
         outputs = super().call(inputs, training=training)
         inputs = checked_dict("inputs", inputs, INPUTS)
@@ -211,9 +209,7 @@ class HMLSTM(EmbeddingNetwork):
             )
         return outputs
 
-    def batch_loss(
-        self, batch: Mapping[str, Array], training: bool = False
-    ) -> LossOutput:
+    def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
         """Returns the `LossOutput` of one batch.
 
         Source: Niu et al. 2017, Eq. 9-10; the weight of the losses at the

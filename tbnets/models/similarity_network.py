@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
+from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import check_choice, check_kind
 from tbnets.layers.pair_head import PairHead
@@ -156,16 +156,14 @@ class SimilarityNetwork(TwoBranchModel):
         logits = self.head(products, training=training)
         return tf.reshape(logits, shape[:2])
 
-    def call(
-        self, inputs: Mapping[str, Array], training: bool = False
-    ) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the dict of `similarities`, logits `[n, m]` of all pairs."""
         images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
 
     def batch_loss(
-        self, batch: Mapping[str, Array], training: bool = False
+        self, batch: Batch, training: bool = False
     ) -> LogisticOutput | SoftmaxOutput:
         """Returns the output of the loss of one batch, of `losses.logistic`."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
@@ -304,9 +302,7 @@ class SimilarityNetwork(TwoBranchModel):
         images = tf.gather(embeddings, tf.reshape(places, [-1]))
         return self._most_convincing(columns, images, tf.gather(texts, owners))
 
-    def report(
-        self, output: LogisticOutput | SoftmaxOutput
-    ) -> dict[str, tf.Tensor]:
+    def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
         """Returns what there is to tell of the output of its loss."""
         scalars = output._asdict()
         scalars.pop("total")

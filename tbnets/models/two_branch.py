@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array
+from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.configured import arguments_of, repr_of
@@ -146,13 +146,11 @@ class TwoBranchModel(keras.Model):
         """Returns the names of all that `report` may return."""
         return []
 
-    def batch_loss(
-        self, batch: Mapping[str, Array], training: bool = False
-    ) -> Any:
+    def batch_loss(self, batch: Batch, training: bool = False) -> Any:
         """Returns the loss of one batch, with the scalar `total`."""
         raise NotImplementedError
 
-    def report(self, output: Any) -> dict[str, tf.Tensor]:
+    def report(self, output: Any) -> Tensors:
         """Returns what to show of a `batch_loss`: name -> scalar."""
         return {}
 
@@ -181,7 +179,7 @@ class TwoBranchModel(keras.Model):
         return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 
     def embed(
-        self, inputs: Mapping[str, Array], training: bool = False
+        self, inputs: Batch, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the embeddings of `images` and of `captions`."""
         inputs = checked_dict("inputs", inputs, INPUTS)
@@ -298,7 +296,7 @@ class TwoBranchModel(keras.Model):
                 optimizer.build(self.trainable_variables)
         return super().fit(*given.args[1:], **given.kwargs)
 
-    def train_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch) -> Tensors:
         """Takes one step down the gradient; returns what it saw."""
         rate = current_learning_rate(self.optimizer)
         with tf.GradientTape() as tape:
@@ -317,7 +315,7 @@ class TwoBranchModel(keras.Model):
             rate = current_learning_rate(self.optimizer)
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
-    def test_step(self, batch: Mapping[str, Array]) -> dict[str, tf.Tensor]:
+    def test_step(self, batch: Batch) -> Tensors:
         """Returns the loss of a batch without learning from it."""
         return self._track(self.batch_loss(batch))
 

@@ -44,8 +44,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
     """
 
     def __init__(
-        self,
-        data: Mapping[str, Array] | EpochBatches | Examples | Iterable,
+        self, data: Mapping[str, Array] | EpochBatches | Examples | Iterable
     ) -> None:
         super().__init__()
         self._image_size = getattr(data, "image_size", None)
