@@ -19,9 +19,6 @@ from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
 from tests import tiny, tiny_scenes
 
-# Which graph is traced is no matter here.
-pytestmark = pytest.mark.usefixtures("module_eagerly")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
