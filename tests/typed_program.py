@@ -203,7 +203,7 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
     print(cosines.max(), served.has("embed_text"), served.vocabulary)
     names: list[str] = tbnets.zoo.names()
     sizes = {told.name: told.size for told in tbnets.zoo.describe()}
-    model = tbnets.zoo.load(names[0])
+    model = tbnets.zoo.load("flickr8k_photos")
     like = model.search(images="photos", like=["dog.jpg", photo], cache=False)
     print(sizes[names[0]], like)
     for answers in model.search(["a dog", "a cat"], "photos", top=3):
@@ -213,7 +213,7 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
         [photo, "a.jpg", pathlib.Path("b.jpg")]
     )
     print(model.compare(rows, model.embed_text(["a dog"])).shape)
-    localizer = tbnets.zoo.open_model("runs/localizer", trust=False)
+    localizer = tbnets.zoo.open_model("scenes_localization", trust=False)
     [found] = localizer.find(["a ball"], photo, boxes=[[0, 0, 9, 9]])
     for box, cosine in found:
         print(box.tolist(), cosine)
