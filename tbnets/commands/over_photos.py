@@ -29,9 +29,8 @@ class Photos(Captions):
     def find(self):
         """Returns what `find_photos` does by these flags; tells of the rest."""
         if not self.captions:
-            photos, others = sort_files(self.images)
-            count = len(photos) + len(others)
-            for line in left_out_lines({}, others, count):
+            _, others = sort_files(self.images)
+            for line in left_out_lines({}, others, len(others))[:1]:
                 print(line)
         return find_photos(self.images, *self.where, self.splits)
 

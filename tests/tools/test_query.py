@@ -265,8 +265,12 @@ def test_json_says_the_same_and_stands_alone(answers, folder):
     assert "captions.json" in answers["json of captions"][0]
 
 
-def test_python_searches_as_the_tool_does(folder, tmp_path, capsys):
-    model = load_saved_model(folder / "bytes" / "1")
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_saved_model(folder / "bytes" / "1")
+
+
+def test_python_searches_as_the_tool_does(model, folder, tmp_path, capsys):
     photos = shutil.copytree(folder / "photos", tmp_path / "photos")
     [red] = model.search(["red"], photos, top=2, cache=False)
     assert not (tmp_path / "photos.tbnets").exists()
@@ -289,12 +293,15 @@ def test_python_searches_as_the_tool_does(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("query", ["", "un perro", "!"])
-def test_python_is_warned_of_a_query_without_a_known_word(folder, query):
-    model = load_saved_model(folder / "bytes" / "1")
+def test_python_is_warned_of_a_query_without_a_known_word(model, query):
     rows = np.eye(3, dtype=np.float32)
     with pytest.warns(UserWarning, match=f'no word of "{query}" is known'):
         found = model.search(["red", query], rows)
     assert [len(one) for one in found] == [3, 3]
+
+
+def test_python_says_what_can_not_be_searched(model):
+    rows = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="`images` must be what is searched"):
         model.search(["red"])
     with pytest.raises(ValueError, match="`like` must be a list"):
