@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Self
 
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
@@ -82,6 +83,12 @@ class TextEncoder(ConfiguredLayer):
         )
         self.drop = SeededDropout(word_dropout, seed)
         self.output_dim: int = embedding_dim
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes an encoder of its config, or of one of earlier versions."""
+        config.pop("word_weight", None)
+        return super().from_config(config)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table."""

@@ -107,3 +107,10 @@ def test_everything_registered_is_found_in_a_fresh_process():
 def test_missing_file_is_named(tmp_path):
     with pytest.raises((ValueError, OSError), match="nothing.keras"):
         tbnets.load_model(tmp_path / "nothing.keras")
+
+
+def test_a_loss_of_before_compiles():
+    network = compiled()
+    config = {**network.get_compile_config(), "hardness_steps": 3}
+    network.compile_from_config(config)
+    assert network.structure_steps == 3
