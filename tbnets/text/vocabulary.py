@@ -90,12 +90,12 @@ def _as_strings(captions):
     try:
         text = tf.convert_to_tensor(captions, tf.string)
     except (TypeError, ValueError) as error:
-        found = f"{expected}={shown(captions)}. Give a list of str."
-        raise InputTypeError(found) from error
-    if text.shape.rank not in (1, None):
-        found = f"{expected}.shape={text.shape}. Put one caption into a list."
-        raise InputError(found)
-    return text
+        expected += f"={shown(captions)}. Give a list of str."
+        raise InputTypeError(expected) from error
+    if text.shape.rank in (1, None):
+        return text
+    expected += f".shape={text.shape}. Put one caption into a list."
+    raise InputError(expected)
 
 
 def split_in_batches(captions):
@@ -252,8 +252,7 @@ class Tokenizer(tf.Module):
 
     Args:
         vocabulary: a `Vocabulary`.
-        max_tokens: number of words after which a caption is cut; never if
-            None.
+        max_tokens: words after which a caption is cut; never if None.
     """
 
     def __init__(
@@ -320,9 +319,8 @@ def count_words(captions):
         captions: sequence of strings.
 
     Returns:
-        (counts, lengths): a `collections.Counter` of the words, in the order
-        in which they first come, and int64 `[num_captions]`, the number of
-        words of each caption.
+        (counts, lengths): a `collections.Counter` of the words, as they first
+        come, and int64 `[num_captions]`, how many words each caption has.
     """
     if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
