@@ -181,7 +181,8 @@ def test_the_best_epoch_is_kept_and_a_worse_one_is_not(finished):
     (_, last), (_, best) = stored(folder), stored(folder, "best")
     sums = [row["dev/recall_sum"] for row in last.history]
     assert best.best_metric == max(sums)
-    assert best.epoch == sums.index(max(sums)) + 1 < len(sums) == last.epoch
+    assert best.epoch == sums.index(max(sums)) + 1
+    assert len(sums) == last.epoch
 
 
 @pytest.mark.usefixtures("eagerly")
