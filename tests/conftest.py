@@ -18,30 +18,38 @@ if "TBNETS_DATA" in os.environ:
 
 # What takes longest, so that no worker is left with one of these at the end.
 FIRST = (
-    "training/test_loop.py",
     "test_conformance.py",
     "fuzz/test_kills.py",
+    "training/test_loop.py",
+    "losses/test_triplet.py",
+    "training/test_fused_optimizers.py",
     "tools/test_run_tools.py",
-    "fuzz/test_readers.py",
     "models/test_embedding_network.py",
-    "tasks/matching/test_own_photos.py",
-    "tools/test_benchmark.py",
-    "tasks/localization/test_run.py",
+    "layers/test_image_encoders.py",
     "tasks/hierarchical/test_run.py",
     "serving/test_photo_export.py",
-    "tools/test_make_zoo.py",
-    "losses/test_triplet.py",
-    "tasks/test_similarity_run.py",
-    "test_misuses.py",
-    "fuzz/test_requests.py",
+    "tools/test_benchmark.py",
+    "tasks/localization/test_run.py",
     "test_runs.py",
+    "tasks/matching/test_own_photos.py",
+    "test_library_page.py",
+    "serving/test_export.py",
+    "fuzz/test_readers.py",
+    "tools/test_make_zoo.py",
+    "tasks/localization/test_hard_negatives.py",
+    "serving/test_region_endpoints.py",
+    "tools/test_query.py",
+    "models/test_keras_callbacks.py",
+    "tasks/test_texts.py",
+    "test_misuses.py",
 )
 
 
 def pytest_collection_modifyitems(items):
     """Begins with the files of `FIRST`; others stay as they were found."""
     places = {f"tests/{name}": place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(item.location[0], len(places)))
+    last = len(places)
+    items.sort(key=lambda x: places.get(x.nodeid.partition("::")[0], last))
 
 
 def pytest_collection_finish():
