@@ -33,6 +33,7 @@ from tbnets.pictures import curves
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_same_words
 from tbnets.tasks.matching.own_photos import write_left_out
+from tbnets.tasks.trained import open_trained
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.loop import Session
@@ -121,19 +122,24 @@ def prepare(settings, folder, queries=()):
     """
     # A folder that is not there yet is made when nothing can be refused.
     lock, kept = lock_run(folder) if folder.is_dir() else None, None
-    task = tasks.open_task(settings)
+    task, begun = tasks.open_task(settings), None
     last = checkpoint_path(folder, "last")
+    splits = settings.train_split, settings.dev_split
     if last.exists():
         kept = checkpoints.read_checkpoint(last)
         before = records.completed(kept.state.settings, last)
         records.check_resumable(before, settings)
-        splits = (settings.train_split, settings.dev_split)
         task.data.resume(kept.state, splits, last)
+    elif settings.from_:
+        begun = open_trained(settings.from_, settings.started_in)
+        task.data.begin_with(begun, splits)
     task.check(queries)
     fitted = task.data.fit()
     train = task.data.load(settings.train_split, fitted)
     dev = task.data.load(settings.dev_split, fitted)
     network, batches = _build(task, fitted, kept), task.data.batches(train)
+    if begun:
+        begun.put_into(network)
     task.model.compile(network, settings, batches.num_batches)
     if lock is None:
         lock = lock_run(folder)
@@ -143,7 +149,8 @@ def prepare(settings, folder, queries=()):
     if kept:
         _continue(session, kept)
     else:
-        _adapt(network, train)
+        if begun is None:
+            _adapt(network, train)
         session.checkpoint("best").unlink(missing_ok=True)
     records.write_settings(settings, folder)
     last.parent.mkdir(exist_ok=True)

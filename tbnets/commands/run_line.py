@@ -6,8 +6,9 @@ from tbnets import tasks
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
-from tbnets.flags.flag import what_reads
+from tbnets.flags.flag import what_reads, written
 from tbnets.flags.table import ALL, FLAGS, GROUPS, complete
+from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 def settings(line, before=None):
@@ -31,9 +32,37 @@ def settings(line, before=None):
     if named and record["started_in"]:  # It starts from the current folder.
         record["data_root"] = os.path.abspath(record["data_root"])
     if before is None:
+        if record["from"]:
+            record |= _of_trained(line, open_trained(record["from"]))
         usual = _usual_values(record, tasks.settings_of(record))
         record |= {k: v for k, v in usual.items() if k not in line.given}
     return tasks.settings_of(record)
+
+
+def _given(line):
+    """Returns the flags that are given; of a paper's loss, all of its own."""
+    own = set(line.given)
+    if "loss" in own:
+        own |= {flag.name for flag in FLAGS["triplet_loss"]}
+    return own
+
+
+def _of_trained(line, trained):
+    """Returns the flags that a run has from the model it begins with.
+
+    Raises:
+        ValueError: one that makes its network is given with another value.
+    """
+    own, values = _given(line), trained.values()
+    for name in sorted(own & values.keys() & set(OF_NETWORK)):
+        if line.values[name] != values[name]:
+            raise InputError(
+                f"`--{name}` must be that of the model that the run begins "
+                f"with, {written(values[name])}. Received: "
+                f"--{name}={written(line.values[name])} with "
+                f"--from={trained.name}. Leave one of them out."
+            )
+    return {name: values[name] for name in values.keys() - own}
 
 
 def _usual_values(record, settings):
@@ -58,10 +87,7 @@ def not_given(line, settings, values):
         settings: the run's settings.
         values: dict, name -> value.
     """
-    own = set(line.given)
-    if "loss" in own:
-        own |= {flag.name for flag in FLAGS["triplet_loss"]}
-    free = {flag.name for flag in settings.flags()} - own
+    free = {flag.name for flag in settings.flags()} - _given(line)
     return {name: values[name] for name in values if name in free}
 
 

@@ -7,6 +7,8 @@ or on photos of your own, with a table of image and caption:
 
     python tools/train.py --images=photos --captions=captions.csv
 
+to which --from=NAME adds a trained model to begin with.
+
 Flags on the command line come after the flagfile and override it; a resumed
 run has the flags it was started with. The run folder afterwards holds
 checkpoints, metrics.json, curves.png, TensorBoard event files and a
@@ -30,7 +32,8 @@ from tbnets.training import loop, summary
 GROUPS = tuple(RUN_GROUPS.values())
 """What is read beside the `Options`: the flags of a run."""
 FIRST = (
-    *("flagfile", "run_dir", "resume", "scenes", "captions", "images"),
+    *("flagfile", "run_dir", "resume", "from", "scenes"),
+    *("captions", "images"),
     *("image_features", "image_encoder", "text_encoder", "epochs"),
     "example_query",
 )

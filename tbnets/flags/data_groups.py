@@ -33,6 +33,12 @@ class Run:
     )
     task: str = flag("matching", "What the run is about.")
     model: str = flag("embedding", "What is trained for it.")
+    from_: Place = flag(
+        "",
+        "Trained model to begin with: a name of the zoo, or the folder of a "
+        "run. Its words and weights are taken over, and of flags that are not "
+        "given those that it was trained with.",
+    )
     seed: Annotated[int, Limits(0, 2_000_000)] = flag(
         0, "Of all that is drawn: weights, batches, dropout."
     )

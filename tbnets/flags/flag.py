@@ -10,7 +10,8 @@ A group of flags is a frozen dataclass whose fields are made by `flag`::
 
 The annotation tells what it may be; the first line of the class's docstring is
 the title of the group in --help. What is read from the command line, checked
-and shown goes by `flags_of` the group.
+and shown goes by `flags_of` the group. Where Python keeps a name for itself,
+the field has an underscore behind it: `from_` is --from.
 """
 
 import dataclasses
@@ -140,7 +141,7 @@ def _flag_of(field):
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
     given = {"kind": KINDS[kind], "default": default, **more, **field.metadata}
-    return Flag(name=field.name, **given)
+    return Flag(name=field.name.rstrip("_"), **given)
 
 
 def written(value):

@@ -27,6 +27,8 @@ class Settings:
     def __getattr__(self, name):
         if name in vars(self).get("fixed", ()):
             return self.fixed[name]
+        if f"{name}_" in vars(self):  # `from_`, by the name of its flag.
+            return vars(self)[f"{name}_"]
         raise AttributeError(
             f"`settings.{name}` is none of this run's settings: neither its "
             "task nor its model names a group of flags that has it."
@@ -34,7 +36,11 @@ class Settings:
 
     def values(self):
         """Returns name -> value of all that is set, and `started_in`."""
-        found = vars(self) | self.fixed
+        return self._own() | self.fixed
+
+    def _own(self):
+        """Returns the same without those that are left at one value."""
+        found = {name.rstrip("_"): value for name, value in vars(self).items()}
         del found["fixed"]
         return found
 
@@ -44,11 +50,11 @@ class Settings:
 
     def flags(self):
         """Returns the `Flag`s of its groups, in the order of the table."""
-        return [flag for name, flag in ALL.items() if name in vars(self)]
+        return [flag for name, flag in ALL.items() if name in self._own()]
 
     def reads(self, name):
         """Tells whether a flag is read: its group, under these values."""
-        return name in vars(self) and reads(ALL[name], self)
+        return name in self._own() and reads(ALL[name], self)
 
     def flags_read(self):
         """Returns those that are read under the values of the others."""
@@ -79,4 +85,6 @@ def make_settings(record, groups, fixed):
     made = settings_class(frozenset(groups))
     values = record | fixed
     names = {field.name for field in dataclasses.fields(made)} - {"fixed"}
-    return made(fixed=fixed, **{name: values[name] for name in names})
+    return made(
+        fixed=fixed, **{name: values[name.rstrip("_")] for name in names}
+    )

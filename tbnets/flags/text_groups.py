@@ -60,7 +60,7 @@ class Texts:
         "",
         "First vectors of the words: word2vec file (binary or text) or "
         "GloVe file; empty: random ones of --word_dim.",
-        when=(_WORDS,),
+        when=({**_WORDS, "from": ("",)},),
     )
     word_vectors_training: str = flag(
         "trained",

@@ -9,6 +9,7 @@ import pathlib
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.photos import list_files
@@ -20,6 +21,9 @@ GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
+KEPT = "used_variables"
+"""What a SavedModel calls the variables that its endpoints read."""
+_VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 _CURE = "Copy it again, or export the run again."
 
 
@@ -136,6 +140,35 @@ _KINDS = {
 """Places in the metadata that are read -> what may stand there."""
 
 
+def read_weights(path):
+    """Reads the variables of a SavedModel; nothing of its graph is run.
+
+    Args:
+        path: its folder.
+
+    Returns:
+        list of (name, array), in no order that would tell something.
+
+    Raises:
+        ValueError: it is damaged, or was not written by tbnets.
+    """
+    _check_files(path, read_metadata(path))
+    try:
+        model = saved_model_pb2.SavedModel.FromString(_read_graph(path))
+        nodes = model.meta_graphs[0].object_graph_def.nodes
+        kept = {one.local_name: one.node_id for one in nodes[0].children}
+        reader = tf.train.load_checkpoint(str(path / "variables/variables"))
+        return [
+            (
+                nodes[one.node_id].variable.name,
+                reader.get_tensor(f"{KEPT}/{one.local_name}/{_VALUE}"),
+            )
+            for one in nodes[kept[KEPT]].children
+        ]
+    except Exception as error:  # Whatever bytes of others lead TensorFlow to.
+        raise _failed(path, error) from error
+
+
 def differences(folder, wanted):
     """Yields what of a folder is not as it was, each in some words.
 
@@ -164,15 +197,8 @@ def _check_graph(path):
 
     Nothing of it is executed for this.
     """
-    file = path / GRAPH_FILE
-    size = file.stat().st_size
-    if size > MOST_GRAPH_BYTES:
-        raise InputError(
-            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
-            f"Received: {file} of {size}. Keep weights in variables."
-        )
     try:
-        foreign = foreign_ops(file.read_bytes())
+        foreign = foreign_ops(_read_graph(path))
     except DecodeError as error:
         raise _failed(path, error) from error
     if foreign:
@@ -181,6 +207,18 @@ def _check_graph(path):
             f"Received: path='{path}' with {foreign}, which may write files. "
             "If you trust who made it: --trust, load_saved_model(trust=True)."
         )
+
+
+def _read_graph(path):
+    """Returns the bytes of a SavedModel's graph, which must not be too many."""
+    file = path / GRAPH_FILE
+    size = file.stat().st_size
+    if size > MOST_GRAPH_BYTES:
+        raise InputError(
+            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
+            f"Received: {file} of {size}. Keep weights in variables."
+        )
+    return file.read_bytes()
 
 
 def _failed(path, error):

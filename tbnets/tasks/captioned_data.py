@@ -63,8 +63,21 @@ class CaptionedData(TaskData):
         """Takes over how splits were drawn; refuses features made otherwise."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
+        self._check_made_by(state.fitted, splits, where)
+        if begun := state.fitted.get("begun_with"):
+            self.texts.begin_with(state.fitted["words"], begun)
+
+    def begin_with(self, trained, splits):
+        """Takes over words; refuses features made otherwise."""
+        self._check_made_by(trained.fitted, splits, trained.path)
+        words = trained.fitted["words"]
+        begun = {"sha256": trained.sha256, "words": len(words)}
+        self.texts.begin_with(words, begun)
+
+    def _check_made_by(self, fitted, splits, where):
+        """Refuses features made otherwise than those that were learned from."""
         for flag, name in self.made_by.items():
-            if made_by := state.fitted.get(name):
+            if made_by := fitted.get(name):
                 self.opened.check_made_by(flag, splits, made_by, where)
 
     def notes(self, fitted):

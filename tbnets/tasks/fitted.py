@@ -18,8 +18,10 @@ _KINDS = {
     "split_cuts": list[float],
     "word_vectors": np.ndarray,
     "word_vectors_coverage": dict,
+    "begun_with": dict,
 }
 _MORE = {
+    "begun_with": lambda told: type(told.get("words")) is int,
     "split_cuts": lambda cuts: len(cuts) == 2,
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }

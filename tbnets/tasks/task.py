@@ -72,6 +72,17 @@ class TaskData:
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held
 
+    def begin_with(self, trained, splits):
+        """Takes over words and what made features, before data are read.
+
+        Args:
+            trained: the `trained.Trained` that a new run begins with.
+            splits: as in `resume`.
+
+        Raises:
+            ValueError: the data of the run were made otherwise.
+        """
+
     @property
     def test_split(self):
         """The split that is reported on at the end; "" where none is there."""

@@ -38,11 +38,22 @@ class Texts:
         self._data = data
         self._of_features = settings.text_encoder == "features"
         self._of_trees = settings.text_encoder == "h_lstm"
+        self._begun_with, self._words = {}, ()
 
     @property
     def _train(self):
         """The `SplitData` of the training split."""
         return self._data.split(self.settings.train_split)
+
+    def begin_with(self, words, begun_with):
+        """Keeps the words of the model that the run begins with, and their ids.
+
+        Args:
+            words: list that begins with these.
+            begun_with: the `sha256` of its weights, and how many `words`.
+        """
+        self._begun_with = begun_with
+        self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
         """Refuses texts that are not there, or can not be read when served.
@@ -85,10 +96,13 @@ class Texts:
             dict of `words`, [] with features; `longest_text`, the number of
             words of the longest, where there are words; `word_vectors` and
             their coverage, where words begin with those of others;
-            `text_dim`, the size of features, None where there are none; and
-            `text_features_made_by`, {} where that is unknown.
+            `text_dim`, the size of features, None where there are none;
+            `text_features_made_by`, {} where that is unknown; and what
+            `begin_with` was told, if it was.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
+        if self._begun_with:
+            fitted["begun_with"] = self._begun_with
         if self._of_features:
             rows = self._train.texts
             fitted["text_dim"] = rows.shape[0]
@@ -100,7 +114,7 @@ class Texts:
             min_count=self.settings.min_count,
             max_words=self.settings.max_words or None,
         )
-        fitted["words"] = list(vocabulary.words)
+        fitted["words"] = list(dict.fromkeys((*self._words, *vocabulary.words)))
         fitted["longest_text"] = int(lengths.max(initial=0))
         return fitted | self._word_vectors(vocabulary, counts)
 
@@ -187,7 +201,10 @@ def notes(fitted):
     """
     found = {}
     if fitted.get("words"):
-        found["words"] = str(len(fitted["words"]))
+        total = len(fitted["words"])
+        found["words"] = str(total)
+        if begun := fitted.get("begun_with"):
+            found["words"] += f", {total - begun['words']} of them new"
     if fitted.get("word_vectors_coverage"):
         found["vectors"] = coverage_line(fitted["word_vectors_coverage"])
     return found

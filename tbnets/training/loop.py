@@ -109,6 +109,8 @@ def fit(session, train):
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
         board.add_settings(settings, state.epoch, summary.about(session, train))
+        if settings.from_ and not state.epoch:
+            tqdm.tqdm.write(_line_before(session))
         while state.epoch < settings.epochs:
             if summary.out_of_patience(settings, state):
                 break
@@ -190,6 +192,16 @@ def _save_epoch(session, row):
     for name in names:
         path = session.checkpoint(name)
         checkpoints.save_checkpoint(path, network, network.optimizer, state)
+
+
+def _line_before(session):
+    """Returns how good the model is that the run begins with."""
+    task = session.task
+    found = task.scores(session.network, session.dev).metrics()
+    return (
+        f"epoch   0/{session.settings.epochs}  as it was    "
+        f"dev {headline(found, task.best_metric)}"
+    )
 
 
 def _epoch_line(session):

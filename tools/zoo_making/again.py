@@ -11,11 +11,10 @@ import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.errors import InputError
-from tbnets.flags.records import completed
-from tbnets.flags.table import ALL
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
 TOLERANCE = 1e-6
@@ -67,9 +66,7 @@ def export_again(source, path):
 
 def _settings(record, signatures, source):
     """Returns the settings of the run, without files of any machine."""
-    places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
-    record = {**places, "started_in": "", **record}
-    settings = tasks.settings_of(completed(record, source))
+    settings = settings_of_model(record, source)
     inputs = {
         spec.name
         for one in signatures.values()

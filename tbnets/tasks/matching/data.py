@@ -48,7 +48,7 @@ class MatchingData(CaptionedData):
             return "", {}
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
-        return f"{count} photos", recipes.recipe(count)
+        return f"{count} photos", recipes.recipe(count, self.settings.from_)
 
     def check(self, queries=()):
         """Refuses a run whose splits, photos or features are not there."""
@@ -105,6 +105,13 @@ class MatchingData(CaptionedData):
         super().resume(state, splits, where)
         if self.own_photos:
             self.own_photos.remember(state.fitted)
+
+    def begin_with(self, trained, splits):
+        """Takes over how features of own photos are made, too."""
+        super().begin_with(trained, splits)
+        if self.own_photos:
+            made_by = trained.fitted.get("image_features_made_by", {})
+            self.own_photos.make_as(made_by)
 
     def notes(self, fitted):
         """Returns how splits were drawn, words, where features are."""

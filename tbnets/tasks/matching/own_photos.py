@@ -38,6 +38,7 @@ class OwnPhotos:
     Attributes:
         left_out: id of an image -> why it is not part of the run, a few words
             after "which".
+        has_begun: whether it is settled which these are.
     """
 
     def __init__(self, settings):
@@ -47,18 +48,28 @@ class OwnPhotos:
         given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
         self.left_out = {}
+        self.has_begun = False
         self._made_by = self._photos = None
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""
-        self.left_out = dict(fitted["left_out"])
-        self._made_by = dict(fitted["image_features_made_by"])
-        self._made_by.pop("store")
+        self.left_out, self.has_begun = dict(fitted["left_out"]), True
+        self.make_as(fitted["image_features_made_by"])
 
-    @property
-    def has_begun(self):
-        """Whether it is settled which photos are left out."""
-        return self._made_by is not None
+    def make_as(self, made_by):
+        """Settles how features are made: as those of a trained model were.
+
+        Raises:
+            ValueError: photos alone do not tell them.
+        """
+        if "cnn" not in made_by or "ternary" in made_by:
+            raise InputError(
+                "`--from` must be a model on features that --images can be "
+                f"turned into. Received: --from={self.settings.from_}, which "
+                "does not tell what made its features, or whose are of several "
+                "networks or ternary. Give --image_features made alike."
+            )
+        self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
     def kept(self, records):
         """Returns some records without those that are left out.
@@ -100,8 +111,9 @@ class OwnPhotos:
 
     def check(self):
         """Builds the network, whose name or weights may be wrong."""
+        is_known = self._made_by is not None
         self._open_cache()
-        if self.has_begun:
+        if is_known:
             self._build()
 
     def _weights(self):
@@ -115,7 +127,7 @@ class OwnPhotos:
 
     def _build(self):
         """Returns the `PhotoFeatures`, those that the run began with."""
-        if self.has_begun:
+        if self._made_by is not None:
             return open_photo_features(self._made_by, self._weights())
         network = build_named_cnn(self.settings.cnn, self._weights())
         return PhotoFeatures(network)
@@ -124,7 +136,7 @@ class OwnPhotos:
         """Returns the `PhotoCache`, opened once."""
         if self._photos is None:
             made_by, build = self._made_by, self._build
-            if not self.has_begun:
+            if made_by is None:
                 features = build()
                 made_by, build = features.description(), lambda: features
             self._photos = PhotoCache(self.folder, self.cache, made_by, build)

@@ -27,14 +27,17 @@ SIZES = {
     float("inf"): (24, 128, 5, 0.2, 0.3),
 }
 """Number of photos from which they no longer hold -> values of `CHANGING`."""
-ALWAYS = {
-    "cnn_weights": "imagenet",
+NETWORK = {
     "image_transform": ["signed_sqrt", "standardize"],
     "text_encoder": "mean",
     "word_dim": 300,
     "image_units": [1024],
     "text_units": [1024],
     "batch_normalization": "none",
+}
+"""What a run has from the model that it begins with, if there is one."""
+ALWAYS = {
+    "cnn_weights": "imagenet",
     "margin": 0.2,
     "distance": "cosine",
     "num_negatives": 5,
@@ -51,14 +54,16 @@ ALWAYS = {
 }
 
 
-def recipe(num_photos):
+def recipe(num_photos, begun_with=""):
     """Returns the flags of a run on features of so many photos.
 
     Args:
         num_photos: photos of the training split.
+        begun_with: the trained model that it begins with; "" for none.
 
     Returns:
         dict, name of a flag -> value.
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
-    return copy.deepcopy(ALWAYS) | dict(zip(CHANGING, values))
+    network = {} if begun_with else NETWORK
+    return copy.deepcopy({**network, **ALWAYS, **dict(zip(CHANGING, values))})

@@ -197,6 +197,31 @@ def test_splits_are_drawn_of_the_photos_that_are_kept(folder):
     assert sizes == [8, 2, 2]  # A fifth of 12 is 2.
 
 
+def test_a_run_begins_with_another_and_makes_features_alike(folder):
+    before, _ = begun(settings_for())
+    with open("own.csv", "a") as file:
+        file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
+    name = "--from=runs/photos"
+    settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
+    assert settings.learning_rate == recipes.ALWAYS["learning_rate"]
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    fitted, words = session.state.fitted, before.state.fitted["words"]
+    assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
+    key = "image_features_made_by"
+    assert fitted[key] == before.state.fitted[key]
+    weights = before.network.image_branch.get_weights()
+    for one, two in zip(weights, session.network.image_branch.get_weights()):
+        np.testing.assert_array_equal(one, two)
+    text = summary.describe(session, train)
+    assert f"words     {len(words) + 3}, 3 of them new" in text
+
+
+def test_features_that_photos_do_not_tell_are_asked_for(folder):
+    own = own_photos.OwnPhotos(settings_for())
+    with pytest.raises(ValueError, match="`--from` .* Give --image_features"):
+        own.make_as({})
+
+
 def test_the_exported_model_starts_at_the_photo(folder):
     session, train = begun(settings_for())
     queries = session.task.exporter.queries
