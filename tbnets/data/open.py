@@ -117,7 +117,7 @@ class Data:
         """Returns a part of some splits, opened: split -> part."""
         return {split: getattr(self.split(split), name) for split in splits}
 
-    def check_made_by(self, flag, splits, made_by, where):
+    def check_made_by(self, flag, splits, made_by, where, but=()):
         """Refuses features that were made otherwise than others.
 
         Args:
@@ -127,10 +127,12 @@ class Data:
             made_by: `Features.made_by` that theirs must agree with.
             where: the path of those features, or of the checkpoint that
                 remembers them.
+            but: parts of `made_by` that may differ.
 
         Raises:
             ValueError: listing what differs.
         """
+        made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
         for split in splits:
             try:
                 paths = self.given.feature_paths(flag, split)
@@ -139,6 +141,7 @@ class Data:
             if not all(map(os.path.exists, paths)):
                 continue
             here, found = ", ".join(paths), read_made_by(*paths)
+            found = {key: found[key] for key in found.keys() - set(but)}
             lines = extraction_differences(made_by, found, where, here)
             if lines:
                 raise InputError(

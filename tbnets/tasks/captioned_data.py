@@ -68,17 +68,21 @@ class CaptionedData(TaskData):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Takes over words; refuses features made otherwise."""
-        self._check_made_by(trained.fitted, splits, trained.path)
+        """Takes over words; refuses features made otherwise.
+
+        Regions may be other ones, and features stored with other digits.
+        """
+        but = ("proposals", "store")
+        self._check_made_by(trained.fitted, splits, trained.path, but)
         words = trained.fitted["words"]
         begun = {"sha256": trained.sha256, "words": len(words)}
         self.texts.begin_with(words, begun)
 
-    def _check_made_by(self, fitted, splits, where):
+    def _check_made_by(self, fitted, splits, where, but=()):
         """Refuses features made otherwise than those that were learned from."""
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
-                self.opened.check_made_by(flag, splits, made_by, where)
+                self.opened.check_made_by(flag, splits, made_by, where, but)
 
     def notes(self, fitted):
         """Returns how splits were drawn, what they share, and words."""

@@ -150,6 +150,10 @@ def open_trained(name, start=""):
     made_by = fitted.get("image_features_made_by", {})
     if "cnn" in made_by and hasattr(settings, "cnn"):
         settings = settings.replace(cnn=made_by["cnn"])
+    if made_by.get("regions") == "roi_average":  # Once there were no others.
+        ones = [1] * len(made_by.get("layers", ()))
+        now = {"grids": ones, "scales": ones, **made_by}
+        fitted["image_features_made_by"] = now
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 
 

@@ -40,6 +40,7 @@ def test_features_of_splits_are_compared_with_a_description(
         "--image_features=features/dev, which differ from those of last.npz: "
         "layers: conv1 in last.npz, fc7 in features/dev. Extract"
     ) in str(error.value)
+    data.check_made_by("image_features", ["dev"], made_by, "x", ["layers"])
     shutil.rmtree(train)
     check(["train"], {"x": 1})
 

@@ -2,11 +2,11 @@
 
 import shutil
 
-import keras
 import numpy as np
 import pytest
 
 from tbnets import runs, tasks
+from tbnets.serving import zoo
 from tbnets.tasks import trained
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
@@ -58,7 +58,7 @@ def other(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(folder, tmp_path_factory):
-    """A run that others begin with, and where it was exported to."""
+    """A session of a run that others begin with."""
     run_dir = tmp_path_factory.mktemp("runs") / "source"
     session = begun(tiny.settings(folder, run_dir, seed=3, **FLAGS))
     for weight in session.network.weights:  # Statistics and biases, too.
@@ -66,7 +66,7 @@ def source(folder, tmp_path_factory):
             noise = np.random.default_rng(0).random(weight.shape)
             weight.assign(weight + noise)
     save(session)
-    return session, runs.export(session, run_dir / "exported" / "1")
+    return session
 
 
 def settings(data, run_dir, name, **changes):
@@ -76,48 +76,38 @@ def settings(data, run_dir, name, **changes):
     return tiny.parse(f"--from={name}", *[f"--{k}={given[k]}" for k in given])
 
 
-def names_of(source):
-    """Returns what a user may name of it: its run, and where it can be told
-    by names what a weight is, the SavedModel."""
-    session, exported = source
-    is_told = not keras.__version__.startswith("2.")
-    return [session.run_dir, *[exported] * is_told]
-
-
 def test_a_run_begins_where_the_model_ended(source, other, tmp_path):
-    before, _ = source
-    words = before.state.fitted["words"]
-    for place, name in enumerate(names_of(source)):
-        found = settings(other, tmp_path / str(place), name)
-        session, train = prepared(found)
-        assert session.state.fitted["words"][: len(words)] == words
-        new = set(session.state.fitted["words"]) - set(words)
-        assert new == {"a", "zebra", "on", "mat"}
-        notes = session.task.data.notes(session.state.fitted)
-        assert notes["words"] == "12, 4 of them new"
-        table = session.network.text_encoder.embedding.embeddings.numpy()
-        first = before.network.text_encoder.embedding.embeddings.numpy()
-        np.testing.assert_array_equal(table[: len(words)], first)
-        assert not (table[len(words) :] == first[1]).all(axis=1).any()
-        # Before the first step it answers as the model does.
-        captions = ["red dog", "cat runs"]
-        answers = [
-            one.network.embed_text(
-                Tokenizer(Vocabulary(one.state.fitted["words"]))(captions)
-            )
-            for one in (before, session)
-        ]
-        np.testing.assert_array_equal(*answers)
-        images = train.images.batch(range(5))
-        np.testing.assert_array_equal(
-            before.network.embed_images(images),
-            session.network.embed_images(images),
+    words = source.state.fitted["words"]
+    found = settings(other, tmp_path / "run", source.run_dir)
+    session, train = prepared(found)
+    assert session.state.fitted["words"][: len(words)] == words
+    new = set(session.state.fitted["words"]) - set(words)
+    assert new == {"a", "zebra", "on", "mat"}
+    notes = session.task.data.notes(session.state.fitted)
+    assert notes["words"] == "12, 4 of them new"
+    table = session.network.text_encoder.embedding.embeddings.numpy()
+    first = source.network.text_encoder.embedding.embeddings.numpy()
+    np.testing.assert_array_equal(table[: len(words)], first)
+    assert not (table[len(words) :] == first[1]).all(axis=1).any()
+    # Before the first step it answers as the model does.
+    captions = ["red dog", "cat runs"]
+    answers = [
+        one.network.embed_text(
+            Tokenizer(Vocabulary(one.state.fitted["words"]))(captions)
         )
-        assert int(session.network.optimizer.iterations) == 0
+        for one in (source, session)
+    ]
+    np.testing.assert_array_equal(*answers)
+    images = train.images.batch(range(5))
+    np.testing.assert_array_equal(
+        source.network.embed_images(images),
+        session.network.embed_images(images),
+    )
+    assert int(session.network.optimizer.iterations) == 0
 
 
 def test_flags_are_those_of_the_model_where_none_are_given(source, other):
-    name = names_of(source)[-1]
+    name = source.run_dir
     found = settings(other, "runs/new", name, learning_rate=0.5)
     assert (found.image_units, found.text_units) == ([8, 4], [6, 4])
     assert (found.text_encoder, found.word_dim) == ("mean", 6)
@@ -128,7 +118,7 @@ def test_flags_are_those_of_the_model_where_none_are_given(source, other):
 
 def test_a_resumed_run_needs_the_model_no_more(source, other, tmp_path):
     name = tmp_path / "source"
-    shutil.copytree(source[0].run_dir, name)
+    shutil.copytree(source.run_dir, name)
     found = settings(other, tmp_path / "run", name)
     session = begun(found)
     shutil.rmtree(name)
@@ -143,7 +133,7 @@ def test_a_resumed_run_needs_the_model_no_more(source, other, tmp_path):
 def test_a_run_cut_before_its_first_epoch_begins_with_the_model_again(
     source, other, tmp_path
 ):
-    found = settings(other, tmp_path / "run", source[0].run_dir)
+    found = settings(other, tmp_path / "run", source.run_dir)
     one, _ = prepared(found)
     del one
     again = tasks.settings_of(runs.record_before(tmp_path / "run"))
@@ -176,14 +166,12 @@ def test_what_contradicts_the_model_names_both(
         ids = other / f"{split}_ids.txt"
         shutil.copy(ids, other / f"{split}_wide_ids.txt")
     with pytest.raises(ValueError, match=said):
-        prepared(
-            settings(other, tmp_path / "run", source[0].run_dir, **changes)
-        )
+        prepared(settings(other, tmp_path / "run", source.run_dir, **changes))
     assert not (tmp_path / "run").exists()
 
 
 def test_word_vectors_are_none_of_a_run_that_has_words(source, other):
-    name = source[0].run_dir
+    name = source.run_dir
     with pytest.raises(ValueError, match="--word_vectors.* and no --from"):
         tiny.unread("--word_vectors=w.txt", f"--from={name}", "--run_dir=x")
 
@@ -205,19 +193,19 @@ def test_a_name_of_no_model_is_told_what_there_is(
 
 
 def test_a_model_that_takes_no_steps_is_refused(source, tmp_path):
-    kept = checkpoints.read_checkpoint(source[0].checkpoint("best"))
+    kept = checkpoints.read_checkpoint(source.checkpoint("best"))
     kept.state.settings["model"] = "cca"
     path = tmp_path / "checkpoints" / "best.npz"
     path.parent.mkdir()
-    checkpoints.save_checkpoint(path, source[0].network, None, kept.state)
+    checkpoints.save_checkpoint(path, source.network, None, kept.state)
     with pytest.raises(ValueError, match="of --model=cca, which is solved"):
         trained.open_trained(str(tmp_path))
 
 
 def test_a_model_that_lacks_a_weight_is_refused(source, other, tmp_path):
-    model = trained.open_trained(str(source[0].run_dir))
+    model = trained.open_trained(str(source.run_dir))
     with pytest.raises(ValueError, match="with none where the run has"):
-        model._replace(weights=model.weights[1:]).put_into(source[0].network)
+        model._replace(weights=model.weights[1:]).put_into(source.network)
 
 
 def test_phrase_localization_begins_with_a_model(tmp_path):
@@ -229,6 +217,13 @@ def test_phrase_localization_begins_with_a_model(tmp_path):
     session, _ = prepared(found)
     for one, two in zip(before.network.weights, session.network.weights):
         np.testing.assert_array_equal(one.numpy(), two.numpy())
+
+
+def test_a_folder_of_the_zoo_tells_what_is_newer_than_it():
+    model = trained.open_trained(str(zoo.folder() / "scenes_localization"))
+    made_by = model.fitted["image_features_made_by"]
+    assert made_by["grids"] == made_by["scales"] == [1, 1]
+    assert model.values()["image_units"] == [256, 128]
 
 
 def test_weights_of_the_zoo_find_their_branches():
