@@ -84,7 +84,7 @@ class Trained(NamedTuple):
         variables, arrays = weights_by_name(network), self._arrays(network)
         for name, variable in variables.items():
             array, shape = arrays.get(name), tuple(variable.shape)
-            if name[-1] == "embeddings" and array is not None:
+            if name[-1] == "embeddings" and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
                 found = "none" if array is None else f"one of {array.shape}"
@@ -145,7 +145,7 @@ def open_trained(name, start=""):
     check_fitted_kinds(fitted, path, ("words",))
     settings = _settings(name, record, path)
     for key, array in weights:
-        if _leaf(key) == "embeddings":
+        if _leaf(key) == "embeddings" and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
     if "cnn" in made_by and hasattr(settings, "cnn"):

@@ -204,6 +204,9 @@ def test_a_model_that_takes_no_steps_is_refused(source, tmp_path):
 
 def test_a_model_that_lacks_a_weight_is_refused(source, other, tmp_path):
     model = trained.open_trained(str(source.run_dir))
+    flat = [(name, array.ravel()) for name, array in model.weights]
+    with pytest.raises(ValueError, match="with one of .* where the run has"):
+        model._replace(weights=flat).put_into(source.network)
     with pytest.raises(ValueError, match="with none where the run has"):
         model._replace(weights=model.weights[1:]).put_into(source.network)
 
