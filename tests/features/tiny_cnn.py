@@ -5,6 +5,7 @@ import contextlib
 import keras
 import pytest
 
+from tbnets.commands.extract_image_features import Options
 from tbnets.features import cnn
 
 NAME = "Tiny"
@@ -40,7 +41,7 @@ def tiny_cnn(top=True, seed=0):
 
 @contextlib.contextmanager
 def known():
-    """Makes it a network that `NAME` builds."""
+    """Makes it a network that `NAME` builds and flags may name."""
 
     def build(input_shape, include_top, weights):
         return tiny_network(include_top, input_shape)
@@ -48,6 +49,10 @@ def known():
     with pytest.MonkeyPatch.context() as patch:
         row = cnn.Network(build, _preprocess, SIDE)
         patch.setitem(cnn.NETWORKS, NAME, row)
+        # Its choices are those that there were when the verb was imported.
+        flag = Options.__dataclass_fields__["cnn"]
+        choices = {"choices": sorted(cnn.NETWORKS)}
+        patch.setattr(flag, "metadata", {**flag.metadata, **choices})
         yield
 
 

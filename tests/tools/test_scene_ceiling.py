@@ -132,7 +132,7 @@ def test_tool_prints_the_ceiling(tmp_path):
     said = verbs.run(*call).stdout
     assert said.startswith("3 scenes, ") and "recall sum" in said
     ended = verbs.run(*call, "--split=val")
-    assert "`split` must name one of the scenes'" in ended.stderr
+    assert "`--split` must name one of the scenes'" in ended.stderr
 
 
 @pytest.mark.parametrize("side", ["0", "true", '"64"', "null", "6.5"])
