@@ -148,10 +148,10 @@ def check_places(options, photos, pictures):
                 )
 
 
-def warn_of_unknown(model, phrases):
+def warn_of_unknown(phrases, notes):
     """Tells of phrases without a word that the network knows."""
-    for phrase in phrases:
-        if search.knows_nothing(model, phrase):
+    for phrase, (_, note) in zip(phrases, notes):
+        if note == search.NO_WORD:
             print(
                 f'warning: the network knows no word of "{phrase}": its box '
                 "says nothing.",
@@ -159,11 +159,10 @@ def warn_of_unknown(model, phrases):
             )
 
 
-def print_found(model, phrases, found):
+def print_found(phrases, notes, found):
     """Prints a table for each phrase."""
-    for phrase, regions in zip(phrases, found):
-        note = search.unknown_note(model, phrase)
-        print(f'"{phrase}"' + (f" ({note})" if note else ""))
+    for title, regions in zip(search.titles_of(phrases, notes), found):
+        print(title)
         if not regions:
             print("  no box is proposed in this photo")
             continue
@@ -173,10 +172,10 @@ def print_found(model, phrases, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def found_record(options, model, phrases, found, photo):
+def found_record(options, phrases, notes, found, photo):
     """Returns what --json says of a photo."""
     answers = []
-    for phrase, regions in zip(phrases, found):
+    for phrase, (unknown, note), regions in zip(phrases, notes, found):
         told = [
             {"box": [float(edge) for edge in box], "similarity": similarity}
             for box, similarity in regions
@@ -184,8 +183,8 @@ def found_record(options, model, phrases, found, photo):
         answers.append(
             {
                 "phrase": phrase,
-                "unknown_words": search.unknown_words(model, phrase),
-                "note": search.unknown_note(model, phrase),
+                "unknown_words": unknown,
+                "note": note,
                 "regions": told,
             }
         )
@@ -207,24 +206,25 @@ def write_picture(path, pixels, phrases, found):
     print(f"\nThe boxes drawn: {path}")
 
 
-def localize(options, model, phrases, photo, picture):
+def localize(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
     pixels = read_photo(photo)  # Its errors name the file.
     found = model.find(phrases, photo, options.top, model.propose(pixels))
-    print_found(model, phrases, found)
+    print_found(phrases, notes, found)
     if picture:
         write_picture(picture, pixels, phrases, found)
-    return found_record(options, model, phrases, found, photo)
+    return found_record(options, phrases, notes, found, photo)
 
 
 def localize_all(options, model, phrases, photos, pictures):
     """Calls `localize` for each photo; returns what --json says."""
-    records = []
+    records, notes = [], search.notes_on(model, phrases)
+    warn_of_unknown(phrases, notes)
     for photo, picture in zip(photos, pictures):
         if len(photos) > 1:
             print(f"{files.readable(photo)}:")
         try:
-            found = localize(options, model, phrases, photo, picture)
+            found = localize(options, model, phrases, notes, photo, picture)
         except BrokenImageError as error:
             if photo is photos[-1] and not records:
                 raise
@@ -243,7 +243,6 @@ def main(options):
         if not os.path.isfile(photo):
             read_photo(photo)  # Its errors name the file.
     model = options.open(NEEDED)
-    warn_of_unknown(model, phrases)
     with alone(options.json):
         found = localize_all(options, model, phrases, photos, pictures)
     write_json(options.json, found)

@@ -177,25 +177,22 @@ def answer_texts(options, model):
     order, similarities = search.rank(
         model, queries, examples_of, embeddings, options.top
     )
-    titles = [search.title_of(model, query) for query in queries]
+    notes = search.notes_on(model, queries)
+    titles = search.titles_of(queries, notes)
     titles += [f"like {image}" for image in like]
     print(search.format_tables(titles, ids, order, similarities))
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
     if options.html:
-        write_page(options, model, ids, order, similarities)
-    return answers_record(options, model, ids, order, similarities)
+        write_page(options, notes, ids, order, similarities)
+    return answers_record(options, notes, ids, order, similarities)
 
 
-def answers_record(options, model, ids, order, similarities):
+def answers_record(options, notes, ids, order, similarities):
     """Returns what --json says of the answers."""
     asked = [
-        {
-            "query": query,
-            "unknown_words": search.unknown_words(model, query),
-            "note": search.unknown_note(model, query),
-        }
-        for query in options.queries
+        {"query": query, "unknown_words": unknown, "note": note}
+        for query, (unknown, note) in zip(options.queries, notes)
     ]
     asked += [{"like": image} for image in options.like]
     for one, rows, values in zip(asked, order, similarities.tolist()):
@@ -231,13 +228,13 @@ def write_montage(options, ids, order, similarities):
         print(f"\nThe best images side by side: {path}")
 
 
-def write_page(options, model, ids, order, similarities):
+def write_page(options, notes, ids, order, similarities):
     """Writes the page to --html."""
     sections = []
-    notes = [search.unknown_note(model, query) for query in options.queries]
-    notes += ["photos like it"] * len(options.like)
+    told = [note for _, note in notes]
+    told += ["photos like it"] * len(options.like)
     asked = [*options.queries, *options.like]
-    for query, note, rows, values in zip(asked, notes, order, similarities):
+    for query, note, rows, values in zip(asked, told, order, similarities):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
     about = f"The best of {len(ids):,} photos in {options.images}, found by "

@@ -77,8 +77,10 @@ def search(
             "embeddings. Received: None. Name for example images='photos'."
         )
     images, embeddings = _gallery(model, images, cache)
-    for query in () if isinstance(queries, str) else queries:
-        if isinstance(query, str) and searching.knows_nothing(model, query):
+    sentences = [one for one in queries if isinstance(one, str)]
+    notes = searching.notes_on(model, sentences)
+    for query, (_, note) in zip(sentences, notes):
+        if note == searching.NO_WORD:
             warnings.warn(
                 f'no word of "{query}" is known to this model: its answers '
                 "say nothing",

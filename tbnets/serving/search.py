@@ -17,6 +17,7 @@ from tbnets.text.vocabulary import split_words
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
 """Larger ones are no faster on a CPU, and take memory for each photo."""
+NO_WORD = "no word of this is known"
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
@@ -70,27 +71,26 @@ def best(similarities, top):
     return order, np.take_along_axis(similarities, order, axis=1)
 
 
-def unknown_words(model, query):
-    """Returns the words of a query that the network does not know."""
+def notes_on(model, queries):
+    """Tells which words of sentences the network does not know.
+
+    Args:
+        model: a `Served`.
+        queries: list of sentences.
+
+    Returns:
+        list with `(words, note)` for each query: the unknown words, and what
+        is to be said of them, "" or a few words; `NO_WORD` where it knows none.
+    """
     if model.vocabulary is None:
-        return []
-    words = [word.decode() for word in split_into_words([query])[0]]
-    return [word for word in words if word not in model.vocabulary.words]
-
-
-def unknown_note(model, query):
-    """Returns "" or which words of a query the network does not know."""
-    unknown = unknown_words(model, query)
-    if knows_nothing(model, query):
-        return "no word of this is known"
-    return f"unknown words: {', '.join(unknown)}" if unknown else ""
-
-
-def knows_nothing(model, query):
-    """Tells whether a query has no word that the network knows."""
-    [words] = split_into_words([query])
-    is_read = model.vocabulary is not None
-    return is_read and len(unknown_words(model, query)) == len(words)
+        return [([], "")] * len(queries)
+    known = {word.encode() for word in model.vocabulary.words}
+    found = []
+    for words in split_into_words(queries):
+        unknown = [word.decode() for word in words if word not in known]
+        note = f"unknown words: {', '.join(unknown)}" if unknown else ""
+        found.append((unknown, note if len(unknown) < len(words) else NO_WORD))
+    return found
 
 
 def split_into_words(texts):
@@ -219,15 +219,17 @@ def answer_queries(model, queries, ids, embeddings, top, hits=None):
         returns.
     """
     order, similarities = rank(model, queries, (), embeddings, top)
-    titles = [title_of(model, query) for query in queries]
+    titles = titles_of(queries, notes_on(model, queries))
     text = format_tables(titles, ids, order, similarities, hits)
     return text, order, similarities
 
 
-def title_of(model, query):
-    """Returns a sentence and what is to be said of its words."""
-    note = unknown_note(model, query)
-    return f'"{query}"' + (f" ({note})" if note else "")
+def titles_of(queries, notes):
+    """Returns each sentence with what `notes_on` says of its words."""
+    return [
+        f'"{query}"' + (f" ({note})" if note else "")
+        for query, (_, note) in zip(queries, notes)
+    ]
 
 
 def format_tables(titles, ids, order, similarities, hits=None):

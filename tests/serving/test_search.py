@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import search
+from tbnets.serving import finding, search
 
 CAPTIONS = [
     "A green star .",
@@ -77,6 +77,30 @@ def test_hits_are_told_where_they_are_known(model):
         "    1       1.000  y.jpg\n"
         "    2       0.500  x.jpg"
     )
+
+
+def test_all_sentences_are_split_at_once(model, monkeypatch):
+    split, given = search.split_words, []
+
+    def counted(texts):
+        given.append(len(texts))
+        return split(texts)
+
+    monkeypatch.setattr(search, "split_words", counted)
+    queries = ["star", "a Star", "ring", ""]
+    assert search.notes_on(model, queries) == [
+        ([], ""),
+        (["a"], "unknown words: a"),
+        (["ring"], search.NO_WORD),
+        ([], search.NO_WORD),
+    ]
+    model.has, model.takes_photos = lambda *names: True, False
+    model.embed_images = np.array
+    with pytest.warns(UserWarning, match='no word of "ring" is known'):
+        finding.search(model, ["star", "ring"], np.eye(2), 1)
+    assert given == [4, 2]
+    model.vocabulary = None
+    assert search.notes_on(model, ["x"]) == [([], "")]
 
 
 def test_a_learned_comparison_knows_no_images_side_by_side():
