@@ -60,12 +60,7 @@ def _converted(content):
     if not kinds:
         return b"", "is of another kind"
     name = kinds[0].upper()
-    if name not in PIL.Image.OPEN:
-        PIL.Image.init()
-        if name == "HEIF":
-            with contextlib.suppress(ImportError):
-                importlib.import_module("pillow_heif").register_heif_opener()
-    if name not in PIL.Image.OPEN:
+    if not _is_read(name):
         return b"", f"is a {kinds[0]} file: {_CURES.get(name, 'convert it')}"
     try:
         picture = PIL.Image.open(io.BytesIO(content), formats=[name])
@@ -74,6 +69,22 @@ def _converted(content):
     except Exception:  # Of a damaged head Pillow raises any.
         return b"", f"is no whole {kinds[0]} file"
     return png_of(picture)
+
+
+def _is_read(name):
+    """Tells whether Pillow reads a kind of files, by its name for it."""
+    if name not in PIL.Image.OPEN:
+        PIL.Image.init()
+        if name == "HEIF":
+            with contextlib.suppress(ImportError):
+                importlib.import_module("pillow_heif").register_heif_opener()
+    return name in PIL.Image.OPEN
+
+
+def is_cured(reason: str) -> bool:
+    """Tells whether a file's fault was its kind, which Pillow now reads."""
+    kind = re.match(r"is a (\w+) file: ", reason)
+    return bool(kind) and _is_read(kind[1].upper())
 
 
 def png_of(picture) -> tuple[bytes, str]:

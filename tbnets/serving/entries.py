@@ -36,11 +36,6 @@ class Entry(NamedTuple):
     embedding: np.ndarray | None
     reason: str = ""
 
-    @property
-    def lasts(self):
-        """Whether it is so until the file changes; a kind may be read later."""
-        return self.stamp is not None and not self.reason.startswith("is a ")
-
 
 def about(model):
     """Returns what each file of a model's embeddings says of all in it.

@@ -25,7 +25,7 @@ import uuid
 import numpy as np
 import tqdm
 
-from tbnets import files, images
+from tbnets import files, images, photo_kinds
 from tbnets.checked_numbers import check_finite
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.errors import InputError
@@ -172,7 +172,7 @@ class Index:
     def knows(self, name, stamp):
         """Tells whether a photo is here and has not changed."""
         known = self.entries.get(name)
-        return known is not None and known.lasts and known.stamp == stamp
+        return bool(known and stamp) and known.stamp == stamp
 
     def add(self, entries):
         """Takes entries, name -> `Entry`, in place of what was known."""
@@ -208,7 +208,10 @@ class Index:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, the oldest first, so that the newest counts."""
+        """Reads the files, the oldest first, so that the newest counts.
+
+        What is of a kind that is read since then is forgotten.
+        """
         try:
             found = list(self.place.glob(f"*{SUFFIX}"))
             found.sort(key=lambda path: path.stat().st_mtime_ns)
@@ -223,6 +226,11 @@ class Index:
                     f"note: {path} is not what was kept there ({error}); its "
                     "photos are embedded again"
                 )
+        reasons = {one.reason for one in self.entries.values()}
+        cured = set(filter(photo_kinds.is_cured, reasons))
+        self.entries = {
+            n: e for n, e in self.entries.items() if e.reason not in cured
+        }
 
     def _write(self, entries):
         """Writes entries into a file of their own; says where it can not.
@@ -230,7 +238,7 @@ class Index:
         Returns:
             Whether they are written.
         """
-        entries = {n: e for n, e in entries.items() if e.lasts}
+        entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write
         path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"

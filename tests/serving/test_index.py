@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 
 import numpy as np
 import PIL.Image
@@ -154,6 +155,29 @@ def test_broken_photos_are_told_each_time_but_read_once(
     found, count = embed(model, photos)
     assert_found(found, {**COLOURS, "empty.jpg": (9, 9, 9)})
     assert count == 1
+
+
+def test_what_no_one_reads_is_read_once_until_someone_does(
+    model, photos, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(PIL.Image.OPEN, "HEIF", raising=False)
+    (photos / "d.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    (photos / "e.jpg").write_bytes(b"%PDF-1.4")
+    told = f"left out: {photos}/d.heic, which is a HEIF file: convert it"
+    for _ in range(2):
+        assert_found(embed(model, photos)[0], COLOURS)
+        assert told in capsys.readouterr().err
+        monkeypatch.setattr(index, "_embed", None)  # All is known by now.
+    monkeypatch.undo()
+    asked = []
+    try_images = model.try_images
+    model.try_images = lambda some: asked.append(len(some)) or try_images(some)
+    PIL.Image.init()
+    monkeypatch.setitem(PIL.Image.OPEN, "HEIF", PIL.Image.OPEN["BMP"])
+    assert_found(embed(model, photos)[0], COLOURS)
+    assert "d.heic, which is no whole HEIF file" in capsys.readouterr().err
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])
