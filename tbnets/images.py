@@ -24,6 +24,7 @@ from tbnets.annotations import Array, Photo
 from tbnets.checked_numbers import checked_number
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError
+from tbnets.short_repr import shown
 
 ROOM = 8
 """A large JPEG is decoded at a half, a quarter or an eighth of its size, as
@@ -42,7 +43,8 @@ class BrokenImageError(InputError):
     """
 
     def __init__(self, path, reason):
-        name = f"{len(path)} bytes" if isinstance(path, bytes) else path
+        name = path if isinstance(path, str | os.PathLike) else shown(path)
+        name = f"{len(path)} bytes" if isinstance(path, bytes) else name
         super().__init__(
             f"`path` must name a whole photo: {KINDS}. Received: "
             f"path='{name}', which {reason}. Replace or remove the file."
@@ -138,19 +140,23 @@ def decode_images(
 
     Args:
         image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
-            photos as `read_content` takes them; `num_images` may be 0.
+            photos as `read_content` takes them, or a stack of pixels;
+            `num_images` may be 0.
         image_size: side of the square, in pixels.
 
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
     """
     checked_number("image_size", image_size, 1, whole=True)
-    if isinstance(image_bytes, str | bytes | os.PathLike):
+    single = str | bytes | os.PathLike | PIL.Image.Image
+    is_array = isinstance(image_bytes, np.ndarray)
+    is_one = is_array and image_bytes.ndim not in (1, 4)
+    if is_one or isinstance(image_bytes, single):
         raise InputError(
             "`image_bytes` must be a list of photos. Received: one "
             f"{type(image_bytes).__name__}. Put it into a list."
         )
-    if isinstance(image_bytes, list | tuple):
+    if is_array or isinstance(image_bytes, list | tuple):
         image_bytes = [
             one if tf.is_tensor(one) else read_content(one)
             for one in image_bytes
@@ -170,7 +176,7 @@ def read_content(photo) -> bytes:
     Args:
         photo: the file, or the content of one (`bytes`); or a
             `PIL.Image.Image`, or pixels, as `photo_kinds.picture_of` takes
-            them.
+            them. A tensor is what it holds.
 
     Returns:
         A JPEG or PNG file, other kinds converted; what is none as it is.
@@ -179,10 +185,11 @@ def read_content(photo) -> bytes:
         BrokenImageError: it is not there, or can not be read.
         ValueError: pixels are none.
     """
-    if isinstance(photo, np.ndarray):
-        photo = photo_kinds.picture_of(photo)
-    if isinstance(photo, PIL.Image.Image):
-        content, reason = photo_kinds.png_of(photo)
+    photo = photo.numpy() if tf.is_tensor(photo) else photo
+    is_pixels = isinstance(photo, np.ndarray)
+    picture = photo_kinds.picture_of(photo) if is_pixels else photo
+    if isinstance(picture, PIL.Image.Image):
+        content, reason = photo_kinds.png_of(picture)
         if reason:
             raise BrokenImageError(photo, reason)
         return content

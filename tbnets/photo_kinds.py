@@ -91,7 +91,7 @@ def png_of(picture) -> tuple[bytes, str]:
     """Encodes a picture as PNG, upright by its EXIF orientation.
 
     As where a PNG is decoded, alpha is dropped, and of 16 bits the upper 8 are
-    kept.
+    kept: of whole numbers (mode I) too, if one is above 255.
 
     Args:
         picture: a `PIL.Image.Image`, left as it is.
@@ -108,7 +108,10 @@ def png_of(picture) -> tuple[bytes, str]:
         picture = PIL.ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I"):
             pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
-            picture = PIL.Image.fromarray((pixels >> 8).astype(np.uint8))
+            # Of numbers without a size the largest tells.
+            if picture.mode != "I" or pixels.max() > 2**8 - 1:
+                pixels >>= 8
+            picture = PIL.Image.fromarray(pixels.astype(np.uint8))
         if picture.mode == "F":
             return b"", "has pixels of floating point, of an unknown range"
         picture.info = {}  # Or Pillow warns of what it does with a palette.

@@ -86,6 +86,13 @@ def test_of_16_bits_the_upper_8_are_kept():
     np.testing.assert_array_equal(by_tiff, by_png)
 
 
+@pytest.mark.parametrize("scale", [1, 256])
+def test_whole_numbers_are_read_by_the_largest(scale):
+    picture = PIL.Image.fromarray(GREY.astype(np.int32) * scale)
+    assert picture.mode == "I"
+    np.testing.assert_array_equal(read_photo(picture)[..., 0], GREY)
+
+
 @pytest.mark.parametrize("mode", ["P", "L", "LA", "RGBA", "1"])
 def test_a_picture_is_what_its_png_is(mode):
     picture = PICTURE.convert(mode)
@@ -111,6 +118,16 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
     found = decode_images([GREY, GREY[..., None]], 12).numpy()
     grey = file_of(PIL.Image.fromarray(GREY), "PNG")
     np.testing.assert_array_equal(found, decode_images([grey] * 2, 12))
+    # As arrays, and as tensors.
+    wanted = decode_images([encoded("PNG")] * 2, 12)
+    contents = np.array([encoded("PNG")] * 2, object)
+    paths = np.array([str(tmp_path / "a.bmp")] * 2)
+    for some in (np.stack([PIXELS] * 2), paths, contents):
+        np.testing.assert_array_equal(decode_images(some, 12), wanted)
+    np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
+    for one in (PIXELS, GREY, PICTURE, "a.bmp"):
+        with pytest.raises(ValueError, match="`image_bytes` must be a list"):
+            decode_images(one, 12)
 
 
 @pytest.mark.parametrize(
@@ -179,5 +196,9 @@ def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
     told = "has 9000 x 9000 pixels, more than 80000000"
     assert fault_of(bytes(bomb)) == told
     monkeypatch.setattr(photo_head, "MAX_PIXELS", 12 * 20 - 1)
-    with pytest.raises(BrokenImageError, match="has 20 x 12 pixels, more than"):
+    told = "path='Image', which has 20 x 12 pixels, more than"
+    with pytest.raises(BrokenImageError, match=told):
         read_content(PICTURE)
+    told = r"path='uint8\[12, 20, 3\]', which has 20 x 12 pixels, more than"
+    with pytest.raises(BrokenImageError, match=told):
+        read_photo(PIXELS)
