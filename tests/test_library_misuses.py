@@ -69,6 +69,8 @@ class Finder:
     """A served model that would find whatever it is asked for."""
 
     takes_photos = True
+    embedding_dim = 8
+    vocabulary = VOCABULARY
 
     def has(self, *names):
         return True
@@ -90,8 +92,8 @@ def find(**given):
     finding.find(Finder(), ["a dog"], PHOTO, **given)
 
 
-def search(**given):
-    finding.search(Finder(), ["a dog"], UNIT, **given)
+def search(queries=("a dog",), images=UNIT, **given):
+    finding.search(Finder(), queries, images, **given)
 
 
 def retrieve(images=UNIT, texts=UNIT, rows=IDS, **given):
@@ -265,6 +267,15 @@ MEASURES = [
     ("metrics", lambda: tbnets.format_table({"test": {"recall_sum": 1.0}})),
     ("top", lambda: search(top="3")),
     ("top", lambda: search(top=-1)),
+    ("queries", lambda: search("a dog")),
+    ("queries", lambda: search(None)),
+    ("queries", lambda: search(one for one in ["a dog"])),
+    ("like", lambda: search(like=None)),
+    ("images", lambda: search(images=UNIT[:, :7])),
+    ("images", lambda: search(images=UNIT * np.nan)),
+    ("images", lambda: search(images=(one for one in UNIT))),
+    ("images", lambda: search(images=PHOTO)),
+    ("cache", lambda: search(cache=True)),
     ("top", lambda: find(top=0, boxes=BOX)),
     ("boxes", lambda: find(boxes=[1, 2, 3])),
     ("boxes", lambda: find(boxes="1,2,3,4")),

@@ -12,13 +12,17 @@ import numpy as np
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
-from tbnets.checked_numbers import checked_array, checked_number
-from tbnets.errors import InputError
+from tbnets.checked_numbers import (
+    check_finite,
+    checked_array,
+    checked_number,
+)
+from tbnets.errors import InputError, check_kind
 from tbnets.features.proposals import proposer_of
 from tbnets.images import read_photo, read_photo_sizes
 from tbnets.serving import index
 from tbnets.serving import search as searching
-from tbnets.serving.served_inputs import Texts
+from tbnets.serving.served_inputs import Texts, refuse_single
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
@@ -76,6 +80,12 @@ def search(
             "`images` must be what is searched: a folder, photos or their "
             "embeddings. Received: None. Name for example images='photos'."
         )
+    for name, values in (("queries", queries), ("like", like)):
+        if not isinstance(values, np.ndarray):
+            refuse_single(name, values)
+    if cache:
+        advice = "Name a folder; without one there is that beside the photos."
+        check_kind("cache", cache, (str, os.PathLike), advice)
     images, embeddings = _gallery(model, images, cache)
     sentences = [one for one in queries if isinstance(one, str)]
     notes = searching.notes_on(model, sentences)
@@ -105,8 +115,18 @@ def _gallery(model, images, cache):
             )
         names, embeddings = index.embed_folder(model, folder, cache)
         return [folder / name for name in names], embeddings
-    if takes_photos and isinstance(images, np.ndarray) and images.ndim == 2:
+    if takes_photos and getattr(images, "ndim", 0) == 2:
+        images = np.asarray(images)
+        if images.shape[1] != model.embedding_dim:
+            raise InputError(
+                "`images` must be photos, or what `embed_images` returned: "
+                f"[n, {model.embedding_dim}]. Received: an array of shape "
+                f"{images.shape}. Put a single photo into a list."
+            )
+        check_finite("images", images)
         return images, images
+    if not isinstance(images, np.ndarray):
+        refuse_single("images", images)
     sizes = searching.BATCH_SIZE, searching.PHOTO_BATCH_SIZE
     embed = model.embed_images
     return images, searching.embed(embed, images, "image", sizes[takes_photos])

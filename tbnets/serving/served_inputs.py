@@ -63,11 +63,13 @@ def is_trees(spec):
 
 
 def refuse_single(argument, values):
-    """Refuses a string, a path, bytes or a photo where a list belongs."""
+    """Refuses a string, a path, bytes, a photo or no list at all."""
     single = str | bytes | os.PathLike | PIL.Image.Image
     is_pixels = isinstance(values, np.ndarray) and values.ndim in (2, 3)
-    if isinstance(values, single) or is_pixels:
+    is_one = isinstance(values, single) or is_pixels
+    if is_one or not hasattr(values, "__len__"):
+        advice = "Put it into a list." if is_one else "Make a list of it."
         raise InputError(
             f"`{argument}` must be a list. Received: one "
-            f"{type(values).__name__}. Put it into a list."
+            f"{type(values).__name__}. {advice}"
         )
