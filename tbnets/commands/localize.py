@@ -52,7 +52,7 @@ from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
 from tbnets.identity import first_twice
-from tbnets.images import BrokenImageError, read_photo
+from tbnets.images import BrokenImageError, read_content, read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search
 
@@ -208,11 +208,11 @@ def write_picture(path, pixels, phrases, found):
 
 def localize(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
-    pixels = read_photo(photo)  # Its errors name the file.
-    found = model.find(phrases, photo, options.top, model.propose(pixels))
+    content = read_content(photo)
+    found = model.find(phrases, content, options.top)
     print_found(phrases, notes, found)
     if picture:
-        write_picture(picture, pixels, phrases, found)
+        write_picture(picture, read_photo(content), phrases, found)
     return found_record(options, phrases, notes, found, photo)
 
 
@@ -227,7 +227,7 @@ def localize_all(options, model, phrases, photos, pictures):
             found = localize(options, model, phrases, notes, photo, picture)
         except BrokenImageError as error:
             if photo is photos[-1] and not records:
-                raise
+                raise BrokenImageError(photo, error.reason) from error
             print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
         else:
             records.append(found)

@@ -19,7 +19,12 @@ from tbnets.checked_numbers import (
 )
 from tbnets.errors import InputError, check_kind
 from tbnets.features.proposals import proposer_of
-from tbnets.images import read_photo, read_photo_sizes
+from tbnets.images import (
+    BrokenImageError,
+    read_content,
+    read_photo,
+    read_photo_sizes,
+)
 from tbnets.serving import index
 from tbnets.serving import search as searching
 from tbnets.serving.served_inputs import Texts, refuse_single
@@ -218,9 +223,18 @@ def find(
             "`search`."
         )
     checked_number("top", top, 1, whole=True)
-    boxes = model.propose(photo) if boxes is None else _inside(boxes, photo)
+    content = read_content(photo)  # Once: pixels are made a file of.
+    try:
+        if boxes is None:
+            is_decoded = isinstance(photo, np.ndarray)
+            boxes = model.propose(photo if is_decoded else content)
+        else:
+            boxes = _inside(boxes, content)
+        similarities = model.localize(phrases, content, boxes)
+    except BrokenImageError as error:
+        raise BrokenImageError(photo, error.reason) from error
     found = []
-    for row in model.localize(phrases, photo, boxes):
+    for row in similarities:
         kept = non_maximum_suppression(boxes, row, SUPPRESSION, top)
         found.append([(boxes[one], float(row[one])) for one in kept])
     return found

@@ -4,6 +4,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets import photo_kinds
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.images import BrokenImageError, read_photo
 from tbnets.serving import finding
@@ -89,6 +90,18 @@ def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
     np.testing.assert_array_equal(model.propose(pixels), wanted)
 
 
+def test_a_photo_is_read_once(model, folder, monkeypatch):
+    read, convert = [], photo_kinds.png_of
+    monkeypatch.setattr(
+        photo_kinds, "png_of", lambda one: read.append(one) or convert(one)
+    )
+    picture = PIL.Image.open(folder / "photo.png")
+    for photo in (np.asarray(picture), picture):
+        [[(best, _)]] = model.find(["red"], photo, boxes=BOXES)
+        assert best.tolist() == BOXES[0].tolist()
+    assert len(read) == 2
+
+
 def test_what_is_no_photo_is_named(model, folder):
     cut = (folder / "photo.png").read_bytes()[:-30]
     (folder / "cut.png").write_bytes(cut)
@@ -98,6 +111,8 @@ def test_what_is_no_photo_is_named(model, folder):
         model.localize(["red"], cut, BOXES)
     with pytest.raises(BrokenImageError, match="none.png', which is not there"):
         model.find(["red"], folder / "none.png")
+    with pytest.raises(BrokenImageError, match=r"cut.png', which does not"):
+        model.find(["red"], folder / "cut.png", boxes=BOXES)
     with pytest.raises(ValueError, match="`phrases` must be a list"):
         model.localize("red", folder / "photo.png", BOXES)
     with pytest.raises(ValueError, match=r"`features` must be of shape \(None"):

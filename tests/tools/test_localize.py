@@ -3,10 +3,14 @@
 import json
 import pathlib
 import sys
+import types
 
+import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets import images
+from tbnets.commands import localize
 from tbnets.pictures.boxes import COLOURS
 from tests import saved_models, tiny_localizer
 from tests.verbs import ask
@@ -84,6 +88,27 @@ def test_each_phrase_has_its_box(answers, folder):
         assert first["similarity"] > second["similarity"]
         printed = "".join(f"{edge:8.1f}" for edge in first["box"])
         assert printed in out
+
+
+def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
+    paths, read = [], images._read_bytes
+    monkeypatch.setattr(
+        images, "_read_bytes", lambda path: paths.append(path) or read(path)
+    )
+    regions = [(np.array([1, 2, 3, 4]), 0.5)]
+
+    def find(phrases, photo, top):
+        assert images.read_content(photo)
+        return [regions]
+
+    model = types.SimpleNamespace(vocabulary=None, find=find)
+    photo, drawn = str(folder / "photo.png"), tmp_path / "drawn.png"
+    found = localize.localize_all(
+        localize.Options(), model, ["red"], [photo], [drawn]
+    )
+    [one] = found["phrases"]
+    assert one["regions"] == [{"box": [1, 2, 3, 4], "similarity": 0.5}]
+    assert paths == [photo] and drawn.is_file()
 
 
 def test_the_boxes_are_drawn(answers, folder):
