@@ -45,6 +45,7 @@ import dataclasses
 import errno
 import os
 import pathlib
+import re
 import sys
 
 from tbnets import files
@@ -133,13 +134,17 @@ def examples(options, model, names):
 
 
 def read_captions(path):
-    """Returns the captions of a table, or the lines of a text, not blank."""
-    if usual_format(path) == "table":
-        records = read_table(CheckedFile(path), None)
-        lines = dict.fromkeys(text for one in records for text in one.captions)
-    else:
-        lines, _ = CheckedFile(path).lines()
-    captions = [line.strip() for line in lines if line.strip()]
+    """Returns the captions of a table, or the lines of a text, each once."""
+    file = CheckedFile(path)
+    lines, _ = file.lines()
+    first = next(filter(str.strip, lines), "").lower()
+    # A text may be called .csv, without a header.
+    is_table = {"image", "caption"} <= {*re.findall(r"\w+", first)}
+    is_table |= first.startswith("{")
+    if is_table and usual_format(path) == "table":
+        records = read_table(file, None)
+        lines = [text for one in records for text in one.captions]
+    captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:
         raise InputError(
             "`--captions` must hold a caption a line. Received: --captions="

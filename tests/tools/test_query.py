@@ -374,6 +374,38 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
     assert rows[:2] == best
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "a dog\n\n red, blue \na dog\n"),
+        ("a.csv", "a dog\n\n red, blue \na dog\n"),
+        ("a.csv", '\nImage;caption\nx;a dog\nx;"red, blue"\ny;a dog\n'),
+        (
+            "a.jsonl",
+            '{"image": "x", "caption": "a dog"}\n'
+            '{"caption": "red, blue", "image": "y"}\n',
+        ),
+    ],
+)
+def test_captions_are_lines_or_a_table(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    found = query.read_captions(tmp_path / name)
+    assert found == ["a dog", "red, blue"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "image,caption\nx,a,b\n", "expected 2 columns"),
+        ("a.jsonl", '{"text": "a dog"}\n', "expected a JSON object with"),
+    ],
+)
+def test_a_broken_table_of_captions_is_refused(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        query.read_captions(tmp_path / name)
+
+
 @pytest.mark.parametrize("rights", [0o700, 0o750])
 def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
     photos = tmp_path / "photos"
