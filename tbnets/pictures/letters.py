@@ -14,6 +14,8 @@ from PIL import ImageFont
 
 _NOWHERE = "\U0010ffff"
 """What no font has: it is drawn as all letters are that a font lacks."""
+_FOUND: list = []
+"""Installed fonts that had letters: likely they have those of the next text."""
 
 
 def font(size, text):
@@ -47,6 +49,8 @@ def _find(letters):
     for path in _files(dejavu):
         with contextlib.suppress(OSError):  # Of a kind that is not read.
             if _has(ImageFont.truetype(path), letters):
+                if path not in (dejavu, *_FOUND):
+                    _FOUND.append(path)
                 return path
     return dejavu
 
@@ -54,9 +58,15 @@ def _find(letters):
 def _files(first):
     """Yields the files of fonts in the order in which they are tried."""
     yield first
+    yield from _FOUND
+    yield from _installed()
+
+
+@functools.cache
+def _installed():
     from matplotlib.font_manager import findSystemFonts  # It looks around.
 
-    yield from sorted(findSystemFonts())
+    return sorted(findSystemFonts())
 
 
 def _has(opened, letters):
