@@ -91,16 +91,20 @@ def record_before(run_dir):
     `settings.json` remembers.
 
     Raises:
-        ValueError: the folder holds no run, or it is damaged.
+        ValueError: the folder holds no run, or it is damaged, or can not go
+            on as it began.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
-    if not last.exists():
-        return records.read_record(folder)
-    state = checkpoints.read_progress(last)
-    record = records.completed(state.settings, last)
-    with contextlib.suppress(InputError):  # It is written again from `last`.
-        record["started_in"] = records.read_record(folder)["started_in"]
+    if last.exists():
+        state = checkpoints.read_progress(last)
+        record = records.completed(state.settings, last)
+        with contextlib.suppress(InputError):  # It is written from `last`.
+            places = records.read_record(folder)
+            record["started_in"] = places["started_in"]
+    else:
+        record = records.read_record(folder)
+    records.check_choices(record, tasks.settings_of(record), folder)
     return record
 
 

@@ -95,6 +95,8 @@ class Flag(NamedTuple):
         limits: the numbers it may have; every number of a run has some.
         before: what runs did that were started before there was the flag,
             where that is not its default.
+        retired: a choice of earlier versions, and the one of today that a run
+            with it is opened by; () for none.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Flag(NamedTuple):
     free: bool = False
     limits: Limits | None = None
     before: object = None
+    retired: tuple = ()
 
 
 def flag(default, help, **more):

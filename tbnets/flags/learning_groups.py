@@ -61,6 +61,7 @@ class TripletLoss:
         "Negatives of a positive pair: the --num_negatives hardest of the "
         "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
+        retired=("all_to_hardest", "hardest"),
     )
     num_negatives: Count | None = flag(
         None, "K. Wang 2016: 50; 2018: 10.", when=({"negatives": ("top_k",)},)

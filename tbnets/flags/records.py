@@ -12,17 +12,21 @@ from tbnets.checked_files import CheckedFile, is_kind, shown
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
-from tbnets.flags.flag import KINDS, written
+from tbnets.flags.flag import KINDS, AnyBut, Flag, reads, written
 from tbnets.flags.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
+_GONE = (
+    ("hard_negatives_per_phrase", 50, {"hard_negative_epochs": AnyBut(0, "")}),
+    ("hardness_epochs", 1.0, {"negatives": ("all_to_hardest",)}),
+    ("word_vectors_weight", 0.001, {"word_vectors_training": ("regularized",)}),
+)
 RETIRED = {
-    "hard_negatives_per_phrase": 50,
-    "hardness_epochs": 1.0,
-    "word_vectors_weight": 0.001,
+    name: Flag(name, KINDS[type(value)], value, "", when=(when,))
+    for name, value, when in _GONE
 }
-"""Flag of earlier versions -> the value by which all runs go today."""
+"""Flags of earlier versions; by their defaults all runs go today."""
 
 
 def write_settings(settings, run_dir):
@@ -128,7 +132,7 @@ def _fits(name, value):
     flag = _KEPT.get(name)
     if flag is None or value is None:  # Of another version, or not set then.
         return True
-    known = not flag.choices or value in flag.choices
+    known = not flag.choices or value in (*flag.choices, *flag.retired)
     is_text = not _IN_NO_NAME.search(written(value))
     return is_text and known and is_kind(value, _TYPES[flag.kind])
 
@@ -138,6 +142,28 @@ def _expected(name):
     flag = _KEPT[name]
     kind = f"one of {', '.join(flag.choices)}" if flag.choices else flag.kind
     return f"{kind} as `{name}`"
+
+
+def check_choices(record, settings, run_dir):
+    """Refuses to go on with a run by a choice that there is no more.
+
+    Args:
+        record: what the run was started with.
+        settings: what is made of it.
+        run_dir: its folder.
+
+    Raises:
+        ValueError: naming the choice.
+    """
+    for flag in settings.flags_read():
+        if (chosen := record[flag.name]) in flag.retired[:1]:
+            raise InputError(
+                "`--resume` must continue a run whose choices there still are. "
+                f"Received: one with --{flag.name}={chosen}, which is gone "
+                "since tbnets 0.1.0. Start a new --run_dir, where --from="
+                f"{run_dir} begins with its weights; evaluated and exported it "
+                "is as before."
+            )
 
 
 def check_resumable(record, settings):
@@ -154,13 +180,14 @@ def check_resumable(record, settings):
     if getattr(settings, "schedule", "") == "cosine":
         free.discard("epochs")
     free.add("started_in")
-    now = settings.values()
+    now = {name: flag.default for name, flag in RETIRED.items()}
+    now |= settings.values()
     differing = [
         f"--{name}={value} (now {now.get(name)}{_why(name)})"
         for name, value in sorted(record.items())
         if name not in free
-        and (settings.reads(name) or name not in ALL)
-        and value != now.get(name, RETIRED.get(name))
+        and _counts(name, settings)
+        and value != now.get(name)
     ]
     if differing:
         raise InputError(
@@ -168,6 +195,13 @@ def check_resumable(record, settings):
             f"with. Received: other values than {'; '.join(differing)}. "
             "Restore these, or start a new --run_dir."
         )
+
+
+def _counts(name, settings):
+    """Tells whether a run computes by a flag, also one of another version."""
+    if name in RETIRED:
+        return reads(RETIRED[name], settings)
+    return name not in ALL or settings.reads(name)
 
 
 def _why(name):

@@ -78,12 +78,18 @@ def make_settings(record, groups, fixed):
     """Returns the settings that groups of flags make of a record.
 
     Args:
-        record: flag -> value, of all of them; and `started_in`.
+        record: flag -> value, of all of them; and `started_in`. A choice that
+            there is no more becomes that of today.
         groups: names of the groups that are read.
         fixed: see `Settings`.
     """
     made = settings_class(frozenset(groups))
-    values = record | fixed
+    of_today = {
+        name: flag.retired[1]
+        for name, flag in ALL.items()
+        if record.get(name) in flag.retired
+    }
+    values = record | of_today | fixed
     names = {field.name for field in dataclasses.fields(made)} - {"fixed"}
     return made(
         fixed=fixed, **{name: values[name.rstrip("_")] for name in names}

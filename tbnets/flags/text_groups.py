@@ -67,6 +67,7 @@ class Texts:
         "Whether training changes them.",
         choices=TRAININGS,
         when=(_WORD_VECTORS,),
+        retired=("regularized", "trained"),
     )
     word_vectors_scale: Amount = flag(
         0.05,

@@ -147,7 +147,9 @@ class TripletLoss:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes a loss from what `get_config` returned."""
+        """Makes a loss of its config, or of one of earlier versions."""
+        if config.get("negatives") == "all_to_hardest":
+            config = {**config, "negatives": "hardest"}
         return cls(**config)
 
     def without(self, terms: Iterable[str]) -> Self:

@@ -20,6 +20,8 @@ from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"
+_GONE = ("words/first", "first:0")
+"""How weights of earlier versions end, by both Keras' names."""
 
 
 @dataclasses.dataclass
@@ -159,6 +161,9 @@ def read_checkpoint(path, only=None):
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
         if not (isinstance(names, dict) and set(arrays) <= set(names)):
             raise InputError("it does not name its arrays")
+        gone = [key for key in arrays if str(names[key]).endswith(_GONE)]
+        for key in gone:
+            del arrays[key]
         return Checkpoint(arrays, names, state)
     except ERRORS as error:
         raise InputError(

@@ -9,7 +9,7 @@ import pytest
 from tbnets import runs, tasks
 from tbnets.commands import run_line
 from tbnets.flags import records
-from tbnets.flags.flag import check_limits
+from tbnets.flags.flag import Flag, check_limits
 from tbnets.flags.table import ALL
 from tbnets.losses.presets import PRESETS
 from tests.tiny import parse, typed, unread
@@ -127,8 +127,46 @@ def test_resume_notices_a_flag_that_is_gone(monkeypatch):
     assert tasks.settings_of(record) == parse()
     with pytest.raises(ValueError, match=r"--retired=1 \(now None\)"):
         records.check_resumable(record, parse())
-    monkeypatch.setitem(records.RETIRED, "retired", 1)
+    monkeypatch.setitem(records.RETIRED, "retired", Flag("retired", "", 1, ""))
     records.check_resumable(record, parse())
+
+
+def test_resume_passes_over_gone_flags_that_nothing_read():
+    gone = {"hard_negatives_per_phrase": 20, "hardness_epochs": 2.0}
+    gone["word_vectors_weight"] = 0.5
+    for line in [], ["--task=localization"]:
+        now = parse(*line)
+        records.check_resumable({**now.values(), **gone}, now)
+    now = parse("--task=localization", "--hard_negative_epochs=1")
+    with pytest.raises(ValueError, match="_per_phrase=20 .now 50.. Restore"):
+        records.check_resumable({**now.values(), **gone}, now)
+
+
+GONE = [
+    (["--margin=0.3"], "negatives", "all_to_hardest", "hardest"),
+    (["--word_vectors=w"], "word_vectors_training", "regularized", "trained"),
+]
+
+
+@pytest.mark.parametrize("line, name, before, today", GONE)
+def test_a_choice_that_is_gone_is_read_as_the_nearest(
+    tmp_path, line, name, before, today
+):
+    path = tmp_path / records.SETTINGS_FILE
+    path.write_text(json.dumps(parse(*line).values() | {name: before}))
+    record = records.read_record(tmp_path)
+    found = tasks.settings_of(record)
+    assert found == parse(*line, f"--{name}={today}")
+    said = f"one with --{name}={before}, which is gone since tbnets 0.1.0. S"
+    with pytest.raises(ValueError, match=said):
+        runs.record_before(tmp_path)
+    with pytest.raises(ValueError, match=f"{name}.*{today}"):
+        parse(f"--{name}={before}")
+    record[name] = today
+    records.check_choices(record, found, tmp_path)
+    # Where nothing read it, it is no matter.
+    record |= {"model": "cca", "text_encoder": "features", name: before}
+    records.check_choices(record, tasks.settings_of(record), tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", b"\xff"])

@@ -458,3 +458,8 @@ def test_hardest_hinge_agrees_with_tensorflow_addons():
     )
     found = loss(texts[:4], texts, labels[:4], labels)
     np.testing.assert_allclose(found.total, wanted, rtol=1e-4)
+
+
+def test_a_config_of_before_is_that_of_the_nearest_negatives():
+    loss = triplet.TripletLoss.from_config({"negatives": "all_to_hardest"})
+    assert loss.negatives == "hardest"
