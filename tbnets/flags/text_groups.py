@@ -64,9 +64,9 @@ class Texts:
     )
     word_vectors_training: str = flag(
         "trained",
-        "Whether training changes them.",
+        "Whether training changes them, or those of the model of --from.",
         choices=TRAININGS,
-        when=(_WORD_VECTORS,),
+        when=(_WORD_VECTORS, {**_WORDS, "from": AnyBut("")}),
         retired=("regularized", "trained"),
     )
     word_vectors_scale: Amount = flag(

@@ -73,7 +73,7 @@ def _build_text_encoder(settings, fitted):
         "word_dropout": settings.word_dropout,
         "seed": seed_of(settings.seed, "text_encoder"),
     }
-    if table is not None:
+    if table is not None or settings.from_:
         common["word_training"] = settings.word_vectors_training
     if settings.text_encoder == "h_lstm":
         return TreeEncoder(

@@ -121,7 +121,7 @@ class Texts:
     def _word_vectors(self, vocabulary, counts):
         """Returns the first vectors of words, from --word_vectors; else {}."""
         settings = self.settings
-        if not settings.word_vectors:
+        if not (settings.word_vectors and settings.reads("word_vectors")):
             return {}
         path = self._data.given.file("word_vectors")
         vectors = read_showing_progress(path, vocabulary.words)

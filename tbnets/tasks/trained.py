@@ -84,7 +84,7 @@ class Trained(NamedTuple):
         variables, arrays = weights_by_name(network), self._arrays(network)
         for name, variable in variables.items():
             array, shape = arrays.get(name), tuple(variable.shape)
-            if name[-1] == "embeddings" and np.shape(array)[1:] == shape[1:]:
+            if _of_words(name[-1]) and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
                 found = "none" if array is None else f"one of {array.shape}"
@@ -101,8 +101,11 @@ class Trained(NamedTuple):
     def _arrays(self, network):
         """Returns the weights by the names of `weights_by_name`."""
         if self.path.suffix == ".npz":
-            own = [one for name, one in self.weights if _leaf(name) not in _NEW]
+            # Frozen words are the last of their encoder's in Keras 2.
+            own = sorted(self.weights, key=lambda one: not _of_words(one[0]))
+            own = [one for name, one in own if _leaf(name) not in _NEW]
             names = weights_by_name(network)
+            names = sorted(names, key=lambda path: not _of_words(path[-1]))
             return dict(zip(names, own)) if len(names) == len(own) else {}
         first = _uncounted(network.name)[0]
         arrays = {tuple(name.split("/")): one for name, one in self.weights}
@@ -145,7 +148,7 @@ def open_trained(name, start=""):
     check_fitted_kinds(fitted, path, ("words",))
     settings = _settings(name, record, path)
     for key, array in weights:
-        if _leaf(key) == "embeddings" and array.ndim == 2:
+        if _of_words(key) and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
     if "cnn" in made_by and hasattr(settings, "cnn"):
@@ -247,6 +250,11 @@ def _paths(layer):
 def _leaf(name):
     """Returns the last part of a variable's name."""
     return name.rpartition("/")[2].partition(":")[0]
+
+
+def _of_words(name):
+    """Tells by its name whether a weight is a table of words."""
+    return _leaf(name) == "embeddings"
 
 
 def _uncounted(name):

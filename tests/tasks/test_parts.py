@@ -80,6 +80,15 @@ def test_loss_follows_its_flags(folder, tmp_path):
     assert loss.get_config()["max_positives"] is None
 
 
+@pytest.mark.parametrize("given", ["trained", "frozen"])
+def test_words_of_a_model_are_trained_as_its_run_says(given):
+    found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
+    found = found.replace(from_="a_model")
+    encoder = parts._build_text_encoder(found, {"words": ["", "[UNK]"]})
+    assert encoder.word_training == given
+    assert found.reads("word_vectors_training")
+
+
 def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):
     def kernel(seed):
         found = tiny.settings(

@@ -182,6 +182,14 @@ def test_word_vectors_that_are_not_there(folder, tmp_path):
         prepare(folder, tmp_path / "run", word_vectors="none.txt")
 
 
+def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
+    folder, tmp_path
+):
+    found = tiny.settings(folder, tmp_path, word_vectors="none.txt")
+    task = tasks.open_task(found.replace(from_="a_model"))
+    assert "word_vectors" not in task.data.fit()
+
+
 @pytest.mark.parametrize(
     ("max_tokens", "fitted", "most"),
     [

@@ -211,6 +211,17 @@ def test_a_model_that_lacks_a_weight_is_refused(source, other, tmp_path):
         model._replace(weights=model.weights[1:]).put_into(source.network)
 
 
+def test_words_are_found_wherever_a_keras_counts_them(source):
+    """Keras 2 puts frozen ones behind the other weights of an encoder."""
+    model = trained.open_trained(str(source.run_dir))
+    [words] = [one for one in model.weights if "embeddings" in one[0]]
+    others = [one for one in model.weights if one is not words]
+    expected = model._arrays(source.network)
+    found = model._replace(weights=[words, *others])._arrays(source.network)
+    assert found.keys() == expected.keys()
+    assert all(found[name] is expected[name] for name in found)
+
+
 def test_phrase_localization_begins_with_a_model(tmp_path):
     data = tiny_phrases.write_phrases(tmp_path / "data")
     before = begun(tiny_phrases.settings(data, tmp_path / "source"))
