@@ -8,6 +8,7 @@ from tbnets.errors import InputError
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import what_reads, written
 from tbnets.flags.table import ALL, FLAGS, GROUPS, complete
+from tbnets.tasks.readers import WEIGHTS_BY_NAME
 from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
@@ -29,14 +30,24 @@ def settings(line, before=None):
         record["data_root"] = os.environ.get(
             DATA_ROOT_VARIABLE, record["data_root"]
         )
-    if named and record["started_in"]:  # It starts from the current folder.
-        record["data_root"] = os.path.abspath(record["data_root"])
+    if record["started_in"]:  # What is named now lies in the current folder.
+        here = {"data_root"} if named else set()
+        here |= {name for name in line.typed if _lies_here(name, record)}
+        record |= {name: os.path.abspath(record[name]) for name in here}
     if before is None:
         if record["from"]:
             record |= _of_trained(line, open_trained(record["from"]))
         usual = _usual_values(record, tasks.settings_of(record))
         record |= {k: v for k, v in usual.items() if k not in line.given}
     return tasks.settings_of(record)
+
+
+def _lies_here(name, record):
+    """Tells whether a flag names what is there in the current folder."""
+    if name not in ALL or not ALL[name].is_place or name == "run_dir":
+        return False
+    by_word = record[name] in WEIGHTS_BY_NAME
+    return os.path.exists(record[name]) and not by_word
 
 
 def _given(line):

@@ -483,3 +483,27 @@ def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     now = run_line.settings(typed("--epochs=9"), before)
     assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
     records.check_resumable(before, now)
+
+
+def test_what_is_named_on_resuming_lies_in_the_current_folder(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("kept", "imagenet", "captions.csv", "photos"):
+        (tmp_path / name).mkdir()
+    given = ["--images=photos", "--captions=captions.csv", "--cache=kept"]
+    before = records.completed(parse(*given).values(), "kept")
+    before["started_in"] = "/elsewhere"
+    line = ("--cache=kept", "--cnn_weights=imagenet", "--run_dir=kept")
+    now = run_line.settings(typed(*line), before)
+    assert now.cache == str(tmp_path / "kept")
+    assert (now.cnn_weights, now.run_dir) == ("imagenet", "kept")
+    # What was not named is the run's own, and so is what is not here.
+    assert now.captions == "captions.csv"
+    assert run_line.settings(typed("--cache=gone"), before).cache == "gone"
+    records.check_resumable(before, now)
+    # What is here is not what the run was started with.
+    now = run_line.settings(typed("--captions=captions.csv"), before)
+    said = f"--captions=captions.csv .now {tmp_path / 'captions.csv'}"
+    with pytest.raises(ValueError, match=said):
+        records.check_resumable(before, now)
