@@ -12,6 +12,7 @@ verb says and returns the exit code, or None; and a docstring that teaches.
 
 import difflib
 import importlib
+import re
 import sys
 
 import tbnets
@@ -48,6 +49,8 @@ _FLAGS = {
     "weights": ("cnn_weights", "image_weights"),
 }
 """Argument of the library -> the flags that say it by another name."""
+_TOLD = re.compile(r"((?:[:,;]|\b(?:and|but|for|in|of|or|than|with)) )(\w+)=")
+"""Where an error tells what an argument is; names of files may look alike."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -155,12 +158,15 @@ def as_flags(text, names):
         text: of a `UserError`.
         names: of the flags that there are.
     """
-    told = {name: (name,) for name in names if f" {name}=" in text}
+    renamed = {}
+    told = {name: (name,) for _, name in _TOLD.findall(text) if name in names}
     for argument, flags in {**_FLAGS, **told}.items():
         found = [f"--{flag}" for flag in flags if flag in names]
         if found:
             said = " or ".join(f"`{flag}`" for flag in found)
             text = text.replace(f"`{argument}`", said)
         if len(found) == 1:
-            text = text.replace(f" {argument}=", f" {found[0]}=")
-    return text
+            renamed[argument] = found[0]
+    return _TOLD.sub(
+        lambda told: f"{told[1]}{renamed.get(told[2], told[2])}=", text
+    )

@@ -71,6 +71,11 @@ def test_of_arguments_that_are_flags_an_error_speaks_as_such():
     assert commands.as_flags(text, {"images"}) == text  # Or features of them.
     told = commands.as_flags("`weights` of weights=x", {"cnn_weights"})
     assert told == "`--cnn_weights` of --cnn_weights=x"
+    text = "`images` must be photos. Received: images=a name=b.jpg, name=x."
+    told = commands.as_flags(text, {"images", "cnn"})
+    assert told == (
+        "`--images` must be photos. Received: --images=a name=b.jpg, --cnn=x."
+    )
 
 
 @pytest.mark.parametrize(
