@@ -20,6 +20,10 @@ from absl import logging
 from tbnets.cores import usable_cores
 from tbnets.errors import UserError
 
+_lock, _hiding, _failed = threading.Lock(), contextlib.ExitStack(), []
+_inside = []
+"""An item for each block that is quiet now, of any thread."""
+
 
 @contextlib.contextmanager
 def quiet_tensorflow():
@@ -29,30 +33,50 @@ def quiet_tensorflow():
     applies (missing CUDA drivers, factories registered twice), and
     tensorflow-addons warns about its end of life. Inside this context both
     go to a temporary file; when the block raises, the text is shown, so a
-    broken installation still explains itself. Set `TF_CPP_MIN_LOG_LEVEL` to
-    0, 1 or 2 to see everything.
+    broken installation still explains itself. Blocks of several threads may
+    overlap: the last one to end gives back what the first one took. Set
+    `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2 to see everything.
 
     Example:
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
+    heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
+    if heard or sys.stderr is None:  # As in a program without a terminal.
         yield
         return
+    with _lock:
+        if not _inside:
+            _hiding.enter_context(_hidden())
+        _inside.append(True)
+    try:
+        yield
+    except BaseException:
+        _failed.append(True)
+        raise
+    finally:
+        with _lock:
+            _inside.pop()
+            if not _inside:
+                _hiding.close()
+
+
+@contextlib.contextmanager
+def _hidden():
+    """Hides them from the whole process; shows them if `_failed` says so."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         os.dup2(sink.fileno(), 2)
-        failed = True
         try:
             yield
-            failed = False
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
-            if failed:
+            if _failed:
+                _failed.clear()
                 sink.seek(0)
                 sys.stderr.write(sink.read().decode(errors="replace"))
 

@@ -5,6 +5,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -78,6 +79,25 @@ def test_noise_is_shown_when_the_import_fails(capfd):
             raise ImportError("libcuda")
     os.write(2, b"afterwards\n")
     assert capfd.readouterr().err == "noise from a library\nafterwards\n"
+
+
+def test_blocks_that_overlap_give_back_what_the_first_one_took(capfd):
+    one, other = startup.quiet_tensorflow(), startup.quiet_tensorflow()
+    before = list(warnings.filters)
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    write_to_descriptor()
+    other.__exit__(None, None, None)
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "afterwards\n"
+    assert warnings.filters == before
+
+
+def test_a_program_may_have_no_stderr(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with startup.quiet_tensorflow():
+        pass
 
 
 @pytest.mark.parametrize("level", ["0", "1", "2"])
