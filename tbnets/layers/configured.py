@@ -61,6 +61,9 @@ class ConfiguredLayer(keras.layers.Layer):
     constructors of its class and of those above it, up to here, name.
     """
 
+    vocabulary_size: int = 0
+    """How many ids of words it reads; 0 where it reads features."""
+
     def __repr__(self) -> str:
         return repr_of(self, ConfiguredLayer)
 

@@ -102,9 +102,13 @@ def _check_reader(model, tokenizer):
             "`vocabulary` must be a Vocabulary or what reads captions by one. "
             f"Received: vocabulary of type {type(tokenizer).__name__}. {advice}"
         )
-    encoder, size = getattr(model, "text_encoder", 0), tokenizer.vocabulary.size
-    known = getattr(encoder, "vocabulary_size", None if encoder else 0)
-    if isinstance(tokenizer, Tokenizer) and encoder != 0 and known != size:
+    reader = getattr(model, "text_encoder", None)
+    reader = reader or getattr(model, "text_branch", None)
+    # A layer of one's own need not tell how many words it reads.
+    known = getattr(reader, "vocabulary_size", None)
+    size = tokenizer.vocabulary.size
+    told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
+    if told and known != size:
         raise InputError(
             "`vocabulary` must have the words that `text_encoder` reads. "
             f"Received: {size} words for {known}. {advice}"

@@ -15,9 +15,9 @@ import tensorflow_text as tf_text
 from tbnets.images import decode_images
 from tbnets.layers.branch import Branch
 from tbnets.layers.image_encoders import SmallConvNet
-from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.serving import saved_files
+from tbnets.serving import export, saved_files
 from tbnets.serving.export import export_saved_model, next_version
 from tbnets.serving.ops import TF_TEXT_SERVING_OPS, check_ops
 from tbnets.serving.saved_files import newest_version
@@ -418,6 +418,18 @@ def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         export_saved_model(make_network((5,)), path=tmp_path / "1", **arguments)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_of_ones_own_need_not_tell_its_words():
+    own, side = keras.layers.Layer(), Branch((4,))
+    tokenizer = Tokenizer(VOCABULARY)
+    own.output_dim = 4
+    export._check_reader(EmbeddingNetwork(side, own), tokenizer)
+    export._check_reader(EmbeddingNetwork(side, side, None, own), tokenizer)
+    for words in (None, MeanOfWords(5, 3)):
+        network = EmbeddingNetwork(side, side, text_encoder=words)
+        with pytest.raises(ValueError, match="Received: 6 words for [05]"):
+            export._check_reader(network, tokenizer)
 
 
 def test_export_refuses_an_op_that_serving_does_not_know(tmp_path):
