@@ -13,7 +13,8 @@ from tbnets.errors import InputError, InputTypeError
 
 UNIT_TOLERANCE = 0.01
 """By so much a length may differ from 1: half precision rounds."""
-_warned = set()
+_looked = set()
+"""Names of the arguments whose lengths were looked at; empty before that."""
 MASKS_OF_IDS = (
     "Of ids, `tbnets.positive_masks(image_ids, caption_image_ids)` makes it."
 )
@@ -55,8 +56,8 @@ def check_as_many(name, ids, rows_name, rows):
 def checked_embeddings(**named):
     """Returns embeddings of one space as float32, by name.
 
-    Where they are at hand, rows that are not of unit length are warned of,
-    once; rows of zeros stand for nothing, and are let through.
+    The first time that they are at hand, rows that are not of unit length are
+    warned of; rows of zeros stand for nothing, and are let through.
 
     Raises:
         TypeError: they are no numbers.
@@ -82,25 +83,26 @@ def checked_embeddings(**named):
             f"{first}.shape={arrays[first].shape}, {last}.shape="
             f"{arrays[last].shape}. Embed both in one space."
         )
-    if tf.executing_eagerly() and not _warned:
-        for name, rows in arrays.items():
-            _warn_of_lengths(name, rows.numpy())
+    if tf.executing_eagerly() and not _looked:
+        _looked.update(arrays)
+        _warn_of_lengths(arrays)
     return [tf.cast(rows, tf.float32) for rows in arrays.values()]
 
 
-def _warn_of_lengths(name, rows):
-    """Warns where rows are not unit vectors, the first time there are such."""
-    lengths = np.linalg.norm(rows.astype(np.float32), axis=1)
-    off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)
-    if off.any() and not _warned:
-        _warned.add(name)
-        warnings.warn(
-            f"`{name}` should be rows of length 1. Received: lengths from "
-            f"{lengths[off].min():.3g} to {lengths[off].max():.3g}; distances "
-            "are taken of unit vectors. Normalise: tf.math.l2_normalize(rows, "
-            "axis=1).",
-            stacklevel=5,
-        )
+def _warn_of_lengths(arrays):
+    """Warns of the first rows that are not unit vectors."""
+    for name, rows in arrays.items():
+        lengths = np.linalg.norm(rows.numpy().astype(np.float32), axis=1)
+        off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)
+        if off.any():
+            warnings.warn(
+                f"`{name}` should be rows of length 1. Received: lengths from "
+                f"{lengths[off].min():.3g} to {lengths[off].max():.3g}; "
+                "distances are taken of unit vectors. Normalise: "
+                "tf.math.l2_normalize(rows, axis=1).",
+                stacklevel=5,
+            )
+            return
 
 
 def checked_logits(name, logits):

@@ -82,14 +82,18 @@ def test_a_keras_model_is_compiled_with_it():
 
 @pytest.fixture
 def unwarned(monkeypatch):
-    monkeypatch.setattr(checks, "_warned", set())
+    monkeypatch.setattr(checks, "_looked", set())
+
+
+def test_rows_are_looked_at_once(unwarned, recwarn):
+    rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], TripletLoss()
+    loss(tf.cast(rows, tf.bfloat16), rows * [[0], [1], [1], [1]], ids, ids)
+    loss(rows, 3 * rows, ids, ids)
+    assert not recwarn
 
 
 def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
-    rows, ids = unit_rows(4, 1), [0, 1, 0, 1]
-    loss = TripletLoss()
-    loss(rows, ids)
-    loss(tf.cast(rows, tf.bfloat16), rows * [[0], [1], [1], [1]], ids, ids)
+    rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], TripletLoss()
     tf.function(lambda rows: loss(rows, ids).total)(tf.constant(3 * rows))
     assert not recwarn
     for _ in range(2):
@@ -103,4 +107,5 @@ def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
 def test_a_view_of_another_length_is_warned_of(unwarned):
     with pytest.warns(UserWarning, match="length 1.*l2_normalize") as caught:
         TripletLoss()(0.5 * unit_rows(2, 1), [0, 1])
-    assert caught[0].filename == __file__
+    [warning] = caught
+    assert warning.filename == __file__
