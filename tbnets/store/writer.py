@@ -109,6 +109,12 @@ class FeatureWriter:
         )
         if ids:
             given = dict(zip(manifests.PARTS, arrays)) | named
+            if len(given) < len(arrays) + len(named):
+                raise InputError(
+                    f"`arrays` must be {', '.join(manifests.PARTS)}, each once."
+                    f" Received: {len(arrays)} in this order, by name "
+                    f"{', '.join(named) or 'none'}. Give all by name."
+                )
             shard = self._write_shard(ids, _checked(manifest, ids, given))
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)

@@ -280,6 +280,13 @@ def test_features_that_do_not_fit_are_refused(
     assert os.listdir(tmp_path / "s") == ["manifest.json"]
 
 
+@pytest.mark.parametrize("count, named", [(1, {"features": ROWS}), (6, {})])
+def test_an_array_is_given_once(tmp_path, count, named):
+    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
+    with pytest.raises(ValueError, match=f"each once. Received: {count} in"):
+        writer.add_shard(["a", "b"], *[ROWS] * count, **named)
+
+
 def test_large_doubles_overflow_float32(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     with pytest.raises(ValueError, match=r"4e\+38 for the image 'b'"):
