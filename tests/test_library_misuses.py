@@ -8,6 +8,7 @@ is begun.
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 import tbnets
 from tbnets.errors import UserError
@@ -140,9 +141,12 @@ MODELS = [
     ("x['captions']", lambda: fit(network(), captions=np.array(["dog"] * 6))),
     ("x['captions']", lambda: fit(reader(), captions=TOKENS + 100)),
     ("x['captions']", lambda: fit(reader(), captions=TOKENS * 0.5)),
+    ("x['captions']", lambda: fit(reader(), captions=tf.constant(TOKENS * 9))),
     ("x['image_ids']", lambda: fit(network(), image_ids=np.array([*"abcdef"]))),
     ("data", lambda: tbnets.RetrievalMetrics(3)),
     ("data", lambda: tbnets.RetrievalMetrics({"images": ROWS})),
+    ("data", lambda: tbnets.RetrievalMetrics(iter([{"images": ROWS}]))),
+    ("data", lambda: tbnets.RetrievalMetrics([]).on_epoch_end(0)),
 ]
 LAYERS = [
     ("units", lambda: tbnets.Branch(512)),

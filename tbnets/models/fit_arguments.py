@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checked_numbers import check_finite, checked_array
+from tbnets.data.batches import EpochBatches
+from tbnets.data.examples import Examples
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.models.finite import FiniteSteps
@@ -45,15 +47,13 @@ def prepare(arguments, text_encoder):
     for name in ("x", "validation_data"):
         data = arguments.get(name)
         check_arrays(name, data, num_words)
-        if hasattr(data, "dataset"):
+        if isinstance(data, EpochBatches):
             arguments[name] = data.dataset
             if name == "x":
                 arguments["shuffle"] = False
                 own.append(_Epochs(data))
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        for one in own:
-            callbacks.append(one)
-        return
+        callbacks = callbacks.callbacks
     callbacks = tf.nest.flatten(callbacks or [])
     callbacks.sort(key=lambda one: not isinstance(one, RetrievalMetrics))
     arguments["callbacks"] = own + callbacks
@@ -73,7 +73,7 @@ def check_arrays(name, arrays, num_words=None):
         ValueError: one has no rows, or another number of them, NaN, infinity
             or ids of words that are none; names the array and the row.
     """
-    if hasattr(arrays, "records"):
+    if isinstance(arrays, Examples):
         raise InputTypeError(
             f"`{name}` must be batches or a dict of arrays. Received: Examples."
             " Draw batches of them: tbnets.EpochBatches(examples, ...)."
@@ -89,6 +89,8 @@ def check_arrays(name, arrays, num_words=None):
                 f"{type(array).__name__}. Use numpy.asarray; captions become "
                 "ids by `tbnets.Tokenizer(vocabulary)(captions).numpy()`."
             )
+        if isinstance(array, tf.Tensor):
+            array = array.numpy()
         if isinstance(array, np.ndarray):
             counts[called] = len(array) if array.ndim else 0
             _check_array(called, array)
@@ -152,13 +154,7 @@ def checked_inputs(name, inputs, encoder, shape):
             )
     at_hand = isinstance(inputs, np.ndarray | tf.Tensor)
     if reads_words and at_hand and found.rank == 2:
-        if tf.executing_eagerly():
-            _check_words(name, np.asarray(inputs), encoder.vocabulary_size)
-        elif tf.as_dtype(inputs.dtype).is_floating:
-            raise InputTypeError(
-                f"`{name}` must be integers, ids of words. Received: "
-                f"{tf.as_dtype(inputs.dtype).name}. Cast them to int32."
-            )
+        _check_words(name, inputs, encoder.vocabulary_size)
     return inputs
 
 
@@ -166,12 +162,21 @@ def _reads_words(encoder):
     return isinstance(encoder, TextEncoder)
 
 
-def _check_words(called, array, num_words):
-    """Refuses ids of words that a network has no vectors of."""
-    least, most = array.min(initial=0), array.max(initial=0)
-    if array.dtype.kind not in "iu" or least < 0 or most >= num_words:
+def _check_words(called, words, num_words):
+    """Refuses what is no id of a word, or of none that a network knows."""
+    dtype = tf.as_dtype(words.dtype)
+    if not dtype.is_integer:
+        raise InputTypeError(
+            f"`{called}` must be integers, ids of words. Received: "
+            f"{dtype.name}. Cast them to int32."
+        )
+    if not tf.executing_eagerly():
+        return
+    words = np.asarray(words)
+    least, most = words.min(initial=0), words.max(initial=0)
+    if least < 0 or most >= num_words:
         raise InputError(
-            f"`{called}` must be ids of words, integers from 0 to "
-            f"{num_words - 1}. Received: {least} to {most}, dtype "
-            f"{array.dtype}. Use the vocabulary that the network was made for."
+            f"`{called}` must be ids of words from 0 to {num_words - 1}. "
+            f"Received: {least} to {most}. Use the vocabulary that the network "
+            "was made for."
         )

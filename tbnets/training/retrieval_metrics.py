@@ -1,6 +1,6 @@
 """How well a network retrieves, in the logs of each epoch of `fit`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -47,15 +47,20 @@ class RetrievalMetrics(keras.callbacks.Callback):
         self, data: Mapping[str, Array] | EpochBatches | Examples | Iterable
     ) -> None:
         super().__init__()
-        self._image_size = getattr(data, "image_size", None)
-        self.data = getattr(data, "examples", data)
-        if isinstance(data, Mapping):
-            self.data = _examples(checked_dict("data", data, _PARTS))
-        elif not hasattr(self.data, "__iter__") and not _has_rows(self.data):
+        self._image_size = None
+        if isinstance(data, EpochBatches):
+            data, self._image_size = data.examples, data.image_size
+        elif isinstance(data, Mapping):
+            data = _examples(checked_dict("data", data, _PARTS))
+        elif isinstance(data, Iterator) or not (
+            isinstance(data, Examples) or hasattr(data, "__iter__")
+        ):
             raise InputError(
                 "`data` must be what `fit` takes: a dict of arrays, "
-                f"EpochBatches or batches. Received: {type(data).__name__}."
+                "EpochBatches, or batches for more than one epoch. Received: "
+                f"{type(data).__name__}. Make a list of a generator's batches."
             )
+        self.data = data
 
     __repr__ = short_repr("data")
 
@@ -82,7 +87,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
     def _embeddings(self):
         """Returns those of images and texts, and `caption_to_image`."""
-        if _has_rows(self.data):
+        if isinstance(self.data, Examples):
             both = self._embedder.images, self._embedder.texts
             owners = self.data.records.caption_to_image
             return *(embed(self.data) for embed in both), owners
@@ -91,14 +96,14 @@ class RetrievalMetrics(keras.callbacks.Callback):
             batch = checked_dict("data", batch, _PARTS)
             sides = self._embedder.batch(batch["images"], batch["captions"])
             parts.append([*sides, *(np.asarray(batch[x]) for x in _PARTS[2:])])
+        if not parts:
+            raise InputError(
+                "`data` must hold a batch in each epoch. Received: none. Give "
+                "what can be gone through again, such as a list of batches."
+            )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
         return images[first], texts, owners
-
-
-def _has_rows(data):
-    """Tells whether data are `Examples`, of any task."""
-    return hasattr(data, "records")
 
 
 def _examples(arrays):

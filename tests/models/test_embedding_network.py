@@ -367,6 +367,19 @@ def test_large_finite_numbers_are_no_error():
     fit_arguments.check_arrays("x", {"images": np.full((2, 2), 1e308)})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_words_must_be_integers_whatever_their_value(dtype):
+    words = np.zeros((2, 3), dtype)
+    expected = f"must be integers, ids of words. Received: {dtype}. Cast"
+    with pytest.raises(TypeError, match=expected):
+        fit_arguments.check_arrays("x", {"captions": words}, 9)
+    for graph in (False, True):
+        look = fit_arguments.checked_inputs
+        look = tf.function(look, autograph=False) if graph else look
+        with pytest.raises(TypeError, match=expected):
+            look("captions", tf.constant(words), MeanOfWords(9, 5), None)
+
+
 @pytest.mark.parametrize(
     "arguments, named",
     [

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.data.batches import sample_epoch
+from tbnets.models import fit_arguments
 
 
 def pairs(seed, count=8):
@@ -127,7 +128,20 @@ def as_dataset(data):
     return tf.data.Dataset.from_tensor_slices(data).batch(3)
 
 
-@pytest.mark.parametrize("make", [as_examples, as_batches, as_dataset])
+class Loader(list):
+    """Batches of one's own, which keep what they are made of."""
+
+    dataset = examples = records = image_size = ()
+
+
+def as_loader(data):
+    return Loader(as_dataset(data))
+
+
+FORMS = [as_examples, as_batches, as_dataset, as_loader]
+
+
+@pytest.mark.parametrize("make", FORMS)
 def test_what_fit_takes_gives_the_same_recalls(network, make):
     forms = pairs(1), make(pairs(1))
     found = [tbnets.RetrievalMetrics(one) for one in forms]
@@ -136,6 +150,20 @@ def test_what_fit_takes_gives_the_same_recalls(network, make):
         metrics.set_model(network)
         metrics.on_epoch_end(0, told)
     assert logs[0] == logs[1] and RECALL in logs[0]
+
+
+def test_batches_of_ones_own_are_left_to_keras():
+    given = {"x": Loader(), "validation_data": Loader()}
+    fit_arguments.prepare(given, None)
+    assert isinstance(given["x"], Loader) and "shuffle" not in given
+    assert isinstance(given["validation_data"], Loader)
+
+
+def test_a_list_of_callbacks_is_taken_apart():
+    reader, metrics = Reader(), tbnets.RetrievalMetrics(pairs(1))
+    given = {"callbacks": keras.callbacks.CallbackList([reader, metrics])}
+    fit_arguments.prepare(given, None)
+    assert given["callbacks"][-2:] == [metrics, reader]
 
 
 def test_an_image_that_comes_twice_is_one_candidate(network):
