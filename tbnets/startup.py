@@ -20,9 +20,7 @@ from absl import logging
 from tbnets.cores import usable_cores
 from tbnets.errors import UserError
 
-_lock, _hiding, _failed = threading.Lock(), contextlib.ExitStack(), []
-_inside = []
-"""An item for each block that is quiet now, of any thread."""
+_importing = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -33,50 +31,43 @@ def quiet_tensorflow():
     applies (missing CUDA drivers, factories registered twice), and
     tensorflow-addons warns about its end of life. Inside this context both
     go to a temporary file; when the block raises, the text is shown, so a
-    broken installation still explains itself. Blocks of several threads may
-    overlap: the last one to end gives back what the first one took. Set
-    `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2 to see everything.
+    broken installation still explains itself. Set `TF_CPP_MIN_LOG_LEVEL` to
+    0, 1 or 2 to see everything.
+
+    Threads wait for each other here: the descriptor is the process's, and
+    where two begin to import TensorFlow and Keras, which import each other,
+    both fail.
 
     Example:
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
     heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    if heard or sys.stderr is None:  # As in a program without a terminal.
-        yield
-        return
-    with _lock:
-        if not _inside:
-            _hiding.enter_context(_hidden())
-        _inside.append(True)
-    try:
-        yield
-    except BaseException:
-        _failed.append(True)
-        raise
-    finally:
-        with _lock:
-            _inside.pop()
-            if not _inside:
-                _hiding.close()
+    with _importing:
+        if heard or sys.stderr is None:  # As in a program without a terminal.
+            yield
+        else:
+            with _hidden():
+                yield
 
 
 @contextlib.contextmanager
 def _hidden():
-    """Hides them from the whole process; shows them if `_failed` says so."""
+    """Hides what is printed and warned of; shows it if the block raises."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         os.dup2(sink.fileno(), 2)
+        failed = True
         try:
             yield
+            failed = False
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
-            if _failed:
-                _failed.clear()
+            if failed:
                 sink.seek(0)
                 sys.stderr.write(sink.read().decode(errors="replace"))
 

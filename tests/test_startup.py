@@ -5,6 +5,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
@@ -81,15 +82,21 @@ def test_noise_is_shown_when_the_import_fails(capfd):
     assert capfd.readouterr().err == "noise from a library\nafterwards\n"
 
 
-def test_blocks_that_overlap_give_back_what_the_first_one_took(capfd):
-    one, other = startup.quiet_tensorflow(), startup.quiet_tensorflow()
-    before = list(warnings.filters)
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)
-    write_to_descriptor()
-    other.__exit__(None, None, None)
+def test_threads_wait_for_each_other(capfd):
+    left = []
+
+    def other():
+        with startup.quiet_tensorflow(), startup.quiet_tensorflow():
+            left.append("other")
+
+    thread, before = threading.Thread(target=other), list(warnings.filters)
+    with startup.quiet_tensorflow():
+        thread.start()
+        thread.join(0.02)
+        left.append("first")
+    thread.join()
     os.write(2, b"afterwards\n")
+    assert left == ["first", "other"]
     assert capfd.readouterr().err == "afterwards\n"
     assert warnings.filters == before
 
