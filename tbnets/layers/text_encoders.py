@@ -88,7 +88,16 @@ class TextEncoder(ConfiguredLayer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes an encoder of its config, or of one of earlier versions."""
         config.pop("word_weight", None)
-        return super().from_config(config)
+        is_held = config.get("word_training") == "regularized"
+        if is_held:
+            config["word_training"] = "trained"
+        encoder = super().from_config(config)
+        if is_held:  # Its file has what the words were held to, behind them.
+            words = encoder.embedding
+            words.load_own_variables = lambda kept: words.embeddings.assign(
+                kept["0"]
+            )
+        return encoder
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table."""
