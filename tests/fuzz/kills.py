@@ -74,9 +74,7 @@ def write_given(folder, eagerly=False):
         image_shape=(16, 16, 3),
         read_photos=lambda photos: decode_images(photos, 16),
     )
-    flags = tiny.arguments(folder / "data", folder / "run", epochs=1)
-    line = [f"--{name}={value}" for name, value in flags.items()]
-    fresh.run(TRAIN, *line, check=True, eagerly=eagerly)
+    fresh.run(*_train(folder, folder), check=True, eagerly=eagerly)
     (folder / "before").mkdir()
     fresh.run(*_make_zoo(folder, folder / "before"), check=True)
     return folder
@@ -166,7 +164,8 @@ def _of_search(given, folder):
 
 
 def _begin_export(given, folder):
-    shutil.copytree(given / "run", folder / "run")
+    without_export = shutil.ignore_patterns("saved_model")
+    shutil.copytree(given / "run", folder / "run", ignore=without_export)
 
 
 def _begin_zoo(given, folder):
@@ -182,7 +181,9 @@ def _broken_zoo(folder):
 
 
 TOOLS = {
-    "training": Tool(_train, _of_training),
+    "training": Tool(
+        _train, _of_training, known=lambda given: _of_training(given, given)
+    ),
     "export": Tool(
         _export,
         lambda given, folder: _variables(folder / "run" / "saved_model"),
