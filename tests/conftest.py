@@ -3,6 +3,8 @@
 import gc
 import os
 import pathlib
+import sys
+import types
 
 import pytest
 
@@ -66,6 +68,34 @@ def data_root():
     if not (root / "flickr8k").is_dir():
         pytest.skip(f"real data not found under {root}; set TBNETS_DATA")
     return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def curves_of_a_kind_drawn_once():
+    """Draws the curves of runs once for all whose scalars have the same names.
+
+    The others get that picture: their values are for the tests of drawing.
+    """
+    runs = sys.modules.get("tbnets.runs")
+    if runs is None:
+        yield
+        return
+    from tbnets.files import write_atomically
+
+    pictures, draw_history = {}, runs.curves.draw_history
+
+    def draw(history, path):
+        names = frozenset().union(*history)
+        if names not in pictures:
+            draw_history(history, path)
+            pictures[names] = path.read_bytes()
+        else:
+            write_atomically(path, lambda file: file.write(pictures[names]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        curves = types.SimpleNamespace(draw_history=draw)
+        patch.setattr(runs, "curves", curves)
+        yield
 
 
 @pytest.fixture
