@@ -1,6 +1,6 @@
 """What people mistype and misplace: each ends on one line that says so.
 
-A tool runs all of its misuses in one process: flags are parsed and checked,
+All tools run their misuses in one process: flags are parsed and checked,
 nothing is trained. What a misuse must say is written beside it: the flag or
 the file, and what to change.
 """
@@ -17,7 +17,7 @@ from tbnets import runs
 from tbnets.training import checkpoints
 from tests import fresh, tiny
 
-# Runs a tool once for each line, in one process, and tells how each ended.
+# Runs (tool, words) one after the other, and tells how each ended.
 DRIVER = """
 import contextlib
 import io
@@ -28,7 +28,7 @@ import traceback
 
 from tbnets import commands, startup
 
-name, folder, lines = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+folder, lines = pathlib.Path(sys.argv[1]), sys.argv[2]
 
 
 def files():
@@ -36,7 +36,7 @@ def files():
 
 
 ended = []
-for line in json.loads(lines):
+for name, line in json.loads(lines):
     text, before = io.StringIO(), files()
     with contextlib.redirect_stderr(text):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -423,15 +423,11 @@ CASES = [
 @pytest.fixture(scope="module")
 def ends(root):
     """Returns (tool, row) -> [exit code, standard error, files written]."""
-    found = {}
-    for tool, rows in TABLES.items():
-        lines = [line_of(tool, misuse, root) for misuse, _ in rows]
-        ended = fresh.run(
-            *("-c", DRIVER, tool, root, json.dumps(lines)), check=True
-        )
-        for row, end in enumerate(json.loads(ended.stdout.splitlines()[-1])):
-            found[tool, row] = end
-    return found
+    lines = [
+        (tool, line_of(tool, TABLES[tool][row][0], root)) for tool, row in CASES
+    ]
+    ended = fresh.run("-c", DRIVER, root, json.dumps(lines), check=True)
+    return dict(zip(CASES, json.loads(ended.stdout.splitlines()[-1])))
 
 
 @pytest.mark.parametrize(
