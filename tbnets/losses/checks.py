@@ -25,17 +25,28 @@ TOGETHER = (
 
 def checked_ids(name, ids, advice=TOGETHER):
     """Returns a row of ids as int64; refuses what is not an integer."""
-    ids = tf.convert_to_tensor(ids)
-    found = f"{name}={ids.dtype.name}{ids.shape}"
-    if not ids.dtype.is_integer:
+    return tf.cast(_checked_row(name, ids, "integers", advice), tf.int64)
+
+
+def checked_logits(name, logits):
+    """Returns a row of logits as float32; refuses what is none."""
+    row = _checked_row(name, logits, "floats", "Give one a pair.")
+    return tf.cast(row, tf.float32)
+
+
+def _checked_row(name, values, kind, advice):
+    """Returns a row of "integers" or "floats"; refuses what is none."""
+    values = tf.convert_to_tensor(values)
+    dtype, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
+    if not (dtype.is_integer if kind == "integers" else dtype.is_floating):
         raise InputTypeError(
-            f"`{name}` must be integers. Received: {found}. {advice}"
+            f"`{name}` must be {kind}. Received: {found}. {advice}"
         )
-    if ids.shape.rank not in (1, None):
+    if values.shape.rank not in (1, None):
         raise InputError(
             f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
         )
-    return tf.cast(ids, tf.int64)
+    return values
 
 
 def check_as_many(name, ids, rows_name, rows):
@@ -103,22 +114,6 @@ def _warn_of_lengths(arrays):
                 stacklevel=5,
             )
             return
-
-
-def checked_logits(name, logits):
-    """Returns a row of logits as float32; refuses what is none."""
-    logits = tf.convert_to_tensor(logits)
-    found = f"{name}={logits.dtype.name}{logits.shape}"
-    if not logits.dtype.is_floating:
-        raise InputTypeError(
-            f"`{name}` must be floats. Received: {found}. Give one a pair."
-        )
-    if logits.shape.rank not in (1, None):
-        raise InputError(
-            f"`{name}` must be of shape [pairs]. Received: {found}. Flatten "
-            "them."
-        )
-    return tf.cast(logits, tf.float32)
 
 
 def checked_mask(name, mask, shape, advice="Give True or False for each."):
