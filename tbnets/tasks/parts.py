@@ -176,19 +176,27 @@ def build_hm_lstm(settings, fitted):
     return _built(HMLSTM(**layers), settings, fitted)
 
 
+def _stay(settings):
+    """Tells whether texts are means of words whose vectors are others'."""
+    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
+    return is_mean and path and settings.word_vectors_training == "frozen"
+
+
 def build_cca(settings, fitted):
     """Returns a built `CCA`, not solved for.
 
     Raises:
         ValueError: the words would have to be learned, by a gradient.
     """
-    if settings.text_encoder != "features":
+    if settings.text_encoder != "features" and not _stay(settings):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
-            f"no gradient. Received: --text_encoder={settings.text_encoder}. "
-            "Make features by tools/extract_text_features.py --features=tfidf "
+            "no gradient, or mean of vectors that stay. Received: "
+            f"--text_encoder={settings.text_encoder}. Make features by "
+            "tools/extract_text_features.py --features=tfidf "
             f"--captions={settings.captions} --output=FOLDER, and add "
-            "--text_encoder=features --text_features=FOLDER."
+            "--text_encoder=features --text_features=FOLDER; or name "
+            "--word_vectors and --word_vectors_training=frozen."
         )
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")

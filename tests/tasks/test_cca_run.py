@@ -134,6 +134,19 @@ def test_encoder_that_wants_training_is_refused(folder, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_means_of_words_that_stay_have_nothing_to_train(folder, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(len(tiny.WORDS), 5))
+    lines = (
+        f"{word} {' '.join(map(str, row))}\n"
+        for word, row in zip(tiny.WORDS, rows)
+    )
+    (folder / "vectors.txt").write_text("".join(lines))
+    words = {"text_encoder": "mean", "word_vectors": "vectors.txt"}
+    words["word_vectors_training"] = "frozen"
+    session = train(settings(folder, tmp_path / "run", **words))
+    assert session.network.text_branch.mean.shape == (5,)
+
+
 def test_more_dimensions_than_features_are_refused(folder, tmp_path):
     with pytest.raises(
         ValueError, match="8 image and 6 text.*Lower `output_dim`"
