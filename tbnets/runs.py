@@ -10,7 +10,8 @@
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           the history, drawn
-        answers.png          answers to example queries, where photos are
+        examples.png         a few examples of the test split, where photos are
+        answers.png          answers to example queries, likewise
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
@@ -25,11 +26,11 @@ import pathlib
 
 from tbnets import tasks
 from tbnets.errors import InputError
-from tbnets.files import write_json
+from tbnets.files import write_atomically, write_json
 from tbnets.flags import records
 from tbnets.flags.flag import check_limits
 from tbnets.flags.table import ALL
-from tbnets.pictures import curves
+from tbnets.pictures import curves, montage
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_same_words
 from tbnets.tasks.matching.own_photos import write_left_out
@@ -45,6 +46,8 @@ from tbnets.training.run_folder import (
     lock_run,
 )
 from tbnets.training.summary import results
+
+CURVES, EXAMPLES = "curves.png", "examples.png"
 
 
 def start(settings, resume):
@@ -206,7 +209,8 @@ def finish(session):
     """
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
-    curves.draw_history(last.history, folder / "curves.png")
+    if len(last.history) > 1:
+        curves.draw_history(last.history, folder / CURVES)
     session.state = best = checkpoints.restore_checkpoint(
         session.checkpoint("best"), session.network
     )
@@ -220,6 +224,12 @@ def finish(session):
         report["test"] = scores.metrics()
         report["test_split"] = {"name": shown_split, **examples.counts}
     write_json(folder / "metrics.json", report)
+    if pictures := scores.pictures():
+        sheet = montage.draw_sheet(pictures, scores.about_pictures)
+        write_atomically(
+            folder / EXAMPLES,
+            lambda file: sheet.save(file, "PNG", compress_level=1),
+        )
     with session.board() as shown:
         if "test" in report:
             metric = report["test"][task.best_metric]

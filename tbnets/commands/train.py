@@ -11,8 +11,8 @@ to which --from=NAME adds a trained model to begin with.
 
 Flags on the command line come after the flagfile and override it; a resumed
 run has the flags it was started with. The run folder afterwards holds
-checkpoints, metrics.json, curves.png, TensorBoard event files and a
-SavedModel that takes raw captions.
+checkpoints, metrics.json, curves.png, examples.png, TensorBoard event files
+and a SavedModel that takes raw captions.
 """
 
 import dataclasses
@@ -38,6 +38,7 @@ FIRST = (
     "example_query",
 )
 """What a first run is made of; --help does not repeat it in the groups."""
+SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,9 @@ def main(options, line):
     split = "test" if "test" in report else "dev"
     title = f"{split}, epoch {report['best_epoch']}"
     print(format_table(report[split], title))
-    print(f"learning curves  {folder / 'curves.png'}")
+    for title, name in SHOWN.items():
+        if (folder / name).is_file():
+            print(f"{title:<16} {folder / name}")
     if settings.export:
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")

@@ -18,21 +18,22 @@ PANELS = (
 
 
 def draw_history(history, path):
-    """Draws a run's scalars over its epochs as a PNG of four panels.
+    """Draws a run's scalars over its epochs as a PNG, a panel a kind of them.
 
     A scalar that some epochs do not have, as one whose loss begins later, is
     drawn over those that have it.
 
     Args:
-        history: list with one dict of scalars an epoch.
+        history: list with one dict of scalars an epoch, one epoch or more.
         path: PNG file to write.
     """
     keys = sorted({key for row in history for key in row})
-    figure, axes = pyplot.subplots(1, len(PANELS), figsize=(16, 3.6))
-    for axis, (title, prefix, suffix) in zip(axes, PANELS):
-        for key in keys:
-            if not (key.startswith(prefix) and key.endswith(suffix)):
-                continue
+    panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
+    panels = {panel: found for panel, found in panels.items() if found}
+    size = (4 * len(panels), 3.6)
+    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False)
+    for axis, ((title, prefix, suffix), found) in zip(axes[0], panels.items()):
+        for key in found:
             name = key[len(prefix) : -len(suffix)].replace("_", " ")
             epochs = [n for n, row in enumerate(history, 1) if key in row]
             values = [history[epoch - 1][key] for epoch in epochs]
@@ -42,10 +43,14 @@ def draw_history(history, path):
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axis.grid(alpha=0.3)
         axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
-        if axis.lines:
-            axis.legend(fontsize=8)
+        axis.legend(fontsize=8)
     figure.tight_layout()
     write_atomically(
         path, lambda file: figure.savefig(file, format="png", dpi=110)
     )
     pyplot.close(figure)
+
+
+def _of_panel(keys, prefix, suffix):
+    """Returns the scalars that a panel shows."""
+    return [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]

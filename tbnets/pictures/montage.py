@@ -13,7 +13,7 @@ from tbnets.images import BrokenImageError, read_photo
 from tbnets.pictures.letters import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
-LEGEND_HEIGHT = 24
+LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000
 MOST_COLUMNS = 10
 FRAME = 4
 HIT, MISS = "#1a9850", "#d73027"
@@ -155,6 +155,38 @@ def _draw_query(sheet, query, place):
     )
     draw = ImageDraw.Draw(sheet)
     draw.text(place, text, "black", font(20, text), spacing=6)
+
+
+def draw_sheet(pictures, legend):
+    """Puts pictures beside and below each other, each kind in its own rows.
+
+    Args:
+        pictures: name -> uint8 `[height, width, 3]`; names of one kind end in
+            a number, and are alike but for it.
+        legend: what they show; stands below.
+
+    Returns:
+        A `PIL.Image.Image`.
+    """
+    places, left, top, below, kind = {}, MARGIN, MARGIN, MARGIN, None
+    for name, picture in pictures.items():
+        height, width = picture.shape[:2]
+        kind, before = name.rstrip("0123456789"), kind
+        if left + width > SHEET_WIDTH or kind != before:
+            left, top = MARGIN, below
+        places[name] = (left, top)
+        left += width + MARGIN
+        below = max(below, top + height + MARGIN)
+    right = [places[n][0] + one.shape[1] for n, one in pictures.items()]
+    width = max(right) + MARGIN
+    legend = textwrap.fill(legend, width // 8)
+    size = (width, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
+    sheet = Image.new("RGB", size, "white")
+    for name, place in places.items():
+        sheet.paste(Image.fromarray(pictures[name]), place)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((MARGIN, below), legend, "#555555", font(15, legend), spacing=6)
+    return sheet
 
 
 def draw_card(title, tiles, folder):

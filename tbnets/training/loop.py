@@ -172,8 +172,8 @@ def _show_epoch(session, board, scores):
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
         board.add_best("dev", state.best_metric, state.epoch)
-        pictures, about = scores.pictures(), scores.about_pictures
-        board.add_pictures(pictures, state.epoch, about)
+        about = f"{scores.about_pictures} Split: {session.settings.dev_split}."
+        board.add_pictures(scores.pictures(), state.epoch, about)
     board.flush()
 
 

@@ -134,3 +134,26 @@ def test_a_photo_that_is_a_link_is_drawn(folder, tmp_path_factory):
     (album / "link.png").symlink_to(folder / "a.png")
     photo = montage.draw_photo(album, "link.png", 6)
     assert photo.getcolors() == [(36, COLOURS["a.png"])]
+
+
+def test_pictures_of_one_kind_fill_rows_of_a_sheet(monkeypatch):
+    monkeypatch.setattr(montage, "SHEET_WIDTH", 100)
+    shapes = {"1": (20, 30), "2": (30, 30), "3": (20, 30), "box_1": (9, 30)}
+    pictures = {
+        name: np.full((*shape, 3), colour, np.uint8)
+        for colour, (name, shape) in enumerate(shapes.items())
+    }
+    sheet = np.asarray(montage.draw_sheet(pictures, "what " * 9))
+    edge = montage.MARGIN
+    # Two in a row, since three take 3 x 30 and 3 margins; the tallest of a
+    # row and a margin lie between it and the next. Another kind begins anew.
+    seconds = 2 * edge + 30
+    places = {"1": (edge, edge), "2": (seconds, edge)}
+    places |= {"3": (edge, seconds), "box_1": (edge, seconds + 20 + edge)}
+    for name, (left, top) in places.items():
+        height, width = shapes[name]
+        found = sheet[top : top + height, left : left + width]
+        np.testing.assert_array_equal(found, pictures[name])
+    # The legend stands below in lines as wide as the pictures.
+    assert sheet.shape[1] == seconds + 30 + edge
+    assert (sheet[places["box_1"][1] + 9 + edge :] < 255).any()

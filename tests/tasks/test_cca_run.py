@@ -56,7 +56,8 @@ def test_one_epoch_is_all(session):
     assert 0 < row["train/total_loss"] < 1
     # Chance is R@1 of 1/6 both ways.
     assert row["dev/image_to_text/recall_at_1"] > 0.4
-    assert (session.run_dir / "curves.png").exists()
+    # One epoch is no curve, and arrays are no photos.
+    assert not [*session.run_dir.glob("*.png")]
 
 
 def test_it_opens_with_the_same_results(session):

@@ -70,7 +70,7 @@ class CorrespondenceScores(Scores):
         if self.photos is None or self.links is None:
             return {}
         return views.draw_correspondences(
-            self.choices, self.examples, self.photos
+            self.choices, self.examples, self.links, self.photos
         )
 
     def points(self, most=FEW_POINTS):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tbnets.boxes import iou
+from tbnets.identity import SAME_THING
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
 from tbnets.tasks.scores import spread
@@ -10,17 +12,19 @@ from tbnets.text.vocabulary import split_words
 NUM_PHOTOS = 5
 NUM_PHRASES = 4
 WHAT_IS_SHOWN = (
-    "A photo of the dev split with the region that each noun phrase of one of "
-    "its captions was given."
+    "A photo with the region that each noun phrase of one of its captions "
+    "was given. Tick, solid: overlaps the true box enough (IoU 0.5); cross, "
+    "dashed: does not; neither: no box is known."
 )
 
 
-def draw_correspondences(choices, examples, folder):
+def draw_correspondences(choices, examples, links, folder):
     """Draws the regions of the noun phrases of a few captions.
 
     Args:
         choices: int `[num_phrases]`, the candidate of each phrase.
         examples: `PairExamples`; the same captions each time.
+        links: `Links` that tell which regions are right.
         folder: folder of the photos.
 
     Returns:
@@ -38,7 +42,7 @@ def draw_correspondences(choices, examples, folder):
         for rows in records.caption_rows()
         if len(rows) and counts[rows].any()
     ]
-    pictures = {}
+    pictures, known = {}, dict(zip(links.phrases, links.boxes))
     for number, place in enumerate(spread(len(told), NUM_PHOTOS), start=1):
         caption = told[place]
         image = records.caption_to_image[caption]
@@ -50,12 +54,16 @@ def draw_correspondences(choices, examples, folder):
         scale = np.tile(np.divide(photo.size, size), 2)
         found = regions.candidates(image)
         rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
-        drawn = [
-            box_pictures.PhraseBox(
-                found[choices[row]] * scale, said(examples, row), colour
+        drawn = []
+        for colour, row in enumerate(rows):
+            box, is_right = found[choices[row]], None
+            if row in known:
+                is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
+            drawn.append(
+                box_pictures.PhraseBox(
+                    box * scale, said(examples, row), colour, is_right
+                )
             )
-            for colour, row in enumerate(rows)
-        ]
         pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
             photo, drawn, heading=records.captions[caption]
         )

@@ -11,9 +11,9 @@ from tbnets.tasks.scores import spread
 NUM_PHOTOS = 5
 NUM_PHRASES = 3
 WHAT_IS_SHOWN = (
-    "A photo of the dev split with phrases and their true boxes, and with the "
-    "boxes ranked first for them. Tick, solid: overlaps the true box enough "
-    "(IoU 0.5); cross, dashed: does not."
+    "A photo with phrases and their true boxes, and with the boxes ranked "
+    "first for them. Tick, solid: overlaps the true box enough (IoU 0.5); "
+    "cross, dashed: does not."
 )
 
 

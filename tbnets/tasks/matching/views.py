@@ -14,7 +14,7 @@ WHAT_IS_A_HIT = (
     "a caption of the image has the words of the sentence, in this order"
 )
 WHAT_IS_SHOWN = (
-    "A sentence of the dev split and the images ranked first for it. Green: "
+    "A sentence and the images ranked first for it. Green: "
     "the image it was written about; red: another one."
 )
 THUMBNAIL = 64

@@ -123,6 +123,7 @@ def test_opened_run_measures_the_same(run):
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
     table = tables.format_table(ranked, "test")
     assert "% by chance" in table and "phrase to true region: R@1" in table
+    assert (session.run_dir / runs.EXAMPLES).is_file()
     pictures = scores.pictures()
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
 
