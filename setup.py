@@ -11,6 +11,7 @@ REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
+HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece"]
 HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
@@ -87,6 +88,8 @@ setuptools.setup(
         "text": TEXT,
         "parse": PARSE,
         "map": MAP,
+        # On the current stack alone: Keras Hub needs Keras 3.
+        "hub": HUB,
         "test": [
             "pytest",
             "pytest-xdist",

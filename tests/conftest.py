@@ -122,3 +122,12 @@ def compiled(request):
     return lambda function: tf.function(
         function, jit_compile=request.param == "xla"
     )
+
+
+@pytest.fixture(scope="session")
+def hub_presets(tmp_path_factory):
+    """Returns `tiny_hub.Presets`, of the whole session: read them only."""
+    pytest.importorskip("keras_hub")
+    from tests import tiny_hub
+
+    return tiny_hub.Presets(tmp_path_factory.mktemp("presets"))

@@ -9,7 +9,6 @@ one vector a picture.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import inspect
 from collections.abc import Callable
 
@@ -127,11 +126,7 @@ class Cnn:
 
     def weights_hash(self) -> str:
         """Returns the sha256 of all weights, wherever they came from."""
-        digest = hashlib.sha256()
-        for layer in self.network.layers:
-            for tensor in layer.get_weights():
-                digest.update(tensor.tobytes())
-        return digest.hexdigest()
+        return cnn_weights.weights_sha256(self.network)
 
     def describe(self, layers, resize):
         """Returns what every description of features tells of the network.

@@ -5,6 +5,7 @@ in the attribute `layer_names`) is read here, tensor by tensor, so that what
 does not fit can be named; the newer one (`.weights.h5`) is read by Keras.
 """
 
+import hashlib
 import pathlib
 
 import h5py
@@ -18,6 +19,15 @@ _DAMAGES = (
     *(OSError, LookupError, TypeError, AttributeError, RuntimeError),
     ValueError,
 )
+
+
+def weights_sha256(network) -> str:
+    """Returns the sha256 of all weights of a network, layer by layer."""
+    digest = hashlib.sha256()
+    for layer in network.layers:
+        for tensor in layer.get_weights():
+            digest.update(tensor.tobytes())
+    return digest.hexdigest()
 
 
 def load_weights(network, path):

@@ -1,0 +1,302 @@
+"""Presets of Keras Hub: found, fetched, checked, opened.
+
+A preset is a folder of JSON files, which say what class is built how, and of
+its weights and a tokenizer's words. It is said by a name of Keras Hub
+(`clip_vit_base_patch16`), by a handle (`kaggle://...`, `hf://...`), or by the
+folder itself, such as `save_to_preset` writes.
+
+Its JSON files may be a stranger's: before a class is made of one, every class
+that it names must be Keras Hub's own. What Keras Hub makes of files of
+`transformers` and `timm` it makes by its own code, without naming classes.
+"""
+
+import functools
+import hashlib
+import json
+import pathlib
+
+import keras
+
+from tbnets import checked_files
+from tbnets.errors import (
+    InputError,
+    MissingPackageError,
+    UserError,
+    import_extra,
+)
+from tbnets.features import preset_files
+from tbnets.features.cnn import in_float32
+from tbnets.features.cnn_weights import weights_sha256
+
+PREFIX = "hub:"
+"""What stands before a preset where a flag may also name other networks."""
+SIDES = ("image", "text")
+_PASSING = ("dtype", "build_config", "compile_config")
+"""What a configuration tells of the process that wrote it."""
+
+
+def is_hub(name):
+    """Tells whether a flag's value names a preset of Keras Hub."""
+    return name.startswith(PREFIX)
+
+
+def placed(name, start):
+    """Returns the name of a preset with a relative folder's place in full.
+
+    Args:
+        name: as `open_preset` takes it, with `PREFIX`.
+        start: folder that relative ones start from; "" for the current one.
+    """
+    folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
+    return f"{PREFIX}{folder}" if is_hub(name) and folder.is_dir() else name
+
+
+def unplaced(name):
+    """Returns the name of a preset without the folders above its own."""
+    is_path = is_hub(name) and "/" in name and "://" not in name
+    return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name
+
+
+def keras_hub():
+    """Returns the module `keras_hub`.
+
+    Raises:
+        ImportError: it is not installed, or Keras is too old for it.
+    """
+    if keras.__version__.startswith("2."):
+        raise MissingPackageError(
+            "Presets of Keras Hub need the current stack: Keras 3 and its "
+            f"TensorFlow. Received: Keras {keras.__version__}. Run in an "
+            'environment of its own: pip install "tbnets[hub]".',
+            name="keras_hub",
+        )
+    return import_extra("hub", "keras_hub")
+
+
+class Preset:
+    """An opened preset.
+
+    Args:
+        name: what was asked for, without `PREFIX`; may be a path.
+        source: the folder, or the handle, that its files come from; None of
+            one that is rebuilt.
+        backbone: `keras_hub.models.Backbone`.
+        image_converter: its configuration, of one that is rebuilt.
+
+    Attributes:
+        kind: name of the backbone's class.
+        sides: those of `SIDES` that it turns into vectors.
+    """
+
+    def __init__(self, name, source, backbone, image_converter=None):
+        self.name, self.source, self.backbone = name, source, backbone
+        self._image_converter = image_converter
+        self.kind = type(backbone).__name__
+        self.sides = _sides(backbone)
+
+    def require(self, side):
+        """Refuses a preset without a side of `SIDES`."""
+        if side not in self.sides:
+            found = " and ".join(self.sides) or "neither images nor texts"
+            raise InputError(
+                f"`preset` must be one that turns {side}s into vectors. "
+                f"Received: preset={self.name}, a {self.kind} of {found}. "
+                "Choose another preset."
+            )
+
+    @property
+    def dim(self):
+        """Size of the vectors in which images and texts are compared."""
+        if len(self.sides) < len(SIDES):
+            return None
+        own = getattr(self.backbone, "projection_dim", None)
+        return own or self.backbone.vision_encoder.hidden_dim
+
+    @functools.cached_property
+    def image_converter(self):
+        """The `keras_hub.layers.ImageConverter`, in float32."""
+        kind = keras_hub().layers.ImageConverter
+        if self._image_converter is None:
+            return self._part("image_converter.json", kind)
+        with in_float32():
+            return _made_of(self._image_converter, kind, self.name)
+
+    @functools.cached_property
+    def tokenizer(self):
+        """The `keras_hub.tokenizers.Tokenizer`, with its words."""
+        kind = keras_hub().tokenizers.Tokenizer
+        return self._part("tokenizer.json", kind)
+
+    def _part(self, file, kind):
+        """Opens what prepares inputs."""
+        if _is_own(self.read(preset_files.CONFIG)):
+            self.read(file)
+        return _tried(self.name, lambda: kind.from_preset(self.source))
+
+    def read(self, file):
+        """Returns what a JSON file of the preset holds, checked.
+
+        Raises:
+            FileNotFoundError: the preset has none of this name.
+            ValueError: it names what is not Keras Hub's own.
+        """
+        path = preset_files.fetch(self.source, file, self.name)
+        return preset_files.check_config(preset_files.parsed(path), path)
+
+    def config(self):
+        """Returns what `rebuild` makes it of again: names and numbers.
+
+        Classes and sizes of the backbone and, of images, of the converter;
+        no weights, no words, no path.
+        """
+        parts = {"backbone": self.backbone}
+        if "image" in self.sides:
+            parts["image_converter"] = self.image_converter
+        return {
+            name: _bare(keras.saving.serialize_keras_object(part))
+            for name, part in parts.items()
+        }
+
+    def description(self):
+        """Returns what manifests tell of it: its class, digests, no path."""
+        text = json.dumps(self.config(), sort_keys=True)
+        return {
+            "preset": self.kind,
+            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+
+    def weights_sha256(self) -> str:
+        """Returns the sha256 of all weights of the backbone."""
+        return weights_sha256(self.backbone)
+
+
+def open_preset(name, side=None, image_size=None, weights=True):
+    """Opens a preset.
+
+    Args:
+        name: a name of Keras Hub, a handle or a folder, `PREFIX` before it
+            or not. A folder that is there comes first.
+        side: the one of `SIDES` that it must have; None for any.
+        image_size: side of the images in pixels; None for its own.
+        weights: whether the backbone gets its weights, or random ones of
+            the global seed.
+
+    Returns:
+        A `Preset`; weights are of the global policy's type.
+
+    Raises:
+        ImportError: Keras Hub is not installed.
+        FileNotFoundError: it is a folder without a preset.
+        ConnectionError: it can not be fetched.
+        ValueError: there is none of this name, it is damaged, it names what
+            is not Keras Hub's own, or it lacks the side.
+    """
+    hub, name = keras_hub(), name.removeprefix(PREFIX)
+    source = preset_files.find(name, hub.models.Backbone.presets)
+    path = preset_files.fetch(source, preset_files.CONFIG, name)
+    config = preset_files.check_config(preset_files.parsed(path), path)
+    told = name
+    if image_size:
+        told = f"{name} with image_size={image_size}"
+    if _is_own(config):
+        if image_size:
+            config = _tried(told, lambda: _resized(config, image_size))
+        backbone = _made_of(config, hub.models.Backbone, told)
+    else:
+        size = {"image_shape": (image_size, image_size, 3)}
+        backbone = _tried(
+            told,
+            lambda: hub.models.Backbone.from_preset(
+                source, load_weights=weights, **(size if image_size else {})
+            ),
+        )
+    preset = Preset(name, source, backbone)
+    if side:
+        preset.require(side)
+    if weights and _is_own(config):
+        file = preset_files.weights_file(source, name)
+        _tried(told, lambda: backbone.load_weights(str(file)))
+    return preset
+
+
+def rebuild(config):
+    """Makes a preset of what `Preset.config` returned.
+
+    Args:
+        config: that; it may be a stranger's.
+
+    Returns:
+        A `Preset` with random weights, without words.
+
+    Raises:
+        ValueError: it names what is not Keras Hub's own, or nothing can be
+            made of it.
+    """
+    kind, name = keras_hub().models.Backbone, "that of a checkpoint"
+    preset_files.check_config(config, "a checkpoint")
+    backbone = _made_of(config.get("backbone"), kind, name)
+    return Preset(name, None, backbone, config.get("image_converter"))
+
+
+def _is_own(config):
+    """Tells a configuration of Keras Hub from one of `transformers`."""
+    return "registered_name" in config
+
+
+def _bare(config):
+    """Returns a configuration without what tells of another process."""
+    if isinstance(config, dict):
+        return {k: _bare(v) for k, v in config.items() if k not in _PASSING}
+    if isinstance(config, list | tuple):
+        return [_bare(each) for each in config]
+    return config
+
+
+def _made_of(config, kind, name):
+    """Makes what a checked configuration says, of the global policy."""
+    make = keras.saving.deserialize_keras_object
+    found = _tried(name, lambda: make(_bare(config), safe_mode=True))
+    if not isinstance(found, kind):
+        raise preset_files.damaged(
+            name, f"no {kind.__name__}, {checked_files.shown(found)}"
+        )
+    return found
+
+
+def _tried(name, function):
+    """Calls what reads a preset; tells of what it raises as of damage."""
+    try:
+        return function()
+    except UserError:
+        raise
+    except Exception as error:  # Keras Hub raises what it likes here.
+        raise preset_files.damaged(
+            name, " ".join(str(error).split())[:500]
+        ) from error
+
+
+def _resized(config, image_size):
+    """Returns a configuration for images of another size."""
+    own = config["config"]
+    keys = [key for key in ("image_shape", "input_shape") if key in own]
+    inner = own.get("vision_encoder", {}).get("config", {})
+    side = inner.get("image_shape", [image_size])[0]
+    if not keys and side != image_size:
+        raise InputError(
+            f"`image_size` must be {side}, as positions are learned. Received: "
+            f"image_size={image_size}. Leave it out."
+        )
+    shape = [image_size, image_size, 3]
+    return {**config, "config": {**own, **dict.fromkeys(keys, shape)}}
+
+
+def _sides(backbone):
+    """Returns those of `SIDES` that a backbone turns into vectors."""
+    both = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
+    if all(hasattr(backbone, name) for name in both):
+        return SIDES
+    inputs = {tensor.name: tensor for tensor in backbone.inputs}
+    if [len(tensor.shape) for tensor in inputs.values()] == [4]:
+        return ("image",)
+    is_text = all(len(tensor.shape) == 2 for tensor in inputs.values())
+    return ("text",) if is_text and "token_ids" in inputs else ()

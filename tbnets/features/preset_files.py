@@ -1,0 +1,239 @@
+"""Files of presets of Keras Hub: found, fetched, read, refused.
+
+Their JSON files may be a stranger's: before a class is made of one, every
+class that it names must be Keras Hub's own.
+"""
+
+import difflib
+import pathlib
+import queue
+import threading
+
+import keras
+
+from tbnets import checked_files
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    UnreachableError,
+    check_choice,
+    import_extra,
+)
+
+PATIENCE = 25
+"""Seconds within which the first bytes of a preset must come."""
+CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+SHARDS = "model.weights.json"
+_OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
+_PATHS = ("vocabulary", "merges", "proto")
+"""What of a tokenizer would name a file anywhere; a preset has its own."""
+
+
+def _from_kaggle(handle, file):
+    return import_extra("hub", "kagglehub").model_download(handle, file)
+
+
+def _from_hugging_face(handle, file):
+    """Looks into the cache first: offline, its client tries for 24 seconds."""
+    download = import_extra("hub", "huggingface_hub").hf_hub_download
+    try:
+        return download(handle, file, local_files_only=True)
+    except FileNotFoundError:
+        return download(handle, file)
+
+
+_FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
+"""Scheme of a handle -> function (handle, file) -> its place in the cache."""
+
+
+def find(name, known):
+    """Returns the folder, or the handle, that a preset's files come from.
+
+    Args:
+        name: a folder, which comes first if it is there, a handle, or a name
+            of Keras Hub.
+        known: dict of these names, whose values tell their `kaggle_handle`.
+
+    Raises:
+        FileNotFoundError: it is a path, but none of a folder.
+        ValueError: there is none of this name.
+    """
+    if pathlib.Path(name).is_dir():
+        return name
+    scheme, is_handle, _ = name.partition("://")
+    if is_handle:
+        check_choice("scheme", scheme, _FETCH, f"Received: preset={name}.")
+        return name
+    if name in known:
+        return known[name]["kaggle_handle"]
+    if pathlib.Path(name).name != name or not name:
+        raise MissingFileError(
+            "`preset` must be a folder that save_to_preset made. Received: "
+            f"preset={name!r}, which is not there. Check the path."
+        )
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    advice = f"Did you mean {', '.join(near)}? " if near else ""
+    raise InputError(
+        f"`preset` must be one of the {len(known)} names of Keras Hub, a "
+        f"handle (kaggle://, hf://) or a folder. Received: preset={name}. "
+        f"{advice}https://keras.io/keras_hub/presets lists them."
+    )
+
+
+def fetch(source, file, name):
+    """Returns the path of a file of a preset, fetched into its hub's cache.
+
+    Args:
+        source: folder or handle.
+        file: its name there.
+        name: the preset, for messages.
+
+    Raises:
+        FileNotFoundError: the folder has no such file.
+        ConnectionError: the hub does not give it, or not in time.
+    """
+    scheme, is_handle, handle = source.partition("://")
+    if not is_handle:
+        path = pathlib.Path(source, file)
+        if path.is_file():
+            return path
+        raise MissingFileError(
+            f"`preset` must be a folder with a whole preset. Received: "
+            f"preset={name} without {file}. Save it by save_to_preset of the "
+            "model and of its preprocessor, or name another folder."
+        )
+    seconds = PATIENCE if file.endswith(".json") else None
+    try:
+        return pathlib.Path(_within(seconds, _FETCH[scheme], handle, file))
+    except Exception as error:  # Each hub has errors of its own.
+        raise UnreachableError(
+            f"`preset` must be one that can be fetched. Received: preset="
+            f"{name}, whose {file} {scheme} does not give "
+            f"({' '.join(str(error).split())[:300]}). Check the name and the "
+            "connection, or name a folder that holds it."
+        ) from error
+
+
+def _within(seconds, function, *args):
+    """Calls a function that may hang; no longer than some seconds, if any."""
+    if seconds is None:
+        return function(*args)
+    answers = queue.Queue()
+
+    def answer():
+        try:
+            answers.put((function(*args), None))
+        except Exception as error:
+            answers.put((None, error))
+
+    threading.Thread(target=answer, daemon=True).start()
+    try:
+        found, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {seconds} seconds") from None
+    if error:
+        raise error
+    return found
+
+
+def weights_file(source, name):
+    """Returns the file of the weights, or that which lists their parts."""
+    try:
+        return fetch(source, WEIGHTS, name)
+    except (MissingFileError, UnreachableError) as missing:
+        try:
+            path = fetch(source, SHARDS, name)
+        except (MissingFileError, UnreachableError):
+            raise missing from None
+    parts = parsed(path).get("weight_map")
+    for part in sorted(set(_files(parts))):
+        if pathlib.Path(part).name != part:
+            raise damaged(name, f"{path} names {checked_files.shown(part)}")
+        fetch(source, part, name)
+    return path
+
+
+def _files(parts):
+    """Yields the names of files in the map of weights to their parts."""
+    for each in parts.values() if isinstance(parts, dict) else ():
+        yield from [each] if isinstance(each, str) else map(str, each)
+
+
+def parsed(path):
+    """Returns what a JSON file of a preset holds, a dictionary."""
+    try:
+        return {**checked_files.parse_json(path.read_text("utf-8"))}
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} must be a JSON file of a preset. Received: one that can "
+            f"not be read ({error}). Fetch or save the preset again."
+        ) from error
+
+
+def check_config(config, where):
+    """Refuses a configuration that names classes beyond Keras Hub's own.
+
+    Beside these, types of numbers, initializers and functions that Keras
+    brings are let through: they run nothing and read nothing.
+
+    Args:
+        config: what a JSON file holds.
+        where: the file, for messages.
+
+    Returns:
+        `config`.
+
+    Raises:
+        ValueError: names the class.
+    """
+    for each in _objects(config):
+        names = [each.get(key) for key in ("module", "class_name")]
+        paths = [key for key in _PATHS if isinstance(each.get(key), str)]
+        if names != [None, None] and not _is_harmless(each) or paths:
+            found = paths or [each.get("registered_name") or names]
+            raise InputError(
+                "`preset` must name classes of Keras Hub alone, and no files. "
+                f"Received: {checked_files.shown(str(found[0]))} in {where}. "
+                "Take another preset: this one could run or read anything."
+            )
+    return config
+
+
+def _objects(value):
+    """Yields all dictionaries inside a value, itself too."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
+def _is_harmless(config):
+    """Tells whether Keras makes a class of ours, or a plain one of its own."""
+    module, kind = config.get("module"), config.get("class_name")
+    registered = config.get("registered_name")
+    if not all(isinstance(x, str | None) for x in (module, kind, registered)):
+        return False
+    # Where no name is registered, Keras looks for that of the class.
+    if ">" in str(kind):
+        return False
+    if registered and registered.startswith("keras_hub>"):
+        found = keras.saving.get_registered_object(registered)
+        return getattr(found, "__module__", "").startswith("keras_hub.")
+    if kind == "function":
+        return module == "builtins" and ">" not in str(config.get("config"))
+    is_policy = module == "keras" and str(kind).endswith(
+        ("DTypePolicy", "DTypePolicyMap")
+    )
+    return not registered and (is_policy or module in _OF_KERAS)
+
+
+def damaged(name, reason):
+    """Returns the error of a preset that nothing can be made of."""
+    return InputError(
+        "`preset` must be one that Keras Hub can open. Received: "
+        f"preset={name} ({reason}). Fetch or save it again."
+    )

@@ -1,0 +1,200 @@
+"""Presets of Keras Hub: opened, rebuilt, refused."""
+
+import json
+import shutil
+import sys
+import time
+
+import pytest
+
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    MissingPackageError,
+    UnreachableError,
+)
+from tbnets.features import hub, preset_files
+from tbnets.features.preset_files import SHARDS, WEIGHTS
+from tests import tiny_hub
+
+
+@pytest.fixture
+def clip(hub_presets):
+    """Returns the folder of a tiny CLIP."""
+    return hub_presets["clip"]
+
+
+@pytest.fixture
+def copy(clip, tmp_path):
+    """Returns a copy of it, to be damaged."""
+    return shutil.copytree(clip, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sides", "dim"),
+    [
+        ("clip", ("image", "text"), 6),
+        ("siglip", ("image", "text"), 16),
+        ("dinov2", ("image",), None),
+        ("resnet", ("image",), None),
+    ],
+)
+def test_a_preset_tells_what_it_turns_into_vectors(
+    hub_presets, kind, sides, dim
+):
+    preset = hub.open_preset(f"hub:{hub_presets[kind]}", "image")
+    assert (preset.sides, preset.dim) == (sides, dim)
+    config = preset.config()
+    again = hub.rebuild(json.loads(json.dumps(config)))
+    assert again.config() == config
+    assert again.description() == preset.description()
+    assert again.weights_sha256() != preset.weights_sha256()
+    assert hub_presets[kind] not in json.dumps([config, preset.description()])
+
+
+def test_a_preset_has_its_own_weights_and_words(clip):
+    import keras_hub
+
+    preset = hub.open_preset(clip)
+    own = keras_hub.models.Backbone.from_preset(clip)
+    assert hub.weights_sha256(own) == preset.weights_sha256()
+    assert preset.tokenizer.vocabulary_size() == len(tiny_hub.clip_words()[0])
+    assert preset.image_converter.image_size == (16, 16)
+
+
+def test_a_side_that_is_not_there_is_refused(hub_presets):
+    with pytest.raises(InputError, match="a ViTBackbone of image. Choose"):
+        hub.open_preset(hub_presets["vit"], "text")
+
+
+LAMBDA = {
+    "class_name": "__lambda__",
+    "config": {"value": ["4wAA", None, None]},
+}
+OTHERS = [
+    LAMBDA,
+    {"class_name": "Lambda", "config": {"function": LAMBDA}},
+    {"module": "keras.layers", "class_name": "Lambda", "config": {}},
+    {"module": "os", "class_name": "function", "config": "system"},
+    {"module": "builtins", "class_name": "function", "config": "tbnets>run"},
+    {"class_name": "Branch", "registered_name": "tbnets>Branch", "config": {}},
+    {"class_name": "X", "registered_name": "keras_hub>Nothing", "config": {}},
+    {"module": "keras.utils", "class_name": "get_file", "config": {}},
+    {"module": "keras", "class_name": "Model", "config": {}},
+    {"module": "keras.initializers", "class_name": "tbnets>B", "config": {}},
+    {"module": ["keras"], "class_name": "DTypePolicy", "config": {}},
+    {"vocabulary": "/etc/passwd"},
+]
+
+
+@pytest.mark.parametrize("hostile", OTHERS)
+def test_what_is_not_keras_hubs_own_is_not_made(clip, hostile):
+    pytest.importorskip("keras_hub")
+    config = hub.open_preset(clip, weights=False).config()
+    config["backbone"]["config"]["vision_encoder"] = hostile
+    with pytest.raises(InputError, match="classes of Keras Hub alone"):
+        hub.rebuild(config)
+    with pytest.raises(InputError, match="classes of Keras Hub alone"):
+        preset_files.check_config({"config": [{"deeper": [hostile]}]}, "a file")
+
+
+def test_every_file_of_a_folder_is_checked(copy):
+    preset = hub.open_preset(str(copy), weights=False)
+    reads = {
+        "config.json": lambda: hub.open_preset(str(copy)),
+        "tokenizer.json": lambda: preset.tokenizer,
+        "image_converter.json": lambda: preset.image_converter,
+    }
+    for file, read in reads.items():
+        kept = (copy / file).read_text()
+        held = json.loads(kept)
+        held["config"]["name"] = LAMBDA
+        (copy / file).write_text(json.dumps(held))
+        with pytest.raises(InputError, match=f"__lambda__.*{file}"):
+            read()
+        (copy / file).write_text("{")
+        with pytest.raises(InputError, match=f"{file} must be a JSON file"):
+            read()
+        (copy / file).unlink()
+        with pytest.raises(MissingFileError, match=f"without {file}"):
+            read()
+        (copy / file).write_text(kept)
+
+
+def test_weights_that_are_cut_or_missing_are_refused(copy):
+    weights = copy / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:5000])
+    with pytest.raises(InputError, match="preset must be|must be one that"):
+        hub.open_preset(str(copy))
+    weights.unlink()
+    with pytest.raises(MissingFileError, match=f"without {WEIGHTS}"):
+        hub.open_preset(str(copy))
+    (copy / SHARDS).write_text('{"weight_map": {"a": ["../b.h5"]}}')
+    with pytest.raises(InputError, match=r"names '\.\./b\.h5'"):
+        hub.open_preset(str(copy))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "told"),
+    [
+        ("clip_vit_base_patch61", InputError, "Did you mean clip_vit_base_pa"),
+        ("./nowhere", MissingFileError, "a folder that save_to_preset made"),
+        ("gs://bucket/preset", InputError, "one of kaggle, hf"),
+    ],
+)
+def test_a_preset_that_is_not_there_is_refused(name, error, told):
+    pytest.importorskip("keras_hub")
+    with pytest.raises(error, match=told):
+        hub.open_preset(name)
+
+
+def test_a_hub_that_does_not_answer_is_waited_for_no_longer(monkeypatch):
+    pytest.importorskip("keras_hub")
+    monkeypatch.setattr(preset_files, "PATIENCE", 0.05)
+    monkeypatch.setitem(preset_files._FETCH, "hf", lambda *_: time.sleep(9))
+    with pytest.raises(UnreachableError, match="no answer in 0.05 seconds"):
+        hub.open_preset("hf://someone/something")
+
+
+def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
+    asked = []
+
+    def fetch(handle, file):
+        asked.append(f"{handle}/{file}")
+        if file != preset_files.CONFIG:
+            raise OSError("404")
+        return f"{clip}/{file}"
+
+    monkeypatch.setitem(preset_files._FETCH, "kaggle", fetch)
+    with pytest.raises(UnreachableError, match="weights.h5 kaggle.*404"):
+        hub.open_preset("hub:clip_vit_base_patch16")
+    assert asked[0] == "keras/clip/keras/clip_vit_base_patch16/3/config.json"
+    assert hub.open_preset("clip_vit_base_patch16", weights=False).dim == 6
+
+
+def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
+    (tmp_path / "own").mkdir()
+    assert hub.placed("hub:own", tmp_path) == f"hub:{tmp_path}/own"
+    assert hub.placed("hub:clip_base", tmp_path) == "hub:clip_base"
+    assert hub.placed("own", tmp_path) == "own"
+    assert hub.unplaced(f"hub:{tmp_path}/own") == "hub:own"
+    assert (
+        hub.unplaced("hub:kaggle://a/b/keras/c") == "hub:kaggle://a/b/keras/c"
+    )
+
+
+def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
+    dino = hub.open_preset(hub_presets["dinov2"], image_size=24)
+    assert dino.backbone.inputs[0].shape[1:] == (24, 24, 3)
+    for kind, told in (("clip", "must be 16"), ("vit", "with image_size=24")):
+        with pytest.raises(InputError, match=told):
+            hub.open_preset(hub_presets[kind], image_size=24)
+
+
+def test_what_must_be_installed_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_hub", None)
+    with pytest.raises(MissingPackageError, match=r'"tbnets\[hub\]"'):
+        hub.open_preset("clip_vit_base_patch16")
+    monkeypatch.setattr(hub.keras, "__version__", "2.15.0")
+    with pytest.raises(MissingPackageError, match="need the current stack"):
+        hub.open_preset("clip_vit_base_patch16")
