@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import threading
+import time
 import weakref
 
 from tbnets.errors import ExistingFileError
@@ -17,6 +18,8 @@ try:
     import fcntl
 except ImportError:  # Not on every system.
     fcntl = None
+
+WAIT_SECONDS = 0.5
 
 
 def try_lock(descriptor):
@@ -39,6 +42,25 @@ def try_lock(descriptor):
     except OSError:  # The file system has none.
         return None
     return True
+
+
+class FolderInUse(ExistingFileError):
+    """Another process holds the lock of a folder.
+
+    Args:
+        folder: the folder.
+        argument: what names it.
+        holder: number and machine of the process.
+    """
+
+    def __init__(self, folder, argument, holder):
+        super().__init__(
+            f"`{argument}` must be a folder that one process at a time "
+            f"writes. Received: {argument}={folder}, which is being "
+            f"written by process {holder}. Wait until that ends, end it, or "
+            "name another folder."
+        )
+        self.holder = holder
 
 
 class FolderLock:
@@ -69,12 +91,7 @@ class FolderLock:
                 "ascii", "replace"
             )
             self._close()
-            raise ExistingFileError(
-                f"`{argument}` must be a folder that one process at a time "
-                f"writes. Received: {argument}={folder}, which is being "
-                f"written by process {holder.strip() or '(unknown)'}. Wait "
-                "until that ends, end it, or name another folder."
-            )
+            raise FolderInUse(folder, argument, holder.strip() or "(unknown)")
         os.ftruncate(self._descriptor, 0)
         holder = f"{os.getpid()} of {platform.node()}\n"
         os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
@@ -88,6 +105,25 @@ class FolderLock:
             if lock is None:
                 lock = cls._held[place] = cls(folder, name, argument)
         return lock
+
+    @classmethod
+    def wait(cls, folder, name, tell):
+        """Returns the lock of a folder as soon as nobody else holds it.
+
+        Args:
+            folder: the folder.
+            name: of the file.
+            tell: called once with who holds it, if somebody does.
+        """
+        told = False
+        while True:
+            try:
+                return cls.take(folder, name, "folder")
+            except FolderInUse as error:
+                if not told:
+                    tell(error.holder)
+                told = True
+                time.sleep(WAIT_SECONDS)
 
     @classmethod
     def forget(cls):

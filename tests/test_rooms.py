@@ -18,6 +18,7 @@ FLOORS = [
     ["commands"],
     ["runs"],
     ["tasks"],
+    ["recipes"],
     ["models"],
     ["training"],
     ["flags", "settings", "photo_flags"],

@@ -12,7 +12,6 @@ verb says and returns the exit code, or None; and a docstring that teaches.
 
 import difflib
 import importlib
-import re
 import sys
 
 import tbnets
@@ -21,6 +20,7 @@ from tbnets.errors import InputError, UserError
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
 from tbnets.flags.help import format_help
+from tbnets.flags.naming import as_flags
 
 VERBS = {
     "train": "trains a network, measures its best epoch, exports it",
@@ -36,21 +36,6 @@ VERBS = {
     "make_scenes": "draws the embedded data set",
 }
 """Verb -> what it does, in the order in which people come to it."""
-_FLAGS = {
-    "background": ("cca_background",),
-    "format": ("captions_format",),
-    "image_branch": ("image_units",),
-    "name": ("cnn", "image_encoder"),
-    "output_dim": ("cca_dim",),
-    "regularization": ("cca_regularization",),
-    "steps": ("image_transform",),
-    "text_branch": ("text_units",),
-    "vectors": ("word_vectors",),
-    "weights": ("cnn_weights", "image_weights"),
-}
-"""Argument of the library -> the flags that say it by another name."""
-_TOLD = re.compile(r"((?:[:,;]|\b(?:and|but|for|in|of|or|than|with)) )(\w+)=")
-"""Where an error tells what an argument is; names of files may look alike."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -146,27 +131,3 @@ def call(verb, words):
             names = {flag.name for flag in known}
             error.args = (as_flags(str(error), names),)
         raise
-
-
-def as_flags(text, names):
-    """Returns an error's text with a verb's flags in place of arguments.
-
-    The library speaks of arguments, as its callers know them. One whose value
-    it tells, `name=value`, is the flag of this name.
-
-    Args:
-        text: of a `UserError`.
-        names: of the flags that there are.
-    """
-    renamed = {}
-    told = {name: (name,) for _, name in _TOLD.findall(text) if name in names}
-    for argument, flags in {**_FLAGS, **told}.items():
-        found = [f"--{flag}" for flag in flags if flag in names]
-        if found:
-            said = " or ".join(f"`{flag}`" for flag in found)
-            text = text.replace(f"`{argument}`", said)
-        if len(found) == 1:
-            renamed[argument] = found[0]
-    return _TOLD.sub(
-        lambda told: f"{told[1]}{renamed.get(told[2], told[2])}=", text
-    )

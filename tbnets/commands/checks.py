@@ -28,20 +28,3 @@ def check_place(name, path):
             f"`--{name}` must be a file in a folder that is there. Received: "
             f"--{name}={path}. Make the folder, or choose another."
         )
-
-
-def must_come_with(options, name, needed, advice="Leave it out."):
-    """Returns the error of a flag that says nothing without something else.
-
-    Args:
-        options: the verb's `Options`.
-        name: of the flag.
-        needed: what is missing.
-        advice: what to change.
-    """
-    value = getattr(options, name)
-    given = ",".join(map(str, value)) if isinstance(value, list) else value
-    return InputError(
-        f"`--{name}` must come with {needed}. Received: --{name}={given} "
-        f"without. {advice}"
-    )

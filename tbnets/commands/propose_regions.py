@@ -20,7 +20,6 @@ Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
 """
 
 import dataclasses
-import functools
 import pathlib
 
 import numpy as np
@@ -32,47 +31,19 @@ from tbnets import images
 from tbnets.commands.over_photos import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
-from tbnets.features import proposals, region_extraction
 from tbnets.flags.flag import Count, Counts, flag
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
+from tbnets.recipes.proposals import Proposals, make
 from tbnets.rounding import per_cent
 from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
 
 NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Photos):
+class Options(Proposals, Photos):
     """Which boxes are proposed, and how they are judged and shown."""
 
-    method: str = flag(
-        "edge_boxes",
-        "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
-        "al. 2013).",
-        choices=list(proposals.IOU_THRESHOLDS),
-    )
-    limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
-    iou_threshold: float | None = flag(
-        None,
-        "Boxes that overlap a better one by more are dropped; by default "
-        + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
-        + ".",
-    )
-    iou_decay: float = flag(
-        1.0,
-        "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
-        "while it is above 0.5: the best then have closer neighbours.",
-    )
-    max_aspect_ratio: float = flag(
-        3.0, "Of edge_boxes: most times a box is wider than high, or higher."
-    )
-    longest_side: int = flag(
-        500, "Larger photos are scaled down to it while boxes are sought."
-    )
-    min_area: float = flag(
-        0.005, "Least area of a box, as a fraction of the photo."
-    )
     workers: Count = flag(
         usable_cores(), "Photos at once; the result does not depend on it."
     )
@@ -159,17 +130,8 @@ def draw_cell(options, path, boxes):
 
 def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
-    names = [field.name for field in dataclasses.fields(proposals.Proposer)]
-    proposer = proposals.Proposer(*(getattr(options, name) for name in names))
     photos = options.find()
-    made_by = proposer.description()
-    writer = FeatureWriter(options.output, made_by, 0, kind="regions")
-    work = functools.partial(
-        region_extraction.propose_photos,
-        proposer=proposer,
-        workers=options.workers,
-    )
-    options.work_through(photos, writer, "proposing", work)
+    make(photos, options, options.output, options.workers, options.shard_images)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

@@ -51,11 +51,11 @@ import sys
 from tbnets import files
 from tbnets.checked_files import CheckedFile
 from tbnets.commands.asking import Asked, alone, check_text, write_json
-from tbnets.commands.checks import check_place, must_come_with
+from tbnets.commands.checks import check_place
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
-from tbnets.flags.flag import Count, flag
+from tbnets.flags.flag import Count, flag, must_come_with
 from tbnets.pictures import montage, page
 from tbnets.serving import index, search
 from tbnets.store.opening import open_features

@@ -20,13 +20,13 @@ import sys
 
 from tbnets import runs, startup, tasks
 from tbnets.commands import run_line
-from tbnets.commands.checks import must_come_with
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.flags.flag import Flag, flag, flags_of, title_of
+from tbnets.flags.flag import Flag, flag, flags_of, must_come_with, title_of
 from tbnets.flags.records import as_flagfile_line
 from tbnets.flags.table import ALL, FLAGS
 from tbnets.flags.table import GROUPS as RUN_GROUPS
+from tbnets.recipes import dry_run
 from tbnets.training import loop, summary
 
 GROUPS = tuple(RUN_GROUPS.values())
@@ -54,6 +54,11 @@ class Options:
         False,
         "Continue the run of --run_dir, with its own flags where none are "
         "given.",
+    )
+    dry_run: bool = flag(
+        False,
+        "List what recipes would make before the training, its size and time, "
+        "by making a little of it; and end.",
     )
 
 
@@ -131,6 +136,9 @@ def main(options, line):
     """
     loop.make_reproducible()
     settings, unread = checked_settings(options, line)
+    if options.dry_run:
+        print(dry_run.tell(tasks.open_task(settings).data.missing()))
+        return
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
         print(startup.spoken(summary.finished(settings, folder)))

@@ -8,6 +8,7 @@ prints what a file holds and what is wrong with it.
 """
 
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -270,10 +271,28 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     if format in _SPLITS:
         return _SPLITS[format](path)
     problems = []
-    records = READERS[format](CheckedFile(path, problems), None)
+    records = _records(format, CheckedFile(path, problems), None)
     if problems and not records:
         raise ProblemError(problems[0])
     return caption_readers.record_splits(records)
+
+
+def _records(format, file, split):
+    """Returns what a reader finds; a good file with all splits is read once."""
+    if format not in _SPLITS and os.path.isfile(file.path):
+        state = os.stat(file.path)
+        stamp = state.st_size, state.st_mtime_ns
+        records, is_good = _whole(format, file.path, stamp)
+        if is_good:
+            return records
+    return READERS[format](file, split)
+
+
+@functools.lru_cache(maxsize=1)
+def _whole(format, path, stamp):
+    """Reads a file; the stamp tells it from what it was before."""
+    problems = []
+    return READERS[format](CheckedFile(path, problems), None), not problems
 
 
 def _read_split(format, path, split, problems):
@@ -282,7 +301,7 @@ def _read_split(format, path, split, problems):
     if _refuse_other_format(format, file):
         return []
     before = len(problems or ())
-    records = READERS[format](file, split)
+    records = _records(format, file, split)
     if not records and len(problems or ()) > before:
         return []
     names = caption_readers.record_splits(records)

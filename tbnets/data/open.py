@@ -44,6 +44,9 @@ class Data:
             returns `FeatureRows`.
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
+        recipes: None, or what makes what recipes name: its `make(flag, data)`
+            makes what is not there, its `find(flag, data)` tells whether all
+            is; what is there they note in `given.made`.
 
     Attributes:
         given: the `Sources`, as they were given.
@@ -52,10 +55,12 @@ class Data:
             drawn so far. A run that goes on sets it.
     """
 
-    def __init__(self, sources, own=None, of_phrases=False):
+    def __init__(self, sources, own=None, of_phrases=False, recipes=None):
         self.given = sources
         self.own = own
         self.of_phrases = of_phrases
+        self.recipes = recipes
+        self._to_agree = {}
         self.cuts = None
         self._splits = {}
         self._features = {}
@@ -113,12 +118,21 @@ class Data:
             )
         return split
 
+    def make(self, flag):
+        """Makes what the recipes of a flag name, where it is not there."""
+        if self.recipes:
+            self.recipes.make(flag, self)
+            for wanted in self._to_agree.pop(flag, ()):
+                self.check_made_by(flag, *wanted)
+
     def parts(self, name, splits):
         """Returns a part of some splits, opened: split -> part."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
         """Refuses features that were made otherwise than others.
+
+        Those that a recipe is yet to make are compared once they are made.
 
         Args:
             flag: which names the features.
@@ -133,6 +147,10 @@ class Data:
             ValueError: listing what differs.
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
+        if self.recipes and not self.recipes.find(flag, self):
+            wanted = (splits, made_by, where, but)
+            self._to_agree.setdefault(flag, []).append(wanted)
+            return
         for split in splits:
             try:
                 paths = self.given.feature_paths(flag, split)
@@ -170,6 +188,7 @@ class Data:
                 damaged, made otherwise than those of the training split, or
                 not as wide as those opened before; the message names them.
         """
+        self.make(flag)
         paths = tuple(self.given.features(flag, split))
         if paths not in self._features:
             features, _ = load_features(paths)

@@ -19,13 +19,17 @@ from tbnets.scenes.settings import SceneSettings
 from tbnets.store.manifest import MANIFEST
 
 _SCENES = "Set it, or --scenes for the embedded data set."
-_PHOTOS = "Set it, or --images=FOLDER to extract features of its photos."
+_PHOTOS = (
+    "Set it: --image_features=features/lite0.flags makes them of the photos "
+    "of --images. Or set --images=FOLDER alone."
+)
 _WORDS = "Set it, or another --text_encoder to learn from the words."
+_TREES = "Set it: --trees=features/parsed.flags makes one."
 _BOXES = (
     "Captions alone do not tell boxes: write a table of image, phrase and box "
     "(docs/phrases.md), or ask a trained model by tools/localize.py."
 )
-_REGIONS = "Make them by tools/extract_image_features.py --regions."
+_REGIONS = "Set it: --regions=features/regions_grid.flags makes them."
 _UNSET = {
     "captions": ("the captions to read", _SCENES),
     "images": ("the folder of the photos", _SCENES),
@@ -33,9 +37,19 @@ _UNSET = {
     "text_features": ("a feature array", _WORDS),
     "phrases": ("phrases and their boxes", _BOXES),
     "regions": ("features of regions", _REGIONS),
-    "trees": ("a file of trees", "Make one by tools/parse_captions.py."),
+    "trees": (
+        "a file of trees",
+        "Set it: --trees=features/parsed.flags makes one.",
+    ),
 }
 """Flag -> what it must name, what to do."""
+MADE = "made"
+"""Folder below the data root of what recipes make."""
+
+
+def is_recipe(item):
+    """Tells whether what a flag names is a recipe, not a file or store."""
+    return item.endswith(".flags")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +78,8 @@ class Sources:
     skip_bad_rows: bool = False
     trees: str = ""
     word_vectors: str = ""
+    made: dict = dataclasses.field(default_factory=dict)
+    """(flag, recipe that it names) -> path of what the recipe made."""
 
     @classmethod
     def of(cls, settings):
@@ -132,7 +148,8 @@ class Sources:
 
     def file(self, flag):
         """Returns the path a flag names, there unless it has `{split}`."""
-        path = self.resolve(self.value(flag))
+        value = self.value(flag)
+        path = self.made.get((flag, value)) or self.resolve(value)
         if SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
@@ -162,8 +179,21 @@ class Sources:
 
     def feature_paths(self, flag, split):
         """Returns the paths that a flag names for the features of a split."""
-        patterns = getattr(self, flag).split(",")
-        return [os.fspath(self.resolve(p.strip(), split)) for p in patterns]
+        found = [
+            self.made.get((flag, item)) or self.resolve(item, split)
+            for item in self.items(flag)
+        ]
+        return list(map(os.fspath, found))
+
+    def items(self, flag):
+        """Returns what a flag names, of which several stand side by side."""
+        return [item.strip() for item in getattr(self, flag).split(",")]
+
+    @property
+    def made_roots(self):
+        """The folders that keep what recipes make."""
+        roots = (self.from_start(self.data_root), self.from_start("data"))
+        return tuple(dict.fromkeys(root / MADE for root in roots))
 
     @property
     def photo_folder(self):

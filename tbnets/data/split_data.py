@@ -95,6 +95,7 @@ class SplitData:
 
     def trees(self):
         """Returns the `Tree`s of what is said; they are read anew."""
+        self._data.make("trees")
         return trees_of(self._data.sources.file("trees"), self.said.captions)
 
     @functools.cached_property
@@ -113,7 +114,8 @@ class SplitData:
         if found:
             raise InputError(
                 "`--regions` must name features of regions and sizes of photos."
-                f" Received: {store.path}, with {found}. Make it by "
+                f" Received: {store.path}, with {found}. Name a "
+                "recipe, such as features/regions_grid.flags, or a store of "
                 "tools/extract_image_features.py --regions."
             )
         return store, store.rows(self.records.image_ids)

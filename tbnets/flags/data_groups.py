@@ -4,10 +4,11 @@ import dataclasses
 from typing import Annotated
 
 from tbnets.data.captions import READERS
-from tbnets.flags.flag import AnyBut, Count, Limits, Place, flag
+from tbnets.flags.flag import AnyBut, Count, Ending, Limits, Place, flag
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
+RECIPE = Ending(".flags")
 _CAPTION_FILES = ({"scenes": ("",)},)
 _FEATURES = ({"image_encoder": ("features",)},)
 _OWN_PHOTOS = (
@@ -131,9 +132,11 @@ class Images:
     )
     image_features: Place = flag(
         "",
-        "Features of the images: a store of tools/extract_image_features.py, "
-        "or a .npy with ids in _ids.txt beside it; may hold {split}. Several, "
-        "with commas between, stand side by side. Instead of --images.",
+        "Features of the images: a recipe such as features/lite0.flags, by "
+        "which they are made of --images; a store of "
+        "tools/extract_image_features.py; or a .npy with ids in _ids.txt "
+        "beside it, may hold {split}. Several, with commas between, stand "
+        "side by side.",
         when=_FEATURES,
     )
 
@@ -144,12 +147,14 @@ class Features:
 
     images: Place = flag(
         "",
-        "Folder of photos, to train from pixels or from features by --cnn; of "
-        "phrase localization, to draw what it finds.",
+        "Folder of photos, to train from pixels or from features by --cnn or "
+        "a recipe; of phrase localization, to draw what it finds.",
         when=(
             {"image_encoder": AnyBut("features"), "scenes": ("",)},
             {"image_features": ("",), "scenes": ("",)},
             {"cnn_weights": AnyBut(""), "scenes": ("",)},
+            {"image_features": RECIPE, "scenes": ("",)},
+            {"regions": RECIPE, "scenes": ("",)},
         ),
     )
     image_transform: list[str] = flag(

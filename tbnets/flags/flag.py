@@ -47,6 +47,14 @@ class AnyBut(tuple):
         return not super().__contains__(value)
 
 
+class Ending(str):
+    """Holds a value that names what ends so, alone or beside others."""
+
+    def __contains__(self, value):
+        """Tells whether one of some names with commas between ends so."""
+        return any(item.strip().endswith(self) for item in value.split(","))
+
+
 class Limits(NamedTuple):
     """The numbers that a flag may have; of a list, each.
 
@@ -89,7 +97,8 @@ class Flag(NamedTuple):
         help: what it is, its unit and the papers' value.
         choices: the values it may have, for kind string; () for any.
         when: the values of other flags under which it is read: dicts of flag
-            -> tuple of values or `AnyBut`, of which one must hold; () always.
+            -> tuple of values, `AnyBut` or `Ending`, of which one must hold;
+            () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
         limits: the numbers it may have; every number of a run has some.
@@ -182,6 +191,23 @@ def check_limits(settings, flags):
             checked_number(f"--{flag.name}", number, whole=whole, **bounds)
 
 
+def must_come_with(options, name, needed, advice="Leave it out."):
+    """Returns the error of a flag that says nothing without something else.
+
+    Args:
+        options: a group of flags, a verb's `Options` for one.
+        name: of the flag.
+        needed: what is missing.
+        advice: what to change.
+    """
+    value = getattr(options, name)
+    given = ",".join(map(str, value)) if isinstance(value, list) else value
+    return InputError(
+        f"`--{name}` must come with {needed}. Received: --{name}={given} "
+        f"without. {advice}"
+    )
+
+
 def changed(options):
     """Returns the names of the flags of a group that have not their default."""
     return {
@@ -217,6 +243,8 @@ def what_reads(flag):
 
 
 def _in_words(name, wanted):
+    if isinstance(wanted, Ending):
+        return f"--{name}=NAME{wanted}"
     but, shown = isinstance(wanted, AnyBut), " or ".join(map(str, wanted))
     if wanted == ("",):
         return f"--{name}" if but else f"no --{name}"

@@ -22,7 +22,7 @@ def find(name):
     Args:
         name: a path, from the current folder; where there is none,
             `quickstart`, `quickstart.flags` and `configs/quickstart.flags` are
-            the same configuration.
+            the same configuration; `features/lite0.flags` is one in a folder.
 
     Raises:
         FileNotFoundError: it is neither; names the nearest ones.
@@ -30,13 +30,15 @@ def find(name):
     path = pathlib.Path(name).expanduser()
     if path.is_file():
         return path
-    stem = path.name.removesuffix(".flags")
-    own = folder() / f"{stem}.flags"
-    if str(path.parent) in (".", "configs") and own.is_file():
-        return own
-    near = difflib.get_close_matches(
-        stem, sorted(one.stem for one in folder().glob("*.flags"))
-    )
+    wanted = str(path).removeprefix("configs/").removesuffix(".flags")
+    known = {
+        one.relative_to(folder()).with_suffix("").as_posix(): one
+        for one in sorted(folder().rglob("*.flags"))
+    }
+    if wanted in known:
+        return known[wanted]
+    near = difflib.get_close_matches(wanted, known)
+    near = near or difflib.get_close_matches(path.stem, known)
     raise MissingFileError(
         "`--flagfile` must be a file of flags, or the name of a configuration. "
         f"Received: --flagfile={name}. "

@@ -25,8 +25,9 @@ class Regions:
     )
     regions: Place = flag(
         "",
-        "Features of the regions of all photos: a store of "
-        "tools/extract_image_features.py --regions.",
+        "Features of the regions of all photos: a recipe such as "
+        "features/regions_grid.flags, by which they are made of --images; or a "
+        "store of tools/extract_image_features.py --regions.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
+from tbnets.recipes.kinds import Recipes
 from tbnets.tasks import texts
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.task import TaskData
@@ -27,8 +28,13 @@ class CaptionedData(TaskData):
 
     def __init__(self, settings, own=None):
         super().__init__(settings)
-        self.opened = Data(Sources.of(settings), own, self.of_phrases)
+        found, made = Sources.of(settings), Recipes(settings)
+        self.opened = Data(found, own, self.of_phrases, made)
         self.texts = texts.Texts(settings, self.opened)
+
+    def missing(self):
+        """Returns the `recipes.thing.Thing`s that are not there yet."""
+        return self.opened.recipes.missing(self.opened)
 
     def split(self, name):
         """Returns the `SplitData` of a split."""

@@ -22,6 +22,7 @@ class TaskData:
     ::
 
         data.resume(state, splits, where)    # a run that goes on
+        things  = data.missing()             # what recipes are yet to make
         data.check(queries)                  # is all of it there?
         fitted  = data.fit()                 # words, sizes, ...
         train   = data.load("train", fitted)
@@ -82,6 +83,14 @@ class TaskData:
         Raises:
             ValueError: the data of the run were made otherwise.
         """
+
+    def missing(self):
+        """Returns what recipes name and is not there: `recipes.thing.Thing`s.
+
+        They can all be made, as far as that can be told beforehand; in this
+        order, parts before the whole.
+        """
+        return []
 
     @property
     def test_split(self):

@@ -93,7 +93,7 @@ def test_a_run_reads_below_the_environments_root(folder, monkeypatch, tmp_path):
     [
         ("phrases", "docs/phrases.md"),
         ("captions", "--scenes"),
-        ("trees", "tools/parse_captions.py"),
+        ("trees", "--trees=features/parsed.flags"),
     ],
 )
 def test_what_is_not_named_says_where_it_comes_from(flag, way):

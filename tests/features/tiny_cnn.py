@@ -5,8 +5,8 @@ import contextlib
 import keras
 import pytest
 
-from tbnets.commands.extract_image_features import Options
 from tbnets.features import cnn
+from tbnets.recipes.image_features import ImageFeatures
 
 NAME = "Tiny"
 SIDE = 8
@@ -50,7 +50,7 @@ def known():
         row = cnn.Network(build, _preprocess, SIDE)
         patch.setitem(cnn.NETWORKS, NAME, row)
         # Its choices are those that there were when the verb was imported.
-        flag = Options.__dataclass_fields__["cnn"]
+        flag = ImageFeatures.__dataclass_fields__["cnn"]
         choices = {"choices": sorted(cnn.NETWORKS)}
         patch.setattr(flag, "metadata", {**flag.metadata, **choices})
         yield

@@ -1,0 +1,58 @@
+"""What recipes would make before a training: a table of size and time."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+
+from tbnets.recipes.thing import MEGABYTE, free_bytes
+
+_COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
+
+
+def tell(things):
+    """Returns a table of what is to be made, by making a little of each.
+
+    Args:
+        things: `Thing`s that are not there, parts before the whole.
+    """
+    if not things:
+        return "nothing to make: all that recipes name is there"
+    rows = [_COLUMNS.format("would be made", "of", "size", "time")]
+    total = 0
+    for thing in things:
+        with tempfile.TemporaryDirectory() as scratch, _unheard():
+            size, seconds = thing.estimate(pathlib.Path(scratch))
+        total += size
+        count = f"{thing.count} {thing.unit}s"
+        rows.append(
+            _COLUMNS.format(
+                thing.folder.name, count, megabytes(size), duration(seconds)
+            )
+        )
+        rows.append(f"  by {thing.recipe}, in {thing.folder.parent}")
+    free = megabytes(free_bytes(things[0].folder))
+    rows.append(f"in all {megabytes(total)}; {free} are free")
+    return "\n".join(rows)
+
+
+@contextlib.contextmanager
+def _unheard():
+    """Hides bars and reports of what is made to be measured."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        yield
+
+
+def megabytes(size):
+    """Returns a size in words."""
+    return f"{size / MEGABYTE:,.{0 if size > 10 * MEGABYTE else 1}f} MB"
+
+
+def duration(seconds):
+    """Returns a time in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"

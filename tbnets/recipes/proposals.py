@@ -1,0 +1,86 @@
+"""Boxes that may hold an object: their flags, and how a store is made."""
+
+import dataclasses
+import functools
+
+from tbnets.cores import usable_cores
+from tbnets.features import extraction, proposals, region_extraction
+from tbnets.flags.flag import Count, flag
+from tbnets.recipes.photo_stores import OfPhotos, work_through
+from tbnets.recipes.recipe import Kind
+from tbnets.store.writer import FeatureWriter
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposals:
+    """Which boxes are proposed."""
+
+    method: str = flag(
+        "edge_boxes",
+        "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
+        "al. 2013).",
+        choices=list(proposals.IOU_THRESHOLDS),
+    )
+    limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
+    iou_threshold: float | None = flag(
+        None,
+        "Boxes that overlap a better one by more are dropped; by default "
+        + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
+        + ".",
+    )
+    iou_decay: float = flag(
+        1.0,
+        "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
+        "while it is above 0.5: the best then have closer neighbours.",
+    )
+    max_aspect_ratio: float = flag(
+        3.0, "Of edge_boxes: most times a box is wider than high, or higher."
+    )
+    longest_side: int = flag(
+        500, "Larger photos are scaled down to it while boxes are sought."
+    )
+    min_area: float = flag(
+        0.005, "Least area of a box, as a fraction of the photo."
+    )
+
+
+def make(
+    photos,
+    values,
+    folder,
+    workers=None,
+    shard_images=extraction.SHARD_IMAGES,
+):
+    """Makes a store of the boxes of photos, or goes on with it.
+
+    Args:
+        photos: list of (id, path).
+        values: `Proposals`.
+        folder: of the store.
+        workers: photos at once; None for as many as there are cores.
+        shard_images: photos a shard.
+    """
+    proposer = proposer_of(values)
+    made_by = proposer.description()
+    writer = FeatureWriter(folder, made_by, 0, kind="regions")
+    work = functools.partial(
+        region_extraction.propose_photos,
+        proposer=proposer,
+        workers=workers or usable_cores(),
+    )
+    work_through(photos, writer, "proposing", work, shard_images=shard_images)
+
+
+def proposer_of(values):
+    """Returns the `Proposer` of some flags; refuses what it can not do."""
+    names = [field.name for field in dataclasses.fields(proposals.Proposer)]
+    return proposals.Proposer(*(getattr(values, name) for name in names))
+
+
+def plan(recipe, data):
+    """Returns the `Thing` of a recipe."""
+    proposer_of(recipe.values)
+    return OfPhotos(recipe, data, make)
+
+
+KIND = Kind("propose_regions", Proposals, plan)

@@ -1,0 +1,233 @@
+"""What a recipe makes of the data of a run, and where that is kept.
+
+A thing lies in `DATA_ROOT/made/NAME-DIGEST`: the name is that of the recipe,
+the digest that of all that decides what comes out. Another recipe, or other
+photos, have another folder, so what lies there never grows old.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+
+import tqdm
+
+from tbnets.errors import InputError
+from tbnets.features.photo_cache import photo_sums
+from tbnets.flags.flag import flags_of
+from tbnets.locks import FolderLock
+from tbnets.store.manifest import MANIFEST, read_manifest
+
+DIGITS = 8
+PROBES = 4, 20
+"""Of how many inputs a thing is made to learn what all of them cost."""
+SUMS = "sums.json"
+MEGABYTE = 2**20
+
+
+class Thing:
+    """What a recipe makes of the data of a run.
+
+    Args:
+        recipe: its `Recipe`.
+        roots: folders that keep what recipes make; the first that can be
+            written gets what is not there yet.
+        parts: `Thing`s that it is made of.
+
+    Attributes:
+        count: of how many photos or texts it is made.
+        unit: what these are, in the singular.
+    """
+
+    count = 0
+    unit = "photo"
+
+    def __init__(self, recipe, roots, parts=()):
+        self.recipe = recipe
+        self.roots = tuple(map(pathlib.Path, roots))
+        self.parts = tuple(parts)
+
+    def inputs(self):
+        """Returns what it is made of, as a JSON value."""
+        raise NotImplementedError
+
+    def make(self, folder):
+        """Makes it in a folder, in which a part of it may lie; shows a bar."""
+        raise NotImplementedError
+
+    def few(self, count):
+        """Returns what the recipe makes of the first inputs alone."""
+        raise NotImplementedError
+
+    def files(self):
+        """Returns the files that flags of the recipe mean: name -> path."""
+        return self.recipe.files
+
+    def is_made(self, folder):
+        """Tells whether all of it lies in a folder."""
+        is_there = (folder / MANIFEST).is_file()
+        return is_there and read_manifest(folder).complete
+
+    @property
+    def path(self):
+        """What reads it opens: its folder, or a file there."""
+        return self.folder
+
+    @functools.cached_property
+    def digest(self):
+        """The first digits of a sha256 of all that decides what comes out."""
+        kind, values = self.recipe.kind, self.recipe.values
+        flags = {x.name: getattr(values, x.name) for x in flags_of(kind.group)}
+        decides = {
+            "verb": kind.verb,
+            "flags": {**flags, **self._sums()},
+            "of": self.inputs(),
+            "parts": [part.digest for part in self.parts],
+        }
+        text = json.dumps(decides, sort_keys=True).encode()
+        return hashlib.sha256(text).hexdigest()[:DIGITS]
+
+    def _sums(self):
+        """Returns what files hold: name of a flag -> sha256."""
+        files = self.files()
+        kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
+        paths = [os.path.abspath(path) for path in files.values()]
+        sums = photo_sums("/", paths, kept) if paths else ()
+        return {name: found for name, (found, _) in zip(files, sums)}
+
+    @functools.cached_property
+    def folder(self):
+        """Where it lies, or will: `ROOT/NAME-DIGEST`."""
+        name = f"{self.recipe.name}-{self.digest}"
+        places = [root / name for root in self.roots]
+        for place in places:
+            with self._explained(place):
+                if self.is_made(place):
+                    return place
+        can = [place for place in places if _can_be_written(place)]
+        if not can:
+            raise InputError(
+                "`--data_root` must be a folder that can be written, or data "
+                "below the folder of the start, to keep what recipes make. "
+                f"Received: {' and '.join(map(str, self.roots))}, which can "
+                "not. Start in another folder."
+            )
+        return next((place for place in can if place.exists()), can[0])
+
+    def missing(self):
+        """Returns what is yet to be made: its parts and itself, in order."""
+        if self.is_made(self.folder):
+            return []
+        return [*(one for part in self.parts for one in part.missing()), self]
+
+    def make_if_missing(self):
+        """Makes what is not there, its parts first; one process at a time.
+
+        Raises:
+            ValueError, OSError: what the recipe asks for can not be made, or
+                a folder is damaged; tells which, and what to do.
+        """
+        place = self.folder
+        if self.is_made(place):
+            return
+        for part in self.parts:
+            part.make_if_missing()
+        with self._explained(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = FolderLock.wait(
+                place.parent,
+                f".{place.name}.lock",
+                lambda who: _say(
+                    f"waiting   for process {who}, which makes {place}"
+                ),
+            )
+            if not self.is_made(place):
+                _say(f"making    {place}, by {self.recipe}")
+                self._make_or_stop(place)
+            del lock
+
+    def _make_or_stop(self, place):
+        try:
+            self.make(place)
+        except KeyboardInterrupt:
+            _say("\nstopped; the same command goes on where it was")
+            raise
+
+    @contextlib.contextmanager
+    def _explained(self, place):
+        """Tells whose error it is; of a folder, that it can be made again."""
+        advice = ""
+        if place.exists():
+            advice = f" Or remove {place}: it is then made anew."
+        with self.recipe.named(advice):
+            yield
+
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by making a few.
+
+        Args:
+            scratch: folder for these.
+        """
+        spent = []
+        for count in PROBES:
+            few = self.few(min(count, self.count))
+            few.roots = (scratch / str(count),)
+            for part in few.parts:
+                part.roots = few.roots
+                part.make_if_missing()
+            start = time.perf_counter()
+            few.make_if_missing()
+            spent.append((bytes_in(few.folder), time.perf_counter() - start))
+        (size, seconds), (more_size, more_seconds) = spent
+        steps = (self.count - PROBES[1]) / (PROBES[1] - PROBES[0])
+        steps = max(steps, 0)
+        return (
+            int(more_size + steps * max(more_size - size, 0)),
+            more_seconds + steps * max(more_seconds - seconds, 0),
+        )
+
+
+def bytes_in(folder):
+    """Returns how many bytes the files of a folder have."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def free_bytes(folder):
+    """Returns how many bytes can be written where a folder is, or will be."""
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def check_space(folder, num_bytes):
+    """Refuses to begin what does not fit on the disk.
+
+    Args:
+        folder: where it is to lie; need not exist.
+        num_bytes: that it will have.
+    """
+    free = free_bytes(folder)
+    if num_bytes > free:
+        raise InputError(
+            f"{folder} must have room for {num_bytes / MEGABYTE:.0f} MB more. "
+            f"Received: a disk with {free / MEGABYTE:.0f} MB free. Free some "
+            "space, or choose another folder."
+        )
+
+
+def _nearest(path):
+    """Returns the path, or the folder around it that is there."""
+    path = pathlib.Path(path).absolute()
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _can_be_written(folder):
+    nearest = _nearest(folder)
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+
+
+def _say(text):
+    tqdm.tqdm.write(text, file=sys.stderr)
