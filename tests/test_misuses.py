@@ -253,8 +253,12 @@ ARRAYS = (
     "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
     "--caption_to_image={root}/rows.npy "
 )
+BOTH = (
+    "--data_root={root}/data --captions=. --captions_format=precomputed "
+    "--image_features={{split}}_ims.npy --text_features={{split}}_texts.npy "
+)
 EVALUATE = [
-    ("", ["--run_dir or --image_embeddings", "--help"]),
+    ("", ["--run_dir", "or --image_embeddings, --text", "--help"]),
     ("runs/first", ["Received: runs/first", "Write --flag=value"]),
     ("--run_dir={root}/absent", ["must be the folder of a run", "train.py"]),
     ("--run_dir={root}/photos", ["must be the folder of a run"]),
@@ -266,7 +270,11 @@ EVALUATE = [
     ),
     ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),
     ("--run_dir={root}/run --checkpoint=last --data_root=x", ["TBNETS_DATA"]),
-    ("--run_dir={root}/run --text_embeddings=t.npy", ["without --run_dir"]),
+    (
+        "--run_dir={root}/run --text_embeddings=t.npy",
+        ["read with --image_embeddings, not with --run_dir"],
+    ),
+    ("--run_dir={root}/run --images=a", ["not with --run_dir", "Leave it"]),
     (
         "--run_dir={root}/run --region_phrase_ranking",
         ["must be a flag that the run is measured by"],
@@ -280,6 +288,15 @@ EVALUATE = [
     (ARRAYS + "--image_embeddings={root}/wide.npy", ["(3, 4)"]),
     (ARRAYS + "--text_embeddings={root}/own.csv", ["own.csv"]),
     (ARRAYS + "--caption_to_image={root}/far.npy", ["caption_to_image"]),
+    ("--image_features=a.npy", ["must come with --text_features"]),
+    ("--image_features=a --text_features=b", ["`--captions` must name"]),
+    (BOTH + "--split=tset", ["tset", "'test'", "Ask for one of these"]),
+    (BOTH + "--text_features=no.npy", ["`--text_features`", "no.npy"]),
+    (BOTH + "--text_features={{split}}_ims.npy", ["every caption of split"]),
+    (
+        BOTH + "--split=dev --image_features={{split}}_wide.npy",
+        ["must be in the space of --image_features", "8 numbers", "9 an image"],
+    ),
 ]
 
 EXPORT = [

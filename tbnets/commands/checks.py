@@ -16,7 +16,7 @@ class OfRun:
     )
     data_root: str = flag(
         "",
-        "Folder that a run's relative data paths start from now; by default as "
+        "Folder that relative data paths start from now; by default as "
         "TBNETS_DATA or the run says.",
     )
 

@@ -15,7 +15,13 @@ the images, as a picture (needs the extra: pip install "tbnets[map]"):
 
   python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
 
-Embeddings of any model, from files:
+Embeddings of a data set by any model, as they are: those of a split are found
+by their ids, and divided by their lengths:
+
+  python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
+      --image_features=clip_images.npy --text_features=clip_texts.npy
+
+Embeddings of any model, from files alone:
 
   python tools/evaluate.py \
       --image_embeddings=images.npy \
@@ -24,10 +30,10 @@ Embeddings of any model, from files:
       --json=metrics.json
 
 images.npy is [num_images, dim] and captions.npy [num_captions, dim], both with
-rows of length 1: scores are inner products. caption_to_image.npy holds, for
-each caption, the row of its image, from 0; a text file with one number a line
-will do. The order of the rows is free, and so is the number of captions per
-image.
+rows of length 1, which --normalize gives them: scores are inner products.
+caption_to_image.npy holds, for each caption, the row of its image, from 0; a
+text file with one number a line will do. The order of the rows is free, and so
+is the number of captions per image.
 
 Prints recall at 1, 5 and 10, median and mean rank in both directions and from
 captions to captions; of a run on phrases, recalls of their regions. What they
@@ -45,27 +51,58 @@ from tbnets import files, startup
 from tbnets.commands.checks import OfRun, check_place
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
-from tbnets.flags.flag import Limits, Share, changed, flag, must_come_with
+from tbnets.flags.data_groups import Captions
+from tbnets.flags.flag import (
+    Limits,
+    Share,
+    changed,
+    flag,
+    flags_of,
+    must_come_with,
+)
 from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5
-OF_RUNS = (
-    *("split", "checkpoint", "data_root", "save_embeddings", "combine_with"),
-    *("region_phrase_ranking", "map"),
+_OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
+_OF_DATA = (
+    *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
+    "images",
 )
-OF_FILES = ("image_embeddings", "text_embeddings", "caption_to_image")
+WAYS = {
+    "run_dir": (*_OF_A_SPLIT, "checkpoint", "region_phrase_ranking"),
+    "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
+    "image_embeddings": ("text_embeddings", "caption_to_image", "normalize"),
+}
+"""Flag that says what is measured -> those that are read with it alone."""
 OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
-"""Flags that are read with --run_dir alone, without it, or by some tasks."""
+"""Flags that are read by some tasks."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(OfRun):
+class OfData(Captions):
+    """A data set, and embeddings of it."""
+
+    image_features: str = flag(
+        "",
+        "Embeddings of the images of --captions, instead of a run: a store, or "
+        "a .npy with ids in _ids.txt beside it; may hold {split}.",
+    )
+    text_features: str = flag(
+        "",
+        "Embeddings of the captions in the same space: a store, or a .npy with "
+        "ids, or with a row a caption of the split; may hold {split}.",
+    )
+    images: str = flag("", "Folder of the photos, to draw them on --map.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(OfRun, OfData):
     """What is measured, of what, and where it is written."""
 
     run_dir: str = flag("", "Folder of a run; instead of the three arrays.")
-    split: str = flag("test", "Split to evaluate of a run.")
+    split: str = flag("test", "Split to evaluate.")
     save_embeddings: str = flag(
-        "", "Folder for the three arrays that a run is measured by."
+        "", "Folder for the three arrays that a split is measured by."
     )
     combine_with: str = flag(
         "",
@@ -80,6 +117,9 @@ class Options(OfRun):
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
         "", "Row of the image of each caption (.npy of integers, or text)."
+    )
+    normalize: bool = flag(
+        False, "Divide each row by its length: cosines rank, not products."
     )
     protocol: str = flag(
         "full",
@@ -110,13 +150,17 @@ class Options(OfRun):
     )
 
 
-def evaluate_run(options):
-    """Measures a split by a run's network, and draws --map."""
+def evaluate_split(options):
+    """Measures a split by what a run or others learned, and draws --map."""
     with startup.quiet_tensorflow():
         from tbnets import runs
-    scores = run_scores(options, runs, options.run_dir)
+        from tbnets.commands import zero_shot
+    title = what = options.run_dir or zero_shot.title(options)
+    if options.run_dir:
+        scores = run_scores(options, runs, options.run_dir)
+    else:
+        scores = zero_shot.scores(options)
     points = map_points(options, scores)
-    title = options.run_dir
     if options.combine_with:
         others = run_scores(options, runs, options.combine_with)
         scores = scores.combine(others, options.combine_weight)
@@ -128,7 +172,7 @@ def evaluate_run(options):
         title += f", protocol: {options.protocol}"
     tell(options, scores.metrics(**measure_options(options, scores)), title)
     if options.map:
-        title = f"{options.run_dir}, {options.split}, laid out by t-SNE"
+        title = f"{what}, {options.split}, laid out by t-SNE"
         sheet = space_map.draw_map(points, title)
         files.write_atomically(
             options.map, lambda file: sheet.save(file, "PNG")
@@ -199,36 +243,74 @@ def save_arrays(options, embeddings):
 
 def evaluate_arrays(options):
     """Measures the arrays of the three file flags."""
-    missing = [f"--{name}" for name in OF_FILES if not getattr(options, name)]
+    names = ("image_embeddings", "text_embeddings", "caption_to_image")
+    missing = [f"--{name}" for name in names if not getattr(options, name)]
     if missing:
+        others = [f"--{way}" for way in WAYS if way not in names]
         raise InputError(
-            f"--run_dir or {', '.join(missing)} must be given. Received: "
-            "none. `python tools/evaluate.py --help` shows an example."
+            f"{', '.join(others)} or {', '.join(missing)} must be given. "
+            "Received: none. `python tools/evaluate.py --help` shows an "
+            "example."
         )
+    sides = [arrays.read_array(getattr(options, name)) for name in names[:2]]
+    rows = arrays.read_caption_to_image(options.caption_to_image)
+    if options.normalize:
+        sides = [arrays.unit_rows(side) for side in sides]
     metrics = protocols.evaluate_protocol(
         options.protocol,
-        arrays.read_array(options.image_embeddings),
-        arrays.read_array(options.text_embeddings),
-        arrays.read_caption_to_image(options.caption_to_image),
+        *sides,
+        rows,
         memory_limit_mb=options.memory_limit_mb,
         text_to_text=options.text_to_text,
     )
     tell(options, metrics, f"protocol: {options.protocol}")
+    for name, side in zip(names, sides):
+        if note := arrays.lengths_note(side):
+            print(f"warning  --{name} has {note}")
+
+
+def ways_of(name):
+    """Returns in words with which of `WAYS` a flag is read; "" with all."""
+    ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
+    return " or ".join(ways)
+
+
+def help_sections():
+    """Returns title -> flags, by what they are read with."""
+    sections = {}
+    for each in flags_of(Options):
+        ways = ways_of(each.name)
+        title = f"Read with {ways}" if ways else "Always read"
+        sections.setdefault(title, []).append(each)
+    return dict(sorted(sections.items(), reverse=True))
+
+
+def chosen_way(options):
+    """Returns which of `WAYS` is asked for; the last where none is.
+
+    Raises:
+        ValueError: a flag is given that is not read with it.
+    """
+    given = changed(options)
+    way = next((way for way in WAYS if way in given), [*WAYS][-1])
+    for name in sorted(given - {way, *WAYS[way]}):
+        if ways := ways_of(name):
+            raise InputError(
+                f"`--{name}` must be a flag that is read. Received: --{name}="
+                f"{getattr(options, name)}, which is read with {ways}, not "
+                f"with --{way}. Leave it out, or change that."
+            )
+    return way
 
 
 def check_flags(options):
-    """Refuses flags that are not read, and a place that can not be written."""
+    """Refuses flags that say nothing, and a place that can not be written."""
     given = changed(options)
-    unread, how = (
-        (OF_FILES, "without") if options.run_dir else (OF_RUNS, "with")
-    )
-    for name in sorted(given & set(unread)):
-        raise InputError(
-            f"`--{name}` must be a flag that is read. Received: "
-            f"--{name}={getattr(options, name)}, which is read {how} "
-            "--run_dir. Leave it out, or change that."
-        )
-    others = {"combine_weight": "combine_with", "map_images": "map"}
+    others = {
+        "combine_weight": "combine_with",
+        "map_images": "map",
+        "image_features": "text_features",
+    }
     for name, other in others.items():
         if name in given and not getattr(options, other):
             raise must_come_with(options, name, f"--{other}")
@@ -240,6 +322,7 @@ def check_flags(options):
 
 def main(options):
     """Reads, measures, prints, writes."""
+    of_split = "split" in WAYS[chosen_way(options)]
     check_flags(options)
-    evaluate = evaluate_run if options.run_dir else evaluate_arrays
+    evaluate = evaluate_split if of_split else evaluate_arrays
     evaluate(options)

@@ -1,10 +1,11 @@
-"""Reading saved embeddings and ground truth for evaluation."""
+"""Saved embeddings and ground truth, read for evaluation."""
 
 import pathlib
 
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.evaluation.exact_scores import row_norms
 from tbnets.store.npy import check_numbers
 
 
@@ -58,3 +59,33 @@ def read_caption_to_image(path) -> np.ndarray:
                 f"number from 0; found {line[:50]!r}."
             ) from error
     return np.array(rows, np.int64)
+
+
+def unit_rows(rows) -> np.ndarray:
+    """Returns rows divided by their lengths: inner products are cosines then.
+
+    Args:
+      rows: [n, dim] real numbers. A row of zeros stays one.
+
+    Returns:
+      float32 [n, dim].
+    """
+    rows = np.ascontiguousarray(rows, np.float32)
+    lengths = row_norms(rows)[:, None].astype(np.float32)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def lengths_note(rows, within=1e-2) -> str:
+    """Returns in words how long rows are; "" where they have length 1.
+
+    Args:
+      rows: [n, dim] finite numbers.
+      within: what lengths may differ from 1; float16 rounds by 1e-3.
+    """
+    lengths = row_norms(np.asarray(rows, np.float32))
+    if np.abs(lengths - 1).max() <= within:
+        return ""
+    return (
+        f"rows of length {lengths.min():.3g} to {lengths.max():.3g}, whose "
+        "inner products rank; --normalize ranks by cosines"
+    )

@@ -22,6 +22,8 @@ from tbnets.store.npy import check_numbers
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
+ROUNDING = 1e-3
+"""What rows of one id may differ by, in parts of their largest number."""
 
 
 class Features:
@@ -169,7 +171,8 @@ class FeatureArray(Features):
     """Features of images in one memory-mapped array.
 
     An id may stand on several rows, as in arrays that repeat an image for
-    each of its captions; the rows are then equal and the first one is used.
+    each of its captions; the rows are then equal, but for rounding, and the
+    first one is used.
 
     Args:
         ids: n strings.
@@ -191,20 +194,22 @@ class FeatureArray(Features):
             yield rows, self._array[rows]
 
     def check_repeated_rows(self):
-        """Raises ValueError if rows of one id differ."""
+        """Raises ValueError if rows of one id differ by more than rounding."""
         if len(set(self.ids)) == len(self.ids):
             return
         first = self.rows(self.ids)
         for rows, _ in self.chunks():
             twice = np.arange(rows.start, rows.stop)
             twice = twice[first[rows] != twice]
-            same = self._array[twice] == self._array[first[twice]]
-            if not same.all():
-                row = twice[~same.all(axis=1)][0]
+            found, used = self._read(twice), self._read(first[twice])
+            most = ROUNDING * np.abs(used).max(axis=1, initial=0)
+            far = np.abs(found - used).max(axis=1, initial=0) > most
+            if far.any():
+                row = twice[far][0]
                 raise InputError(
                     f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
-                    "Give each image an id of its own."
+                    "Give what differs an id of its own."
                 )
 
 

@@ -70,3 +70,22 @@ def test_bad_line_is_named(tmp_path, text, line):
     path.write_text(text)
     with pytest.raises(ValueError, match=f"rows.txt, line {line}: expected"):
         arrays.read_caption_to_image(path)
+
+
+def test_unit_rows_have_length_1_but_those_of_zeros():
+    rows = np.array([[3, 4], [0, 0], [-300, 400]], np.float16)
+    found = arrays.unit_rows(rows)
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [-0.6, 0.8]])
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([[0.6, 0.8], [0, 1.001]], ""),
+        ([[3, 4], [0.1, 0]], "rows of length 0.1 to 5"),
+    ],
+)
+def test_lengths_are_told_unless_they_are_1(rows, told):
+    note = arrays.lengths_note(rows)
+    assert (told in note) if told else not note

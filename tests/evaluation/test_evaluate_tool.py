@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from tests import verbs
+from tbnets.evaluation import arrays, retrieval
+from tests import tiny, verbs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -57,6 +58,44 @@ def test_text_file_of_rows(saved):
     assert (result.returncode, result.stderr) == (0, "")
     assert "recall sum 600.0" in result.stdout
     assert "text to text" not in result.stdout
+
+
+def test_rows_of_other_lengths_are_told_and_normalized(saved):
+    np.save(saved / "texts.npy", np.float16(7 * np.load(saved / "texts.npy")))
+    assert (
+        "--text_embeddings has rows of length 7 to 7"
+        in run(*line(saved)).stdout
+    )
+    found = run(*line(saved, "--normalize"))
+    assert "recall sum 600.0" in found.stdout
+    assert "warning" not in found.stdout
+
+
+def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    images = np.load(folder / "test_ims.npy")
+    texts = np.random.default_rng(1).normal(size=(12, 8)).astype("float16")
+    np.save(folder / "texts.npy", texts)
+    # The images in another order, to be found by their ids.
+    ids = (folder / "test_ids.txt").read_text().split()
+    np.save(folder / "images.npy", images[::-1])
+    (folder / "images_ids.txt").write_text("\n".join(ids[::-1]) + "\n")
+    found = run(
+        f"--data_root={folder}",
+        "--captions_format=precomputed",
+        "--captions=.",
+        "--image_features=images.npy",
+        "--text_features=texts.npy",
+        f"--json={tmp_path / 'metrics.json'}",
+        f"--save_embeddings={tmp_path}",
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    wanted = retrieval.evaluate_retrieval(
+        arrays.unit_rows(images), arrays.unit_rows(texts), np.arange(12) // 2
+    )
+    assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
+    saved = np.load(tmp_path / "image_embeddings.npy")
+    np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
 
 
 def fails_with(result, *texts):

@@ -84,7 +84,9 @@ def test_number_of_ids_must_fit(tmp_path):
 
 
 def test_repeated_ids_share_their_first_row(tmp_path):
-    path = save(tmp_path, np.asarray([[1], [2], [1]]), ["a", "b", "a"])
+    rows = np.asarray([[1], [2], [1.0009]])  # Once more, in another batch.
+    path = save(tmp_path, rows, ["a", "b", "a"])
+    assert open_array(path).take([0]).tolist() == [[1]]
     assert open_array(path).rows(["b", "a"]).tolist() == [1, 0]
 
 
