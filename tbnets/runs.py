@@ -140,8 +140,7 @@ def prepare(settings, folder, queries=()):
     elif settings.from_:
         begun = open_trained(settings.from_, settings.started_in)
         task.data.begin_with(begun, splits)
-    for thing in task.data.missing():
-        thing.make_if_missing()
+    task.data.make()
     task.check(queries)
     fitted = task.data.fit()
     train = task.data.load(settings.train_split, fitted)

@@ -99,7 +99,9 @@ def not_given(line, settings, values):
         values: dict, name -> value.
     """
     free = {flag.name for flag in settings.flags()} - _given(line)
-    return {name: values[name] for name in values if name in free}
+    found = {name: values[name] for name in values if name in free}
+    settings = settings.replace(**found)
+    return {name: found[name] for name in found if settings.reads(name)}
 
 
 def check_read(line, settings):

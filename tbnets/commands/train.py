@@ -104,9 +104,11 @@ def checked_settings(options, line):
 
 
 def with_recipe(line, settings):
-    """Gives flags that are not given what suits the data; says which."""
+    """Gives flags that are not given what suits data and model; says which."""
     title, values = tasks.open_task(settings).data.recipe
-    taken = run_line.not_given(line, settings, values)
+    if usual := dict(tasks.BUILDERS[settings.model].usual):
+        title = " and ".join(filter(None, [title, f"--model={settings.model}"]))
+    taken = run_line.not_given(line, settings, {**values, **usual})
     if taken:
         shown = (as_flagfile_line(*item).strip() for item in taken.items())
         print(f"recipe for {title}: {' '.join(shown)}")

@@ -79,6 +79,9 @@ class Data:
     def forget_splits(self):
         """Lets the parts of all splits be opened anew."""
         self._splits.clear()
+        self.given.made.clear()
+        if self.recipes:
+            self.recipes.forget()
 
     def has(self, name):
         """Tells whether there is a split with images and captions."""

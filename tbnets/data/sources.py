@@ -23,7 +23,10 @@ _PHOTOS = (
     "Set it: --image_features=features/lite0.flags makes them of the photos "
     "of --images. Or set --images=FOLDER alone."
 )
-_WORDS = "Set it, or another --text_encoder to learn from the words."
+_WORDS = (
+    "Set it: --text_features=features/tfidf.flags makes them. Or set another "
+    "--text_encoder to learn from the words."
+)
 _TREES = "Set it: --trees=features/parsed.flags makes one."
 _BOXES = (
     "Captions alone do not tell boxes: write a table of image, phrase and box "
@@ -37,10 +40,7 @@ _UNSET = {
     "text_features": ("a feature array", _WORDS),
     "phrases": ("phrases and their boxes", _BOXES),
     "regions": ("features of regions", _REGIONS),
-    "trees": (
-        "a file of trees",
-        "Set it: --trees=features/parsed.flags makes one.",
-    ),
+    "trees": ("a file of trees", _TREES),
 }
 """Flag -> what it must name, what to do."""
 MADE = "made"

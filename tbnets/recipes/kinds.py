@@ -1,13 +1,17 @@
 """What recipes there are, and those of a run: planned, made, told."""
 
+import contextlib
+
 from tbnets.data.sources import is_recipe
 from tbnets.errors import MissingFileError
-from tbnets.recipes import image_features
+from tbnets.recipes import image_features, parsed_trees, text_features
 from tbnets.recipes.recipe import read_recipe
 
 KINDS = {
     "image_features": image_features.OF_PHOTOS,
     "regions": image_features.OF_REGIONS,
+    "text_features": text_features.KIND,
+    "trees": parsed_trees.KIND,
 }
 """Flag of a run that names what is made -> `recipe.Kind`."""
 
@@ -33,12 +37,32 @@ class Recipes:
             self._things[flag] = dict(self._planned(flag, data))
         return self._things[flag]
 
+    def forget(self):
+        """Plans anew when asked: the data of the run have changed."""
+        self._things.clear()
+
+    def items(self, flag, data):
+        """Returns the recipes that a flag names, as it does."""
+        named = data.given.items(flag) if flag in self._flags else ()
+        return list(filter(is_recipe, named))
+
     def _planned(self, flag, data):
-        items = data.given.items(flag) if flag in self._flags else ()
-        for item in filter(is_recipe, items):
+        for item in self.items(flag, data):
             recipe = read_recipe(flag, item, KINDS[flag], data.given)
             with recipe.named():
                 yield item, recipe.kind.plan(recipe, data)
+
+    def said(self, data):
+        """Returns what recipes say: flag -> recipe -> flag of it -> value.
+
+        Of a flag whose photos, captions or files are gone it says nothing.
+        """
+        found = {}
+        for flag in self._flags:
+            with contextlib.suppress(MissingFileError):
+                things = self.things(flag, data).items()
+                found[flag] = {item: thing.said for item, thing in things}
+        return {flag: items for flag, items in found.items() if items}
 
     def find(self, flag, data):
         """Notes what is there of what the recipes of a flag make.

@@ -62,12 +62,23 @@ class Recipe:
     @property
     def files(self):
         """The flags that name files: name -> path."""
-        values = {
+        values = {name: getattr(self.values, name) for name in self.places}
+        return {k: v for k, v in values.items() if v not in WORDS}
+
+    @property
+    def places(self):
+        """Names of the flags that name files."""
+        flags = flags_of(self.kind.group)
+        return [each.name for each in flags if each.is_place]
+
+    @property
+    def decides(self):
+        """The flags that decide what comes out: name -> value."""
+        return {
             each.name: getattr(self.values, each.name)
             for each in flags_of(self.kind.group)
-            if each.is_place
+            if not each.free
         }
-        return {k: v for k, v in values.items() if v not in WORDS}
 
     @contextlib.contextmanager
     def named(self, advice=""):

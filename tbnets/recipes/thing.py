@@ -19,13 +19,10 @@ import tqdm
 
 from tbnets.errors import InputError
 from tbnets.features.photo_cache import photo_sums
-from tbnets.flags.flag import flags_of
 from tbnets.locks import FolderLock
 from tbnets.store.manifest import MANIFEST, read_manifest
 
 DIGITS = 8
-PROBES = 4, 20
-"""Of how many inputs a thing is made to learn what all of them cost."""
 SUMS = "sums.json"
 MEGABYTE = 2**20
 
@@ -42,10 +39,12 @@ class Thing:
     Attributes:
         count: of how many photos or texts it is made.
         unit: what these are, in the singular.
+        probes: of how many it is made to learn what all of them cost.
     """
 
     count = 0
     unit = "photo"
+    probes = 4, 20
 
     def __init__(self, recipe, roots, parts=()):
         self.recipe = recipe
@@ -78,14 +77,19 @@ class Thing:
         """What reads it opens: its folder, or a file there."""
         return self.folder
 
+    @property
+    def said(self):
+        """What recipes say of it, files of this machine aside; for a run."""
+        values = self.recipe.decides
+        said = {k: values[k] for k in values.keys() - self.recipe.places}
+        return {**said, "parts": [part.said for part in self.parts]}
+
     @functools.cached_property
     def digest(self):
         """The first digits of a sha256 of all that decides what comes out."""
-        kind, values = self.recipe.kind, self.recipe.values
-        flags = {x.name: getattr(values, x.name) for x in flags_of(kind.group)}
         decides = {
-            "verb": kind.verb,
-            "flags": {**flags, **self._sums()},
+            "verb": self.recipe.kind.verb,
+            "flags": {**self.recipe.decides, **self._sums()},
             "of": self.inputs(),
             "parts": [part.digest for part in self.parts],
         }
@@ -174,7 +178,7 @@ class Thing:
             scratch: folder for these.
         """
         spent = []
-        for count in PROBES:
+        for count in self.probes:
             few = self.few(min(count, self.count))
             few.roots = (scratch / str(count),)
             for part in few.parts:
@@ -184,7 +188,8 @@ class Thing:
             few.make_if_missing()
             spent.append((bytes_in(few.folder), time.perf_counter() - start))
         (size, seconds), (more_size, more_seconds) = spent
-        steps = (self.count - PROBES[1]) / (PROBES[1] - PROBES[0])
+        less, more = self.probes
+        steps = (self.count - more) / (more - less)
         steps = max(steps, 0)
         return (
             int(more_size + steps * max(more_size - size, 0)),

@@ -2,7 +2,9 @@
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
+from tbnets.errors import InputError
 from tbnets.recipes.kinds import Recipes
+from tbnets.store.manifest import extraction_differences
 from tbnets.tasks import texts
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.task import TaskData
@@ -60,16 +62,22 @@ class CaptionedData(TaskData):
         """Returns what the training texts tell, and how splits were drawn.
 
         Returns:
-            dict as of `Texts.fit`, and `split_cuts` where they were drawn.
+            dict as of `Texts.fit`; `split_cuts` where they were drawn; and
+            what `recipes` say, where some are named.
         """
-        cuts = self.opened.cuts
-        return self.texts.fit() | ({"split_cuts": cuts} if cuts else {})
+        opened = self.opened
+        more = {
+            "split_cuts": opened.cuts,
+            "recipes": opened.recipes.said(opened),
+        }
+        return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
     def resume(self, state, splits, where):
         """Takes over how splits were drawn; refuses features made otherwise."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)
+        self._check_recipes(state.fitted.get("recipes", {}), where)
         if begun := state.fitted.get("begun_with"):
             self.texts.begin_with(state.fitted["words"], begun)
 
@@ -89,6 +97,24 @@ class CaptionedData(TaskData):
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
+
+    def _check_recipes(self, before, where):
+        """Refuses recipes that say otherwise than when the run began.
+
+        So it is told before anything is made anew.
+        """
+        now = self.opened.recipes.said(self.opened) if before else {}
+        for flag in before.keys() & now.keys():
+            for item in before[flag].keys() & now[flag].keys():
+                one, other = before[flag][item], now[flag][item]
+                other = {key: other.get(key, one[key]) for key in one}
+                if lines := extraction_differences(one, other, where, item):
+                    raise InputError(
+                        f"`--{flag}` must name a recipe that says what it did "
+                        f"when the run began. Received: --{flag}={item}, which "
+                        f"differs: {'; '.join(lines)}. Restore it, or start a "
+                        "new --run_dir."
+                    )
 
     def notes(self, fitted):
         """Returns how splits were drawn, what they share, and words."""

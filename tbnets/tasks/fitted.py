@@ -14,6 +14,7 @@ _KINDS = {
     "image_features_made_by": dict,
     "text_features_made_by": dict,
     "region_features_made_by": dict,
+    "recipes": dict,
     "left_out": dict[str, str],
     "split_cuts": list[float],
     "word_vectors": np.ndarray,

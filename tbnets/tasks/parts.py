@@ -39,6 +39,8 @@ class Builder(NamedTuple):
         flag_groups: names of the groups of `flags.table` that these read.
         fixed: (flag, value) of flags that it leaves to others at one value,
             such as one epoch.
+        usual: (flag, value) of flags that a run has where nobody gives
+            another, and tells.
         needs: what it reads beside features and texts: "regions" of photos,
             with the noun phrases that may name them. A task may give it, see
             `task.Tenant`.
@@ -48,6 +50,7 @@ class Builder(NamedTuple):
     compile: Callable
     flag_groups: tuple
     fixed: tuple = ()
+    usual: tuple = ()
     needs: tuple = ()
 
 
@@ -192,11 +195,9 @@ def build_cca(settings, fitted):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
             "no gradient, or mean of vectors that stay. Received: "
-            f"--text_encoder={settings.text_encoder}. Make features by "
-            "tools/extract_text_features.py --features=tfidf "
-            f"--captions={settings.captions} --output=FOLDER, and add "
-            "--text_encoder=features --text_features=FOLDER; or name "
-            "--word_vectors and --word_vectors_training=frozen."
+            f"--text_encoder={settings.text_encoder}. Leave it out, or add "
+            "--text_encoder=features --text_features=features/tfidf.flags; or "
+            "name --word_vectors and --word_vectors_training=frozen."
         )
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy("float32")
@@ -321,5 +322,9 @@ BUILDERS = {
         lambda network, settings, steps_per_epoch: network.compile(),
         ("cca",),
         fixed=(("epochs", 1), ("patience", 0)),
+        usual=(
+            ("text_encoder", "features"),
+            ("text_features", "features/tfidf.flags"),
+        ),
     ),
 }

@@ -22,7 +22,7 @@ class TaskData:
     ::
 
         data.resume(state, splits, where)    # a run that goes on
-        things  = data.missing()             # what recipes are yet to make
+        data.make()                          # what recipes are yet to make
         data.check(queries)                  # is all of it there?
         fitted  = data.fit()                 # words, sizes, ...
         train   = data.load("train", fitted)
@@ -91,6 +91,11 @@ class TaskData:
         order, parts before the whole.
         """
         return []
+
+    def make(self):
+        """Makes what recipes name and is not there."""
+        for thing in self.missing():
+            thing.make_if_missing()
 
     @property
     def test_split(self):

@@ -1,13 +1,10 @@
 """What a run reads of its texts: words, words along trees, or features."""
 
-import os
-
 import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.features.caption_features import load_encoder_of
 from tbnets.layers.fisher_vectors import CaptionReader
-from tbnets.progress import progress_bar
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import TreeRows, tree_arrays
@@ -20,7 +17,7 @@ from tbnets.text.word_tables import (
     embedding_table,
     with_new_dims,
 )
-from tbnets.text.word_vectors import read_word_vectors
+from tbnets.text.word_vectors import read_showing_progress
 
 TOKENIZER_BATCH = 4096
 
@@ -178,6 +175,7 @@ class Texts:
         if "encoder_sha256" not in made_by:
             return None
         split = self.settings.train_split
+        self._data.make("text_features")
         paths = self._data.given.feature_paths("text_features", split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
@@ -220,10 +218,3 @@ def tokenize(tokenizer, captions):
         return PaddedRows([], [])
     ids = tf.concat(parts, axis=0)
     return PaddedRows(ids.values.numpy(), ids.row_lengths().numpy())
-
-
-def read_showing_progress(path, words):
-    """Returns `read_word_vectors(path, words)`, with a progress bar."""
-    size, what = os.path.getsize(path), "reading word vectors"
-    with progress_bar(size, what, "B", unit_scale=True) as bar:
-        return read_word_vectors(path, words, bar.update)

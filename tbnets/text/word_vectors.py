@@ -19,6 +19,7 @@ import numpy as np
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile, require_file, shown
 from tbnets.errors import InputError
+from tbnets.progress import progress_bar
 from tbnets.short_repr import short_repr
 
 MOST_WORD_BYTES = 4096
@@ -294,3 +295,10 @@ def _binary_rows(stream, file, header, asked_by, progress):
                 f"says; found more after them. {_AGAIN}",
                 1,
             )
+
+
+def read_showing_progress(path, words):
+    """Returns `read_word_vectors(path, words)`, with a progress bar."""
+    size, what = os.path.getsize(path), "reading word vectors"
+    with progress_bar(size, what, "B", unit_scale=True) as bar:
+        return read_word_vectors(path, words, bar.update)

@@ -72,6 +72,29 @@ def test_raw_captions_of_a_saved_model_give_what_features_gave(
     assert made_by["text_features"] == kind
 
 
+def test_features_that_a_recipe_names_are_made(folder, tmp_path, capsys):
+    recipe = folder / "of_words.flags"
+    recipe.write_text("--features=mean_vector\n--word_vectors=vectors.txt\n")
+    flags = by_features(recipe.name)
+    session, train = prepare(folder, tmp_path / "run", **flags)
+    assert "making    " in capsys.readouterr().err
+    [made] = (folder / "made").glob("of_words-*")
+    by_hand = caption_features.load_encoder(folder / "mean_vector")
+    captions = train.records.captions
+    np.testing.assert_array_equal(
+        train.texts.batch([1, 0]),
+        by_hand.transform([captions[1], captions[0]]),
+    )
+    assert session.task.data.texts.reader(session.state.fitted).dim == 5
+    loop.fit(session, train)
+    opened = runs.open_run(tmp_path / "run", "last")
+    assert opened.task.data.texts.reader(opened.state.fitted).dim == 5
+    assert "making" not in capsys.readouterr().err
+    recipe.write_text("--features=tfidf\n")
+    with pytest.raises(ValueError, match="differs: features: mean_vector in"):
+        runs.open_run(tmp_path / "run", "last")
+
+
 def test_features_are_found_by_text_and_not_by_place(folder, tmp_path):
     _, train = prepare(folder, tmp_path / "run", **by_features("tfidf"))
     encoder = caption_features.load_encoder(folder / "tfidf")

@@ -10,7 +10,7 @@ from tbnets.data.sources import Sources
 from tbnets.tasks import parts
 from tbnets.text import packed_trees
 from tbnets.training import loop
-from tests import tiny
+from tests import tiny, verbs
 
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
@@ -75,6 +75,26 @@ def test_straight_equals_resumed(session, folder, tmp_path):
     again = train(settings(folder, tmp_path / "run"), resume=True)
     for one, other in zip(again.network.weights, session.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_trees_that_a_recipe_names_are_made_as_by_the_tool(folder, tmp_path):
+    recipe = folder / "chains.flags"
+    recipe.write_text("--parser=right_branching\n--processes=1\n")
+    found = settings(folder, tmp_path / "run", trees=recipe.name)
+    session, _ = runs.prepare(found, runs.start(found, False))
+    said = session.state.fitted["recipes"]["trees"][recipe.name]
+    assert said == {"parser": "right_branching", "parts": []}
+    [made] = (folder / "made").glob("chains-*")
+    told = verbs.ask(
+        *("parse_captions", f"--captions={folder}", f"--flagfile={recipe}"),
+        *("--captions_format=precomputed", f"--output={tmp_path / 'trees'}"),
+    )
+    assert "right_branching" in told[0]
+    # What was parsed is kept by the tool alone: a recipe's file is whole.
+    assert [path.name for path in made.iterdir()] == ["trees.jsonl"]
+    assert (made / "trees.jsonl").read_bytes() == (
+        tmp_path / "trees"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize(

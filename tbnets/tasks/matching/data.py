@@ -8,6 +8,7 @@ from tbnets.identity import text_ids
 from tbnets.images import decode_images
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
+from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching import recipes
 from tbnets.tasks.matching.own_photos import OwnPhotos
 
@@ -28,6 +29,7 @@ class MatchingData(CaptionedData):
         own = OwnPhotos(settings) if settings.reads("cnn") else None
         super().__init__(settings, own)
         self.own_photos = own
+        self._is_extracted = False
         # Of own photos the cache has a store for each way of making.
         names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
@@ -50,13 +52,22 @@ class MatchingData(CaptionedData):
         count = self.split(split).records.num_images
         return f"{count} photos", recipes.recipe(count, self.settings.from_)
 
+    def make(self):
+        """Makes what recipes name, of texts when it is known of which."""
+        recipes, flags = self.opened.recipes, ("text_features", "trees")
+        named = any(recipes.items(flag, self.opened) for flag in flags)
+        if self.own_photos and named:
+            self.own_photos.check()
+            self._extract()
+        super().make()
+
     def check(self, queries=()):
         """Refuses a run whose splits, photos or features are not there."""
         splits = self.opened.check_splits()
-        if self.own_photos:
-            self.own_photos.check()
-        else:
+        if not self.own_photos:
             self._check_images(splits, queries)
+        elif not self._is_extracted:
+            self.own_photos.check()
         self.texts.check(splits, queries)
 
     def _check_images(self, splits, queries):
@@ -92,6 +103,9 @@ class MatchingData(CaptionedData):
 
     def _extract(self):
         """Extracts features of all splits; then knows what is left out."""
+        if self._is_extracted:
+            return
+        self._is_extracted = True
         splits = self.opened.check_splits()
         begun = self.own_photos.has_begun
         self.own_photos.extract([self.split(name).records for name in splits])
@@ -102,9 +116,10 @@ class MatchingData(CaptionedData):
 
     def resume(self, state, splits, where):
         """Takes over which photos are left out, too."""
-        super().resume(state, splits, where)
         if self.own_photos:
+            check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
+        super().resume(state, splits, where)
 
     def begin_with(self, trained, splits):
         """Takes over how features of own photos are made, too."""

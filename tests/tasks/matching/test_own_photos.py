@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tbnets import runs, tasks
-from tbnets.commands import run_line
+from tbnets.commands import run_line, train
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
+from tbnets.store.shards import open_store
 from tbnets.tasks.matching import own_photos, recipes
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
@@ -253,6 +254,26 @@ def test_photos_that_are_all_broken(folder):
     with pytest.raises(own_photos.NoPhotos, match="'0.jpg', which is no whole"):
         runs.prepare(settings, runs.start(settings, False))
     assert not (folder / "runs").exists()
+
+
+def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
+    line = tiny.typed(
+        *("--images=photos", "--captions=own.csv", "--model=cca"),
+        *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random", "--cca_dim=2"),
+    )
+    settings = train.with_recipe(line, run_line.settings(line))
+    told = capsys.readouterr().out
+    assert told.startswith("recipe for 10 photos and --model=cca: ")
+    assert "--text_features=features/tfidf.flags" in told
+    session, _ = begun(settings)
+    [made] = (folder / "data" / "made").glob("tfidf-*")
+    splits = [session.task.data.split(name).records for name in EVERY]
+    texts = {text for records in splits for text in records.captions}
+    assert set(open_store(made).ids) == texts
+    assert "making" in capsys.readouterr().err
+    opened = runs.open_run("runs/photos")
+    assert opened.task.data.split("test").texts.features.has_ids
+    assert "making" not in capsys.readouterr().err
 
 
 def test_flags_that_are_given_win_over_the_recipe():

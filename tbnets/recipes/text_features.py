@@ -1,0 +1,228 @@
+"""Features of texts: fitted on one split, stored for all."""
+
+import copy
+import dataclasses
+import hashlib
+import json
+import time
+from typing import Annotated
+
+import numpy as np
+import tqdm
+
+from tbnets.data.captions import caption_key
+from tbnets.errors import InputError
+from tbnets.features import caption_features
+from tbnets.features.caption_encoder import MeanFeatures
+from tbnets.features.fisher import FisherFeatures
+from tbnets.features.tfidf import TfidfFeatures
+from tbnets.flags.flag import REQUIRED, Count, Limits, Place, Whole, flag
+from tbnets.progress import progress_bar
+from tbnets.recipes.recipe import Kind
+from tbnets.recipes.texts import texts_by_split
+from tbnets.recipes.thing import Thing, check_space
+from tbnets.store.manifest import DTYPES, file_sha256
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_tables import coverage, coverage_line
+from tbnets.text.word_vectors import read_showing_progress
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFeatures:
+    """Which features are made."""
+
+    features: str = flag(
+        REQUIRED,
+        "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
+        "means of word vectors; fisher: Fisher vectors of them (Wang 2016).",
+        choices=sorted(caption_features.KINDS),
+    )
+    num_terms: Count = flag(
+        3000,
+        "Of tfidf: lemmas kept. Wang 2016: 3000 (Flickr30K), 5600 (MSCOCO).",
+    )
+    word_vectors: Place = flag(
+        "", "Of mean_vector and fisher: file of word2vec or of GloVe."
+    )
+    num_components: Count = flag(
+        30, "Of fisher: centres of the mixture. Papers: 30."
+    )
+    pca_dim: Whole = flag(
+        6000,
+        "Of fisher: dimensions kept by PCA; 0: all. Papers: 6000 of 18,000.",
+    )
+    pca_captions: Annotated[int, Limits(2)] = flag(
+        20_000, "Of fisher: training captions in memory that PCA looks at."
+    )
+    seed: int = flag(0, "Of fisher: of all that is fitted.")
+    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+
+
+def check(values):
+    """Refuses features without the word vectors that they are made of."""
+    if (values.features == "tfidf") == bool(values.word_vectors):
+        raise InputError(
+            "`--word_vectors` must be given for mean_vector and fisher alone. "
+            f"Received: --word_vectors={values.word_vectors} with --features="
+            f"{values.features}. Change one of them."
+        )
+
+
+def make(values, texts, folder):
+    """Makes a store of features of texts, or goes on with one.
+
+    Args:
+        values: `TextFeatures`.
+        texts: split -> its texts; the first is fitted on.
+        folder: of the store.
+    """
+    check(values)
+    encoder = _fitted(values, texts, folder)
+    tqdm.tqdm.write(f"encoder   {encoder.describe()}")
+    writer = caption_features.open_writer(folder, encoder, values.dtype)
+    all_texts = [text for split in texts.values() for text in split]
+    start = time.perf_counter()
+    left = {*map(caption_key, all_texts)} - writer.done
+    check_space(
+        folder, len(left) * encoder.dim * np.dtype(values.dtype).itemsize
+    )
+    with progress_bar(len(left), "encoding", "text", leave=True) as bar:
+        caption_features.extract(all_texts, encoder, writer, bar.update)
+    writer.finish()
+    seconds = time.perf_counter() - start
+    tqdm.tqdm.write(
+        f"store     {folder}: {len(writer.done)} texts x {encoder.dim} "
+        f"features, {values.dtype}, in {seconds:.1f} s"
+    )
+
+
+def _fitted(values, texts, folder):
+    """Returns the encoder of the store to go on with, or fits a new one."""
+    encoder = _new_encoder(values, texts)
+    before = caption_features.open_fitted(folder, encoder)
+    if before is not None:
+        return before
+    start = time.perf_counter()
+    _fit(values, encoder, texts)
+    seconds = time.perf_counter() - start
+    number = encoder.notes_["fitted_on"]["captions"]
+    tqdm.tqdm.write(f"fitted    on {number} captions in {seconds:.1f} s")
+    return encoder
+
+
+def _new_encoder(values, texts):
+    """Returns the encoder that is asked for, not fitted."""
+    encoder = MeanFeatures()
+    if values.features == "tfidf":
+        encoder = TfidfFeatures(values.num_terms)
+    elif values.features == "fisher":
+        sizes = values.num_components, values.pca_dim, values.pca_captions
+        encoder = FisherFeatures(*sizes, values.seed)
+    name, training = next(iter(texts.items()))
+    text = "\n".join(map(caption_key, training))
+    encoder.notes_["fitted_on"] = {
+        "split": name,
+        "captions": len(training),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    if values.word_vectors:
+        encoder.notes_["fitted_on"] |= {
+            "splits_of_words": list(texts),
+            "word_vectors_sha256": file_sha256(values.word_vectors),
+        }
+    return encoder
+
+
+def _read_vectors(values, texts):
+    """Returns the vectors of all words; tells how many have one.
+
+    A vector was learned elsewhere, so words of other splits may be known.
+    """
+    counts = {split: count_words(some)[0] for split, some in texts.items()}
+    words = dict.fromkeys(word for known in counts.values() for word in known)
+    vectors = read_showing_progress(values.word_vectors, words)
+    for split, found in counts.items():
+        line = coverage_line(coverage(vectors, found))
+        tqdm.tqdm.write(f"{split:<9} {line}")
+    return vectors
+
+
+def _fit(values, encoder, texts):
+    """Fits an encoder, and shows what it is at."""
+    training = next(iter(texts.values()))
+    if not values.word_vectors:
+        return encoder.fit(training)
+    vectors = _read_vectors(values, texts)
+    if values.features != "fisher":
+        return encoder.fit(training, vectors)
+    with progress_bar(None, "fitting", "step") as bar:
+
+        def show(line):
+            bar.set_description_str(line)
+            bar.update()
+
+        return encoder.fit(training, vectors, show)
+
+
+class _Features(Thing):
+    """Features of the texts of a run.
+
+    Args:
+        recipe: its `Recipe`.
+        data: the run's `data.open.Data`.
+    """
+
+    unit = "text"
+    probes = 400, 2000
+    """So many texts, not photos: they cost less."""
+
+    def __init__(self, recipe, data):
+        super().__init__(recipe, data.given.made_roots)
+        check(recipe.values)
+        self._texts = texts_by_split(data)
+
+    @property
+    def count(self):
+        """Of how many different texts it is made."""
+        return len(
+            {caption_key(t) for some in self._texts.values() for t in some}
+        )
+
+    def inputs(self):
+        """Returns the splits, and a sha256 of the texts of each."""
+        return [
+            [name, hashlib.sha256(json.dumps(list(some)).encode()).hexdigest()]
+            for name, some in self._texts.items()
+        ]
+
+    def make(self, folder):
+        """Makes the store, or goes on."""
+        make(self.recipe.values, self._texts, folder)
+
+    def few(self, count):
+        """Returns the store of the first texts of the training split."""
+        few = copy.copy(self)
+        for name in ("digest", "folder"):
+            vars(few).pop(name, None)
+        name, training = next(iter(self._texts.items()))
+        few._texts = {name: training[:count]}
+        return few
+
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by making a few."""
+        first = scratch / "first"  # Whose packages are imported first.
+        make(self.recipe.values, self.few(self.probes[0])._texts, first)
+        _, seconds = super().estimate(scratch)
+        values, encoder = (
+            self.recipe.values,
+            caption_features.load_encoder(first),
+        )
+        dim = encoder.dim
+        if values.features == "tfidf":
+            dim = values.num_terms
+        elif values.features == "fisher":
+            dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
+        return self.count * dim * np.dtype(values.dtype).itemsize, seconds
+
+
+KIND = Kind("extract_text_features", TextFeatures, _Features)
