@@ -11,7 +11,7 @@ REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
-HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece"]
+HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import warnings
 
 import keras
 
@@ -266,9 +267,18 @@ def _made_of(config, kind, name):
 def _tried(name, function):
     """Calls what reads a preset; tells of what it raises as of damage."""
     try:
-        return function()
+        with warnings.catch_warnings():  # What is amiss, it raises, too.
+            warnings.simplefilter("ignore")
+            return function()
     except UserError:
         raise
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "`preset` must be one whose packages are installed. Received: "
+            f"preset={name}, which {error.name} reads. Run: pip install "
+            f"{error.name}.",
+            name=error.name,
+        ) from error
     except Exception as error:  # Keras Hub raises what it likes here.
         raise preset_files.damaged(
             name, " ".join(str(error).split())[:500]

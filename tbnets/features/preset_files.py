@@ -5,6 +5,7 @@ class that it names must be Keras Hub's own.
 """
 
 import difflib
+import errno
 import pathlib
 import queue
 import threading
@@ -13,6 +14,7 @@ import keras
 
 from tbnets import checked_files
 from tbnets.errors import (
+    FileError,
     InputError,
     MissingFileError,
     UnreachableError,
@@ -44,6 +46,9 @@ def _from_hugging_face(handle, file):
 
 _FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
 """Scheme of a handle -> function (handle, file) -> its place in the cache."""
+_CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
+"""Scheme of a handle -> variable of the environment that moves its cache."""
+_UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
 def find(name, known):
@@ -91,6 +96,7 @@ def fetch(source, file, name):
     Raises:
         FileNotFoundError: the folder has no such file.
         ConnectionError: the hub does not give it, or not in time.
+        OSError: it can not be written into the cache: the disk is full.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:
@@ -106,6 +112,14 @@ def fetch(source, file, name):
     try:
         return pathlib.Path(_within(seconds, _FETCH[scheme], handle, file))
     except Exception as error:  # Each hub has errors of its own.
+        if getattr(error, "errno", None) in _UNWRITABLE:
+            raise FileError(
+                error.errno,
+                f"`preset` must fit into the cache of {scheme}. Received: "
+                f"preset={name}, whose {file} could not be written there: "
+                f"{error.strerror}. Free some space, or set {_CACHES[scheme]} "
+                "to a folder of another disk",
+            ) from error
         raise UnreachableError(
             f"`preset` must be one that can be fetched. Received: preset="
             f"{name}, whose {file} {scheme} does not give "

@@ -1,5 +1,6 @@
 """Presets of Keras Hub: opened, rebuilt, refused."""
 
+import errno
 import json
 import shutil
 import sys
@@ -8,6 +9,7 @@ import time
 import pytest
 
 from tbnets.errors import (
+    FileError,
     InputError,
     MissingFileError,
     MissingPackageError,
@@ -172,6 +174,27 @@ def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
     assert hub.open_preset("clip_vit_base_patch16", weights=False).dim == 6
 
 
+def test_a_full_disk_tells_where_the_files_of_a_hub_go(monkeypatch):
+    pytest.importorskip("keras_hub")
+
+    def fetch(handle, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(preset_files._FETCH, "hf", fetch)
+    with pytest.raises(FileError, match="No space left.*set HF_HOME to"):
+        hub.open_preset("hf://someone/something")
+
+
+def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
+    config = json.loads((copy / "config.json").read_text())
+    config["config"]["vision_encoder"]["config"]["hidden_dim"] = 32
+    (copy / "config.json").write_text(json.dumps(config))
+    recwarn.clear()
+    with pytest.raises(InputError, match="could not be loaded.*Fetch or save"):
+        hub.open_preset(str(copy))
+    assert not list(recwarn)
+
+
 def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
     (tmp_path / "own").mkdir()
     assert hub.placed("hub:own", tmp_path) == f"hub:{tmp_path}/own"
@@ -189,6 +212,14 @@ def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
     for kind, told in (("clip", "must be 16"), ("vit", "with image_size=24")):
         with pytest.raises(InputError, match=told):
             hub.open_preset(hub_presets[kind], image_size=24)
+
+
+def test_what_reads_files_of_transformers_is_told(monkeypatch, tmp_path):
+    pytest.importorskip("keras_hub")
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(MissingPackageError, match="pip install safetensors"):
+        hub.open_preset(str(tmp_path))
 
 
 def test_what_must_be_installed_is_told(monkeypatch):
