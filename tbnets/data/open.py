@@ -7,14 +7,16 @@ Paths are resolved, splits found and files checked here; each part of a split
 is opened when it is first asked for, and kept.
 """
 
+import contextlib
 import functools
 import os
+import stat
 
 import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data.captions import common_images, read_captions
-from tbnets.data.photos import read_listed
+from tbnets.data.photos import find_photos, read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
 from tbnets.data.splits import (
@@ -171,6 +173,27 @@ class Data:
                     f"{'; '.join(lines)}. Extract them with the same settings."
                 )
 
+    @functools.cached_property
+    def photos(self):
+        """The photos that the captions name in any split, and that are there.
+
+        A list of (id, path, name, bytes). Of the splits that a run reads, all
+        must be there.
+        """
+        given, sources = self.given, self.sources
+        for split in (given.train_split, given.dev_split, given.test_split):
+            if self.has(split):
+                self.split(split).photos  # noqa: B018  (it refuses)
+        folder, path = sources.photo_folder, sources.file("captions")
+        found = []
+        for key, photo in find_photos(folder, sources.captions_format, path):
+            with contextlib.suppress(OSError):
+                state = os.stat(photo)
+                if stat.S_ISREG(state.st_mode):
+                    name = photo.relative_to(folder).as_posix()
+                    found.append((key, photo, name, state.st_size))
+        return found
+
     def overlaps(self, names):
         """Returns in words which splits have images in common; "" if none.
 
@@ -194,7 +217,8 @@ class Data:
         self.make(flag)
         paths = tuple(self.given.features(flag, split))
         if paths not in self._features:
-            features, _ = load_features(paths)
+            with self._explained(flag):
+                features, _ = load_features(paths)
             train = [self.given.train_split]
             self.check_made_by(flag, train, features.made_by, features.path)
             dim, first = self._widths.setdefault(flag, (features.dim, split))
@@ -206,6 +230,17 @@ class Data:
                 )
             self._features[paths] = features
         return self._features[paths]
+
+    @contextlib.contextmanager
+    def _explained(self, flag):
+        """Tells how to get rid of what is damaged and can be made again."""
+        try:
+            yield
+        except InputError as error:
+            made = [p for (one, _), p in self.given.made.items() if one == flag]
+            for path in filter(str(error).count, map(os.fspath, made)):
+                error.args = (f"{error} Or remove {path}: it is made anew.",)
+            raise
 
     def read_records(self, split):
         """Returns the `CaptionedImages` of a split, drawn if need be."""

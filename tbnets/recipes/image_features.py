@@ -119,6 +119,7 @@ def make(
     photos,
     values,
     folder,
+    features=None,
     batch_size=extraction.BATCH_SIZE,
     shard_images=extraction.SHARD_IMAGES,
 ):
@@ -128,13 +129,14 @@ def make(
         photos: list of (id, path).
         values: `ImageFeatures`; `regions` is the store of boxes.
         folder: of the store.
+        features: what `build_features` returned; None to call it.
         batch_size: photos a step.
         shard_images: photos a shard.
 
     Returns:
         How many numbers a photo or box has.
     """
-    features = build_features(values)
+    features = features or build_features(values)
     made_by, kind = features.description(), "images"
     work = functools.partial(
         extraction.extract, features=features, batch_size=batch_size
@@ -158,13 +160,27 @@ def make(
     return features.dim
 
 
-def _make(photos, values, folder, boxes=""):
-    """Makes what a recipe says."""
-    make(photos, dataclasses.replace(values, regions=str(boxes)), folder)
-
-
 class _Features(OfPhotos):
-    """Features that a recipe makes."""
+    """Features that a recipe makes of photos, or of the boxes of a part."""
+
+    @property
+    def values(self):
+        """The `ImageFeatures`, with the store of boxes where there is one."""
+        boxes = "".join(str(part.folder) for part in self.parts)
+        return dataclasses.replace(self.recipe.values, regions=boxes)
+
+    @functools.cached_property
+    def _features(self):
+        return build_features(self.values)
+
+    def check(self):
+        """Builds the network, whose layers or weights may be wrong."""
+        self._features  # noqa: B018  (it refuses)
+
+    def make(self, folder):
+        """Makes them, or goes on."""
+        make(self.photos, self.values, folder, self._features)
+        del self._features
 
     def files(self):
         """Returns the files of weights; installed ones among them."""
@@ -183,7 +199,7 @@ def _plan_photos(recipe, data):
             f"Received: --regions={boxes}. Take it away, or name the recipe "
             "by the --regions of the run."
         )
-    return _Features(recipe, data, _make)
+    return _Features(recipe, data)
 
 
 def _plan_regions(recipe, data):
@@ -197,7 +213,7 @@ def _plan_regions(recipe, data):
     # Which boxes they are, their own digest tells.
     values = dataclasses.replace(values, regions="")
     recipe = dataclasses.replace(recipe, values=values)
-    return _Features(recipe, data, _make, [boxes])
+    return _Features(recipe, data, [boxes])
 
 
 OF_PHOTOS = Kind("extract_image_features", ImageFeatures, _plan_photos)

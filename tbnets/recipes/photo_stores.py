@@ -1,13 +1,10 @@
 """Stores that are made from photos, by recipes and by tools alike."""
 
 import copy
-import os
-import stat
 import time
 
 import tqdm
 
-from tbnets.data.photos import find_photos
 from tbnets.features import extraction
 from tbnets.progress import progress_bar
 from tbnets.recipes.thing import Thing, check_space
@@ -51,14 +48,12 @@ class OfPhotos(Thing):
     Args:
         recipe: its `Recipe`.
         data: the run's `data.open.Data`.
-        make: function (photos, values of the recipe, folder) -> None.
         parts: as of `Thing`.
     """
 
-    def __init__(self, recipe, data, make, parts=()):
+    def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data.given.made_roots, parts)
-        self._make = make
-        self._photos = photos_of(data)
+        self._photos = data.photos
 
     @property
     def count(self):
@@ -69,47 +64,16 @@ class OfPhotos(Thing):
         """Returns id, name and size of each photo."""
         return [[key, name, size] for key, _, name, size in self._photos]
 
-    def make(self, folder):
-        """Makes it, or goes on."""
-        photos = [(key, path) for key, path, *_ in self._photos]
-        parts = [part.path for part in self.parts]
-        self._make(photos, self.recipe.values, folder, *parts)
+    @property
+    def photos(self):
+        """The photos: list of (id, path)."""
+        return [(key, path) for key, path, *_ in self._photos]
 
     def few(self, count):
         """Returns the store of the first photos."""
         few = copy.copy(self)
-        for name in ("digest", "folder"):
+        for name in ("digest", "folder"):  # They are of all photos.
             vars(few).pop(name, None)
         few._photos = self._photos[:count]
         few.parts = tuple(part.few(count) for part in self.parts)
         return few
-
-
-def photos_of(data):
-    """Returns the photos of all splits of a run's captions, which are there.
-
-    Args:
-        data: the run's `data.open.Data`.
-
-    Returns:
-        list of (id, path, name, bytes).
-
-    Raises:
-        ValueError, FileNotFoundError: --images is not given, or lacks photos
-            of the splits that the run reads.
-    """
-    given, sources = data.given, data.sources
-    for split in (given.train_split, given.dev_split, given.test_split):
-        if data.has(split):
-            data.split(split).photos  # noqa: B018  (it refuses)
-    folder, path = sources.photo_folder, sources.file("captions")
-    found = []
-    for key, photo in find_photos(folder, sources.captions_format, path):
-        try:
-            state = os.stat(photo)
-        except OSError:
-            continue
-        if stat.S_ISREG(state.st_mode):
-            name = os.path.relpath(photo, folder)
-            found.append((key, photo, name, state.st_size))
-    return found

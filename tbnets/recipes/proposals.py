@@ -5,6 +5,7 @@ import functools
 
 from tbnets.cores import usable_cores
 from tbnets.features import extraction, proposals, region_extraction
+from tbnets.features.proposals import import_opencv
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.photo_stores import OfPhotos, work_through
 from tbnets.recipes.recipe import Kind
@@ -77,10 +78,17 @@ def proposer_of(values):
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
 
-def plan(recipe, data):
-    """Returns the `Thing` of a recipe."""
-    proposer_of(recipe.values)
-    return OfPhotos(recipe, data, make)
+class _Boxes(OfPhotos):
+    """Boxes that a recipe makes."""
+
+    def check(self):
+        """Refuses numbers that no box can have, and a missing package."""
+        proposer_of(self.recipe.values)
+        import_opencv()
+
+    def make(self, folder):
+        """Makes them, or goes on."""
+        make(self.photos, self.recipe.values, folder)
 
 
-KIND = Kind("propose_regions", Proposals, plan)
+KIND = Kind("propose_regions", Proposals, _Boxes)

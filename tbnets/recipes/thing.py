@@ -63,6 +63,9 @@ class Thing:
         """Returns what the recipe makes of the first inputs alone."""
         raise NotImplementedError
 
+    def check(self):
+        """Refuses what the recipe asks for and can not be, once built."""
+
     def files(self):
         """Returns the files that flags of the recipe mean: name -> path."""
         return self.recipe.files
@@ -122,6 +125,12 @@ class Thing:
                 "not. Start in another folder."
             )
         return next((place for place in can if place.exists()), can[0])
+
+    def checked(self):
+        """Returns it; errors of `check` say of which recipe they are."""
+        with self.recipe.named():
+            self.check()
+        return self
 
     def missing(self):
         """Returns what is yet to be made: its parts and itself, in order."""

@@ -94,7 +94,7 @@ class TaskData:
 
     def make(self):
         """Makes what recipes name and is not there."""
-        for thing in self.missing():
+        for thing in [one.checked() for one in self.missing()]:
             thing.make_if_missing()
 
     @property

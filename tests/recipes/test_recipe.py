@@ -1,0 +1,90 @@
+"""Tests of reading recipes, and of what is said of wrong ones."""
+
+import pytest
+
+from tests.recipes.test_made import (
+    FEATURES,
+    folder,
+    planned,
+    read,
+    tiny_is_known,
+)
+
+__all__ = ["folder", "tiny_is_known"]
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (
+            "--output=x",
+            "tiny.flags:4: expected flags of tools/extract_image_features.py "
+            "that say what is made .*--cnn_weights.* found '--output=x'. Of "
+            "what it is made, how and where to, the run knows",
+        ),
+        ("--images=photos", "tiny.flags:4: expected flags .*'--images=photos'"),
+        ("--limit=3", "tiny.flags:4: .*found '--limit=3'"),
+        ("word", "tiny.flags:4: .*found 'word'"),
+        ("--crops=three", "tiny.flags: .*--crops=three.*one of <one|ten>"),
+        ("--image_size=-1", "tiny.flags: `--image_size` must"),
+        ("--cnn=absent", "tiny.flags: .*--cnn=absent"),
+        ("--cnn_weights=absent.h5", "`--cnn_weights` must name a file"),
+        ("--regions=boxes.flags", "tiny.flags: `--regions` must not be in a"),
+        ("--flagfile=tiny.flags", "tiny.flags: expected a flagfile that does"),
+        ("--flagfile=absent.flags", "`--flagfile` must be a file of flags"),
+        ("--layers=absent", "tiny.flags: `--layers` must be one of .*first"),
+    ],
+)
+def test_a_wrong_line_is_told_with_its_file(folder, line, message):
+    path = folder / "tiny.flags"
+    path.write_text(f"# Tiny.\n{FEATURES}{line}\n")
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        planned().checked()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (FEATURES, "tools/propose_regions.py, a flagfile .*: --regions=. Wri"),
+        (f"{FEATURES}--regions=boxes\n", "Received: --regions=boxes. Write"),
+        (
+            f"{FEATURES}--regions=absent.flags\n",
+            "`--regions` must be a recipe.*--regions=absent.flags",
+        ),
+        (
+            f"{FEATURES}--regions=tiny.flags\n",
+            "tiny.flags:2: expected flags of tools/propose_regions.py",
+        ),
+        (
+            f"{FEATURES}--regions=boxes.flags\n--grids=2\n",
+            "tiny_regions.flags: `--grids` must come with --region_features=",
+        ),
+    ],
+)
+def test_a_wrong_recipe_of_regions_is_told(folder, text, message):
+    (folder / "tiny_regions.flags").write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        planned("regions", regions="tiny_regions.flags")
+
+
+def test_a_recipe_that_is_not_there_names_the_near_ones(folder):
+    with pytest.raises(
+        FileNotFoundError,
+        match="`--image_features` must be a recipe, or the name of a conf.*"
+        "Received: --image_features=features/quikstart.flags. Did you mean qui",
+    ):
+        planned(image_features="features/quikstart.flags")
+
+
+def test_photos_are_named_by_the_run(folder):
+    with pytest.raises(ValueError, match="tiny.flags: `--images` must name"):
+        read(images="")
+    (folder / "photos" / "b.png").unlink()
+    with pytest.raises(FileNotFoundError, match="1 of 1 are missing, first b"):
+        read()
+
+
+def test_photos_of_other_splits_may_be_absent(folder):
+    path = folder / "captions.csv"
+    path.write_text(f"{path.read_text()}d.jpg,grey,restval\n")
+    assert planned().count == 3
