@@ -131,7 +131,8 @@ def draw_cell(options, path, boxes):
 def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
     photos = options.find()
-    make(photos, options, options.output, options.workers, options.shard_images)
+    how = {"workers": options.workers, "shard_images": options.shard_images}
+    make(photos, options, options.output, **how)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

@@ -30,21 +30,58 @@ def find(name):
     path = pathlib.Path(name).expanduser()
     if path.is_file():
         return path
-    wanted = str(path).removeprefix("configs/").removesuffix(".flags")
-    known = {
-        one.relative_to(folder()).with_suffix("").as_posix(): one
-        for one in sorted(folder().rglob("*.flags"))
-    }
+    wanted, known = _stem(path), _known()
     if wanted in known:
         return known[wanted]
-    near = difflib.get_close_matches(wanted, known)
-    near = near or difflib.get_close_matches(path.stem, known)
     raise MissingFileError(
         "`--flagfile` must be a file of flags, or the name of a configuration. "
-        f"Received: --flagfile={name}. "
-        + (f"Did you mean {' or '.join(near)}? " if near else "")
-        + "Check it; see --help."
+        f"Received: --flagfile={name}. {_nearest(wanted, known)}Check it; see "
+        "--help."
     )
+
+
+def find_recipe(flag, name, verb, place):
+    """Returns the recipe that is meant: a path, or one that comes along.
+
+    Args:
+        flag: that names it.
+        name: ends in `.flags`; `features/tfidf.flags` comes along.
+        verb: whose flags it must have.
+        place: path that the name has where it is that of a file.
+
+    Raises:
+        FileNotFoundError: it is neither; names the nearest ones.
+    """
+    if place.is_file():
+        return place
+    wanted, known = _stem(name), _known("features")
+    if wanted in known:
+        return known[wanted]
+    raise MissingFileError(
+        f"`--{flag}` must name a recipe, a flagfile of tools/{verb}.py. "
+        f"Received: --{flag}={name}, looked for as {place}. "
+        f"{_nearest(wanted, known, '.flags')}docs/recipes.md tells more."
+    )
+
+
+def _stem(name):
+    return str(name).removeprefix("configs/").removesuffix(".flags")
+
+
+def _known(below=""):
+    """Returns name -> file of the configurations that come along."""
+    return {
+        path.relative_to(folder()).with_suffix("").as_posix(): path
+        for path in sorted((folder() / below).rglob("*.flags"))
+    }
+
+
+def _nearest(wanted, known, suffix=""):
+    """Returns a question after the names that are near; "" for none."""
+    near = difflib.get_close_matches(wanted, known)
+    near = near or difflib.get_close_matches(pathlib.Path(wanted).name, known)
+    found = " or ".join(f"{name}{suffix}" for name in near)
+    return f"Did you mean {found}? " if found else ""
 
 
 def expand(words, within=()):

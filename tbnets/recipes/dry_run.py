@@ -5,6 +5,8 @@ import io
 import pathlib
 import tempfile
 
+import numpy as np
+
 from tbnets.recipes.thing import MEGABYTE, free_bytes
 
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
@@ -18,12 +20,12 @@ def tell(things):
     """
     if not things:
         return "nothing to make: all that recipes name is there"
-    rows = [_COLUMNS.format("would be made", "of", "size", "time")]
-    total = 0
+    rows = [_COLUMNS.format("would be made", "of", "size", "about")]
+    total = np.zeros(2)
     for thing in things:
         with tempfile.TemporaryDirectory() as scratch, _unheard():
-            size, seconds = thing.estimate(pathlib.Path(scratch))
-        total += size
+            size, seconds = thing.checked().estimate(pathlib.Path(scratch))
+        total += size, seconds
         count = f"{thing.count} {thing.unit}s"
         rows.append(
             _COLUMNS.format(
@@ -31,8 +33,11 @@ def tell(things):
             )
         )
         rows.append(f"  by {thing.recipe}, in {thing.folder.parent}")
-    free = megabytes(free_bytes(things[0].folder))
-    rows.append(f"in all {megabytes(total)}; {free} are free")
+    size, free = total[0], free_bytes(things[0].folder)
+    rows.append(
+        f"in all {megabytes(size)} and about {duration(total[1])}; "
+        f"{megabytes(free)} are free"
+    )
     return "\n".join(rows)
 
 

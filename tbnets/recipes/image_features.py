@@ -10,7 +10,7 @@ from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import Place, Whole, flag, must_come_with
 from tbnets.recipes import proposals
-from tbnets.recipes.photo_stores import OfPhotos, work_through
+from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
 from tbnets.recipes.recipe import Kind, check_is_recipe, read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
@@ -121,7 +121,7 @@ def make(
     folder,
     features=None,
     batch_size=extraction.BATCH_SIZE,
-    shard_images=extraction.SHARD_IMAGES,
+    **how,
 ):
     """Makes a store of features of photos, or of their boxes, or goes on.
 
@@ -131,7 +131,7 @@ def make(
         folder: of the store.
         features: what `build_features` returned; None to call it.
         batch_size: photos a step.
-        shard_images: photos a shard.
+        **how: `shard_images` and `progress`, as of `extraction.extract`.
 
     Returns:
         How many numbers a photo or box has.
@@ -155,13 +155,15 @@ def make(
         "extracting features",
         work,
         row_bytes,
-        shard_images=shard_images,
+        **how,
     )
     return features.dim
 
 
 class _Features(OfPhotos):
     """Features that a recipe makes of photos, or of the boxes of a part."""
+
+    probe = {"batch_size": PROBE // 3}
 
     @property
     def values(self):
@@ -177,9 +179,9 @@ class _Features(OfPhotos):
         """Builds the network, whose layers or weights may be wrong."""
         self._features  # noqa: B018  (it refuses)
 
-    def make(self, folder):
+    def make(self, folder, **how):
         """Makes them, or goes on."""
-        make(self.photos, self.values, folder, self._features)
+        make(self.photos, self.values, folder, self._features, **how)
         del self._features
 
     def files(self):

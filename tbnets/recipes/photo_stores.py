@@ -7,7 +7,10 @@ import tqdm
 
 from tbnets.features import extraction
 from tbnets.progress import progress_bar
-from tbnets.recipes.thing import Thing, check_space
+from tbnets.recipes.thing import Thing, bytes_in, check_space
+
+PROBE = 12
+"""Photos that are worked on to learn what all of them cost."""
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
@@ -20,7 +23,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
         work: function as `extraction.extract`, of these two, `options` and
             `progress`.
         photo_bytes: about how many a photo takes in the store.
-        **options: for `work`.
+        **options: for `work`; a `progress` beside the bar's, too.
 
     Raises:
         ValueError: there is no room on the disk.
@@ -28,8 +31,15 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
     start, before = time.perf_counter(), len(writer.done)
     left = len(extraction.remaining(photos, writer))
     check_space(writer.path, left * photo_bytes)
+    told = options.pop("progress", None)
     with progress_bar(left, what, "photo", leave=True) as bar:
-        failures = work(photos, writer=writer, progress=bar.update, **options)
+
+        def progress(count):
+            bar.update(count)
+            if told:
+                told(count)
+
+        failures = work(photos, writer=writer, progress=progress, **options)
     writer.finish()
     seconds = time.perf_counter() - start
     for path, reason in failures:
@@ -49,7 +59,12 @@ class OfPhotos(Thing):
         recipe: its `Recipe`.
         data: the run's `data.open.Data`.
         parts: as of `Thing`.
+
+    Attributes:
+        probe: arguments of `make` where a few are made.
     """
+
+    probe = {}
 
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data.given.made_roots, parts)
@@ -68,6 +83,29 @@ class OfPhotos(Thing):
     def photos(self):
         """The photos: list of (id, path)."""
         return [(key, path) for key, path, *_ in self._photos]
+
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by making a little.
+
+        The first step is not counted: what is run is compiled then.
+        """
+        few, times, counts = self.few(PROBE), [], []
+        for one in (*few.parts, few):
+            one.roots = (scratch,)
+        for part in few.parts:
+            part.make_if_missing()
+
+        def progress(count):
+            times.append(time.perf_counter())
+            counts.append(count)
+
+        few.make(few.folder, progress=progress, **self.probe)
+        share = self.count / few.count
+        seconds = times[-1] - times[0]
+        return (
+            int(share * bytes_in(few.folder)),
+            self.count * seconds / max(sum(counts[1:]), 1),
+        )
 
     def few(self, count):
         """Returns the store of the first photos."""

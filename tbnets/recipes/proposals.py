@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from tbnets.cores import usable_cores
-from tbnets.features import extraction, proposals, region_extraction
+from tbnets.features import proposals, region_extraction
 from tbnets.features.proposals import import_opencv
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.photo_stores import OfPhotos, work_through
@@ -45,13 +45,7 @@ class Proposals:
     )
 
 
-def make(
-    photos,
-    values,
-    folder,
-    workers=None,
-    shard_images=extraction.SHARD_IMAGES,
-):
+def make(photos, values, folder, workers=None, **how):
     """Makes a store of the boxes of photos, or goes on with it.
 
     Args:
@@ -59,7 +53,7 @@ def make(
         values: `Proposals`.
         folder: of the store.
         workers: photos at once; None for as many as there are cores.
-        shard_images: photos a shard.
+        **how: `shard_images` and `progress`, as of `extraction.extract`.
     """
     proposer = proposer_of(values)
     made_by = proposer.description()
@@ -69,7 +63,7 @@ def make(
         proposer=proposer,
         workers=workers or usable_cores(),
     )
-    work_through(photos, writer, "proposing", work, shard_images=shard_images)
+    work_through(photos, writer, "proposing", work, **how)
 
 
 def proposer_of(values):
@@ -86,9 +80,9 @@ class _Boxes(OfPhotos):
         proposer_of(self.recipe.values)
         import_opencv()
 
-    def make(self, folder):
+    def make(self, folder, **how):
         """Makes them, or goes on."""
-        make(self.photos, self.recipe.values, folder)
+        make(self.photos, self.recipe.values, folder, **how)
 
 
 KIND = Kind("propose_regions", Proposals, _Boxes)

@@ -110,7 +110,8 @@ def read_recipe(flag, item, kind, sources):
         ValueError, FileNotFoundError: it is not there, or has flags that are
             not of its kind; names the file and the flag.
     """
-    path = _find(flag, item, sources)
+    place = sources.resolve(item)
+    path = flagfiles.find_recipe(flag, item, kind.verb, place)
     words = flagfiles.expand([f"--flagfile={path}"])
     flags = flags_of(kind.group)
     for word in words:
@@ -128,17 +129,6 @@ def read_recipe(flag, item, kind, sources):
     return dataclasses.replace(
         recipe, values=dataclasses.replace(values, **found)
     )
-
-
-def _find(flag, item, sources):
-    """Returns the flagfile of one's own, or the one that comes along."""
-    own = sources.resolve(item)
-    try:
-        return own if own.is_file() else flagfiles.find(item)
-    except MissingFileError as error:
-        text = str(error).replace("--flagfile", f"--{flag}")
-        text = text.replace("a file of flags", "a recipe")
-        raise MissingFileError(text) from error
 
 
 def _file(flag, value, sources):

@@ -49,7 +49,7 @@ def test_a_wrong_line_is_told_with_its_file(folder, line, message):
         (f"{FEATURES}--regions=boxes\n", "Received: --regions=boxes. Write"),
         (
             f"{FEATURES}--regions=absent.flags\n",
-            "`--regions` must be a recipe.*--regions=absent.flags",
+            "`--regions` must name a recipe.*--regions=absent.flags",
         ),
         (
             f"{FEATURES}--regions=tiny.flags\n",
@@ -70,10 +70,10 @@ def test_a_wrong_recipe_of_regions_is_told(folder, text, message):
 def test_a_recipe_that_is_not_there_names_the_near_ones(folder):
     with pytest.raises(
         FileNotFoundError,
-        match="`--image_features` must be a recipe, or the name of a conf.*"
-        "Received: --image_features=features/quikstart.flags. Did you mean qui",
+        match="`--text_features` must name a recipe, a flagfile of tools/ext.*"
+        "--text_features=features/tfdif.flags, looked .* features/tfidf.flags.",
     ):
-        planned(image_features="features/quikstart.flags")
+        planned("text_features", text_features="features/tfdif.flags")
 
 
 def test_photos_are_named_by_the_run(folder):
