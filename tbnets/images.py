@@ -114,7 +114,9 @@ def decode_image(image_bytes, image_size):
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square, in pixels.
+        image_size: side of the square, in pixels; or what makes a square
+            otherwise: a function uint8 `[height, width, 3]` -> float32
+            `[side, side, 3]` with an attribute `side`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -122,6 +124,8 @@ def decode_image(image_bytes, image_size):
     Raises:
         tf.errors.InvalidArgumentError: see `decode_photo`.
     """
+    if callable(image_size):
+        return image_size(decode_photo(image_bytes))
     image = decode_photo(image_bytes, image_size)
     size = [image_size, image_size]
     image = tf.cond(
@@ -142,12 +146,13 @@ def decode_images(
         image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
             photos as `read_content` takes them, or a stack of pixels;
             `num_images` may be 0.
-        image_size: side of the square, in pixels.
+        image_size: side of the square, in pixels; see `decode_image`.
 
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
     """
-    checked_number("image_size", image_size, 1, whole=True)
+    side = getattr(image_size, "side", image_size)
+    checked_number("image_size", side, 1, whole=True)
     single = str | bytes | os.PathLike | PIL.Image.Image
     is_array = isinstance(image_bytes, np.ndarray)
     is_one = is_array and image_bytes.ndim not in (1, 4)
@@ -164,9 +169,7 @@ def decode_images(
     return tf.map_fn(
         lambda one: decode_image(one, image_size),
         tf.convert_to_tensor(image_bytes, tf.string),
-        fn_output_signature=tf.TensorSpec(
-            [image_size, image_size, 3], tf.float32
-        ),
+        fn_output_signature=tf.TensorSpec([side, side, 3], tf.float32),
     )
 
 

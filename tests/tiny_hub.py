@@ -48,7 +48,8 @@ def clip_words():
             merges.append(" ".join(parts[:2]))
             parts = ["".join(parts[:2]), *parts[2:]]
         names += [name.replace(" ", "") for name in merges]
-    names = ["<|startoftext|>", "<|endoftext|>", *dict.fromkeys(names)]
+    # The end is the highest, by which CLIP finds it.
+    names = [*dict.fromkeys(names), "<|startoftext|>", "<|endoftext|>"]
     return {name: row for row, name in enumerate(names)}, [
         *dict.fromkeys(merges)
     ]
@@ -159,6 +160,7 @@ def _save(folder, backbone, preprocessor):
 
 KINDS = {
     "clip": save_clip,
+    "metaclip2": lambda folder: save_clip(folder, "MetaCLIP2"),
     "siglip": save_siglip,
     "dinov2": save_dinov2,
     "vit": save_vit,
@@ -178,6 +180,6 @@ class Presets(dict):
         self.folder = pathlib.Path(folder)
 
     def __missing__(self, kind):
-        keras.utils.set_random_seed(0)
+        keras.utils.set_random_seed(7)
         self[kind] = KINDS[kind](self.folder / kind)
         return self[kind]

@@ -128,6 +128,10 @@ class Cnn:
         """Returns the sha256 of all weights, wherever they came from."""
         return cnn_weights.weights_sha256(self.network)
 
+    def photos_of(self, side):
+        """Returns what `images.decode_image` takes for squares of a side."""
+        return side
+
     def describe(self, layers, resize):
         """Returns what every description of features tells of the network.
 
@@ -168,14 +172,20 @@ class Cnn:
         Raises:
             ValueError: a layer is unknown; the message lists the layers.
         """
-        known = {layer.name: layer for layer in self.network.layers}
+        known = self.known_outputs()
         for name in layers:
             advice = f"Change `layers`, or {self.name}."
             check_choice("layers", name, (*known, LAST), advice)
-        return [
-            (name, self.last_output() if name == LAST else known[name].output)
-            for name in layers
-        ]
+        known[LAST] = self.last_output()
+        return [(name, known[name]) for name in layers]
+
+    def known_outputs(self):
+        """Returns name of a layer -> its output, of all that have one."""
+        found = {}
+        for layer in self.network.layers:
+            with contextlib.suppress(AttributeError, ValueError):
+                found[layer.name] = layer.output
+        return found
 
 
 def build_cnn(name, weights=None, image_size=None, top=True):
@@ -281,11 +291,11 @@ def pooled_network(cnn, outputs):
 
     Returns:
         Functional Keras model on preprocessed pixels `[n, image_size,
-        image_size, 3]` -> `[n, dim]`: maps averaged over their positions,
-        all vectors side by side.
+        image_size, 3]` -> `[n, dim]`: maps and tokens averaged over their
+        positions, all vectors side by side.
 
     Raises:
-        ValueError: an output is neither a map nor a vector.
+        ValueError: an output is neither a map, nor tokens, nor a vector.
     """
     vectors = [_vector(name, output) for name, output in outputs]
     if len(vectors) > 1:
@@ -294,13 +304,15 @@ def pooled_network(cnn, outputs):
 
 
 def _vector(name, output):
-    """Averages a map over its positions; leaves a vector as it is."""
+    """Averages a map or tokens over positions; leaves a vector as it is."""
     if len(output.shape) == 4:
         return keras.layers.GlobalAveragePooling2D()(output)
+    if len(output.shape) == 3:
+        return keras.layers.GlobalAveragePooling1D()(output)
     if len(output.shape) != 2:
         raise InputError(
-            "`layers` must give maps [n, height, width, channels] or vectors "
-            f"[n, dim]. Received: {name} of shape {tuple(output.shape)}. "
-            "Change `layers`."
+            "`layers` must give maps [n, height, width, channels], tokens [n, "
+            f"number, dim] or vectors [n, dim]. Received: {name} of shape "
+            f"{tuple(output.shape)}. Change `layers`."
         )
     return output

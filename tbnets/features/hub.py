@@ -118,7 +118,7 @@ class Preset:
         """The `keras_hub.layers.ImageConverter`, in float32."""
         kind = keras_hub().layers.ImageConverter
         if self._image_converter is None:
-            return self._part("image_converter.json", kind)
+            return self.part("image_converter.json", kind)
         with in_float32():
             return _made_of(self._image_converter, kind, self.name)
 
@@ -126,10 +126,15 @@ class Preset:
     def tokenizer(self):
         """The `keras_hub.tokenizers.Tokenizer`, with its words."""
         kind = keras_hub().tokenizers.Tokenizer
-        return self._part("tokenizer.json", kind)
+        return self.part("tokenizer.json", kind)
 
-    def _part(self, file, kind):
-        """Opens what prepares inputs."""
+    def part(self, file, kind):
+        """Opens what prepares inputs.
+
+        Args:
+            file: that says what it is; there, and checked.
+            kind: a class of Keras Hub, whose `from_preset` opens it.
+        """
         if _is_own(self.read(preset_files.CONFIG)):
             self.read(file)
         return _tried(self.name, lambda: kind.from_preset(self.source))
@@ -288,10 +293,13 @@ def _tried(name, function):
 def _resized(config, image_size):
     """Returns a configuration for images of another size."""
     own = config["config"]
-    keys = [key for key in ("image_shape", "input_shape") if key in own]
     inner = own.get("vision_encoder", {}).get("config", {})
-    side = inner.get("image_shape", [image_size])[0]
-    if not keys and side != image_size:
+    keys = [key for key in ("image_shape", "input_shape") if key in own]
+    shapes = [own[key] for key in keys] or [inner.get("image_shape")]
+    side = shapes[0] and shapes[0][0]
+    if side in (None, image_size):  # It takes any, or this one.
+        return config
+    if not keys:
         raise InputError(
             f"`image_size` must be {side}, as positions are learned. Received: "
             f"image_size={image_size}. Leave it out."
@@ -308,5 +316,6 @@ def _sides(backbone):
     inputs = {tensor.name: tensor for tensor in backbone.inputs}
     if [len(tensor.shape) for tensor in inputs.values()] == [4]:
         return ("image",)
-    is_text = all(len(tensor.shape) == 2 for tensor in inputs.values())
-    return ("text",) if is_text and "token_ids" in inputs else ()
+    is_text = any(name.endswith("token_ids") for name in inputs)
+    is_text &= all(len(tensor.shape) == 2 for tensor in inputs.values())
+    return ("text",) if is_text else ()

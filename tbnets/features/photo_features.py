@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError, check_choice
+from tbnets.features import hub
 from tbnets.features.cnn import (
     LAST,
     SQUEEZED,
@@ -18,6 +19,7 @@ from tbnets.features.cnn import (
 )
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.full_network import FULL_NETWORK, full_network_outputs
+from tbnets.features.hub_vision import build_hub_cnn
 from tbnets.images import decode_image, decode_images
 
 CROPS = ("one", "ten")
@@ -77,6 +79,7 @@ class PhotoFeatures:
         if crops == "ten":
             self.photo_size = round(cnn.image_size / cnn.crop_fraction)
         side = self.photo_size
+        self._squares = cnn.photos_of(side)
         self.compiled_forward = tf.function(
             self.forward,
             input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
@@ -85,7 +88,9 @@ class PhotoFeatures:
     def description(self):
         """Returns what made the features, as the store's manifest keeps it."""
         return {
-            **self.cnn.describe(self.layers, SQUEEZED),
+            **self.cnn.describe(
+                self.layers, getattr(self._squares, "description", SQUEEZED)
+            ),
             "crops": self.crops,
             "photo_size": self.photo_size,
             "pooling": "average",
@@ -93,7 +98,7 @@ class PhotoFeatures:
 
     def decode(self, image_bytes):
         """Decodes one photo: string `[]` -> float32 `[side, side, 3]`."""
-        return decode_image(image_bytes, self.photo_size)
+        return decode_image(image_bytes, self._squares)
 
     def forward(self, photos):
         """Computes the features of decoded photos.
@@ -127,7 +132,7 @@ class PhotoFeatures:
         Returns:
             float32 `[n, dim]`.
         """
-        return self.forward(decode_images(image_bytes, self.photo_size))
+        return self.forward(decode_images(image_bytes, self._squares))
 
 
 @in_float32()
@@ -135,9 +140,10 @@ def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a network with weights as flags name them.
 
     Args:
-        name: a key of `cnn.NETWORKS`.
+        name: a key of `cnn.NETWORKS`, or a preset of Keras Hub, `hub:PRESET`.
         weights: `imagenet`, a weights file, or `random`, which are the same
-            ones each time; None for random ones of the global seed.
+            ones each time; None for random ones of the global seed. A preset
+            brings its own, whatever this is but `random`.
         image_size: as in `cnn.build_cnn`.
         top: as in `cnn.build_cnn`.
 
@@ -146,7 +152,9 @@ def build_named_cnn(name, weights, image_size=None, top=True):
     """
     if weights == RANDOM:
         keras.utils.set_random_seed(0)
-        weights = None
+    if hub.is_hub(name):
+        return build_hub_cnn(name, weights == RANDOM, image_size)
+    weights = None if weights == RANDOM else weights
     return build_cnn(name, weights, image_size, top)
 
 
@@ -155,20 +163,32 @@ def build_described_cnn(description, weights):
 
     Args:
         description: what the manifest of a store tells of them.
-        weights: as in `build_named_cnn`, those of the extraction.
+        weights: as in `build_named_cnn`, those of the extraction; of features
+            by a preset, the preset.
 
     Raises:
         ValueError: the weights are others than those of the description.
     """
     name, size = description["cnn"], description["image_size"]
+    if hub.is_hub(name):
+        if not hub.is_hub(weights or ""):
+            raise InputError(
+                f"`weights` must be the preset that made the features, a "
+                f"{name.removeprefix(hub.PREFIX)}. Received: weights={weights}."
+                " Write --cnn_weights=hub:PRESET."
+            )
+        name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
-    found, wanted = cnn.weights_hash(), description["weights_sha256"]
-    if found != wanted:
-        raise InputError(
-            "`weights` must be those the features were extracted with, of "
-            f"sha256 {wanted}. Received: weights={weights} of sha256 {found}. "
-            "Change --cnn_weights."
-        )
+    told = cnn.describe([], "")
+    for key in ("config_sha256", "weights_sha256"):
+        found, wanted = told.get(key), description.get(key)
+        if found != wanted:
+            which = key.partition("_")[0]
+            raise InputError(
+                "`weights` must be those the features were extracted with, of "
+                f"sha256 {wanted}. Received: weights={weights} with {which} of "
+                f"sha256 {found}. Change --cnn_weights."
+            )
     return cnn
 
 
