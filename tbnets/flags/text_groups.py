@@ -25,8 +25,9 @@ class Texts:
     )
     trees: Place = flag(
         "",
-        "Trees of the captions, of tools/parse_captions.py; empty with "
-        "--scenes: theirs.",
+        "Trees of the captions: a recipe such as features/parsed.flags, by "
+        "which they are made, or a file of tools/parse_captions.py; empty "
+        "with --scenes: theirs.",
         when=_TREES,
     )
     tied_children: bool = flag(
@@ -36,8 +37,9 @@ class Texts:
     )
     text_features: Place = flag(
         "",
-        "Features of the captions: a store of tools/extract_text_features.py, "
-        "or a .npy with a row a caption; may hold {split}.",
+        "Features of the captions: a recipe such as features/tfidf.flags, by "
+        "which they are made; a store of tools/extract_text_features.py; or a "
+        ".npy with a row a caption, may hold {split}.",
         when=({"text_encoder": ("features",)},),
     )
     min_count: Count = flag(
