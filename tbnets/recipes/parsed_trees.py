@@ -15,7 +15,7 @@ from tbnets.recipes.recipe import Kind
 from tbnets.recipes.texts import texts_by_id
 from tbnets.recipes.thing import Thing
 from tbnets.text import parsing
-from tbnets.text.parsers import DEFAULT_URL, PARSERS
+from tbnets.text.parsers import DEFAULT_URL, PARSERS, open_parser
 
 MOST_PRINTED = 5
 FILE = "trees.jsonl"
@@ -108,6 +108,10 @@ class _Parsed(Thing):
     def is_made(self, folder):
         """Tells whether the trees lie in a folder; they come whole."""
         return (folder / FILE).is_file()
+
+    def check(self):
+        """Refuses a parser that is not installed, or does not answer."""
+        open_parser(self.recipe.values.parser, self.recipe.values.corenlp_url)
 
     def make(self, folder):
         """Parses the texts, or goes on."""

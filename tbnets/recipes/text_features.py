@@ -1,6 +1,5 @@
 """Features of texts: fitted on one split, stored for all."""
 
-import copy
 import dataclasses
 import hashlib
 import json
@@ -11,11 +10,11 @@ import numpy as np
 import tqdm
 
 from tbnets.data.captions import caption_key
-from tbnets.errors import InputError
+from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.tfidf import TfidfFeatures
+from tbnets.features.tfidf import TfidfFeatures, find_lemmatizer
 from tbnets.flags.flag import REQUIRED, Count, Limits, Place, Whole, flag
 from tbnets.progress import progress_bar
 from tbnets.recipes.recipe import Kind
@@ -25,6 +24,10 @@ from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import coverage, coverage_line
 from tbnets.text.word_vectors import read_showing_progress
+
+PROBES = 100, 300, 1000
+"""Texts of which features are made to learn what all of them cost; with the
+first of them come imports."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,8 +176,6 @@ class _Features(Thing):
     """
 
     unit = "text"
-    probes = 400, 2000
-    """So many texts, not photos: they cost less."""
 
     def __init__(self, recipe, data):
         super().__init__(recipe, data.given.made_roots)
@@ -195,34 +196,35 @@ class _Features(Thing):
             for name, some in self._texts.items()
         ]
 
+    def check(self):
+        """Refuses what packages are missing for."""
+        import_extra("text", "sklearn.decomposition")
+        if self.recipe.values.features == "tfidf":
+            find_lemmatizer()
+
     def make(self, folder):
         """Makes the store, or goes on."""
         make(self.recipe.values, self._texts, folder)
 
-    def few(self, count):
-        """Returns the store of the first texts of the training split."""
-        few = copy.copy(self)
-        for name in ("digest", "folder"):
-            vars(few).pop(name, None)
-        name, training = next(iter(self._texts.items()))
-        few._texts = {name: training[:count]}
-        return few
-
     def estimate(self, scratch):
         """Returns what all of it takes: (bytes, seconds), by making a few."""
-        first = scratch / "first"  # Whose packages are imported first.
-        make(self.recipe.values, self.few(self.probes[0])._texts, first)
-        _, seconds = super().estimate(scratch)
-        values, encoder = (
-            self.recipe.values,
-            caption_features.load_encoder(first),
-        )
+        values, spent = self.recipe.values, []
+        name, training = next(iter(self._texts.items()))
+        for count in PROBES:
+            start, folder = time.perf_counter(), scratch / str(count)
+            make(values, {name: training[:count]}, folder)
+            spent.append(time.perf_counter() - start)
+        encoder = caption_features.load_encoder(folder)
         dim = encoder.dim
         if values.features == "tfidf":
             dim = values.num_terms
         elif values.features == "fisher":
             dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
-        return self.count * dim * np.dtype(values.dtype).itemsize, seconds
+        each = max(spent[2] - spent[1], 0) / (PROBES[2] - PROBES[1])
+        return (
+            self.count * dim * np.dtype(values.dtype).itemsize,
+            spent[1] + self.count * each,
+        )
 
 
 KIND = Kind("extract_text_features", TextFeatures, _Features)

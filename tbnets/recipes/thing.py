@@ -13,7 +13,6 @@ import os
 import pathlib
 import shutil
 import sys
-import time
 
 import tqdm
 
@@ -39,12 +38,10 @@ class Thing:
     Attributes:
         count: of how many photos or texts it is made.
         unit: what these are, in the singular.
-        probes: of how many it is made to learn what all of them cost.
     """
 
     count = 0
     unit = "photo"
-    probes = 4, 20
 
     def __init__(self, recipe, roots, parts=()):
         self.recipe = recipe
@@ -59,8 +56,12 @@ class Thing:
         """Makes it in a folder, in which a part of it may lie; shows a bar."""
         raise NotImplementedError
 
-    def few(self, count):
-        """Returns what the recipe makes of the first inputs alone."""
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by making a few.
+
+        Args:
+            scratch: folder for these.
+        """
         raise NotImplementedError
 
     def check(self):
@@ -179,31 +180,6 @@ class Thing:
             advice = f" Or remove {place}: it is then made anew."
         with self.recipe.named(advice):
             yield
-
-    def estimate(self, scratch):
-        """Returns what all of it takes: (bytes, seconds), by making a few.
-
-        Args:
-            scratch: folder for these.
-        """
-        spent = []
-        for count in self.probes:
-            few = self.few(min(count, self.count))
-            few.roots = (scratch / str(count),)
-            for part in few.parts:
-                part.roots = few.roots
-                part.make_if_missing()
-            start = time.perf_counter()
-            few.make_if_missing()
-            spent.append((bytes_in(few.folder), time.perf_counter() - start))
-        (size, seconds), (more_size, more_seconds) = spent
-        less, more = self.probes
-        steps = (self.count - more) / (more - less)
-        steps = max(steps, 0)
-        return (
-            int(more_size + steps * max(more_size - size, 0)),
-            more_seconds + steps * max(more_seconds - seconds, 0),
-        )
 
 
 def bytes_in(folder):
