@@ -95,7 +95,7 @@ def checked_settings(options, line):
         before = runs.record_before(settings.run_dir)
         settings = run_line.settings(line, before)
     else:
-        settings = with_recipe(line, settings)
+        settings = with_usual(line, settings)
     unread = run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.export:
         needed = "--export, as the exported model answers"
@@ -103,15 +103,15 @@ def checked_settings(options, line):
     return settings, unread
 
 
-def with_recipe(line, settings):
+def with_usual(line, settings):
     """Gives flags that are not given what suits data and model; says which."""
-    title, values = tasks.open_task(settings).data.recipe
+    title, values = tasks.open_task(settings).data.usual
     if usual := dict(tasks.BUILDERS[settings.model].usual):
         title = " and ".join(filter(None, [title, f"--model={settings.model}"]))
     taken = run_line.not_given(line, settings, {**values, **usual})
     if taken:
         shown = (as_flagfile_line(*item).strip() for item in taken.items())
-        print(f"recipe for {title}: {' '.join(shown)}")
+        print(f"usual flags for {title}: {' '.join(shown)}")
     return settings.replace(**taken)
 
 

@@ -46,13 +46,13 @@ class TaskData:
             array. A checkpoint keeps it, a resumed run starts with it.
         encoders: what encodes images and texts, in a few words; "" where that
             is not told.
-        recipe: what a run does where its flags say nothing: (title, values),
+        usual: what a run does where its flags say nothing: (title, values),
             what that is for, in a few words, and flag -> value.
     """
 
     fits = ()
     encoders = ""
-    recipe = "", {}
+    usual = "", {}
 
     def __init__(self, settings):
         self.settings = settings

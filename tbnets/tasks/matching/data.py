@@ -9,8 +9,8 @@ from tbnets.images import decode_images
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.fitted import check_fitted_kinds
-from tbnets.tasks.matching import recipes
 from tbnets.tasks.matching.own_photos import OwnPhotos
+from tbnets.tasks.matching.usual_flags import usual_flags
 
 
 class MatchingData(CaptionedData):
@@ -44,13 +44,13 @@ class MatchingData(CaptionedData):
         return f"{images} + {settings.text_encoder}"
 
     @property
-    def recipe(self):
-        """The recipe of a run on the photos of a folder alone."""
+    def usual(self):
+        """The usual flags of a run on the photos of a folder alone."""
         if not self.own_photos:
             return "", {}
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
-        return f"{count} photos", recipes.recipe(count, self.settings.from_)
+        return f"{count} photos", usual_flags(count, self.settings.from_)
 
     def make(self):
         """Makes what recipes name, of texts when it is known of which."""

@@ -13,7 +13,7 @@ from tbnets.commands import run_line, train
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
 from tbnets.store.shards import open_store
-from tbnets.tasks.matching import own_photos, recipes
+from tbnets.tasks.matching import own_photos, usual_flags
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import photo_files, tiny, verbs
@@ -70,7 +70,7 @@ def folder(prepared, tmp_path, monkeypatch):
 
 
 def settings_for(*more):
-    """Returns the settings of a small run, its recipe taken."""
+    """Returns the settings of a small run, its usual flags taken."""
     line = tiny.typed(
         "--images=photos",
         "--captions=own.csv",
@@ -84,8 +84,8 @@ def settings_for(*more):
         *more,
     )
     settings = run_line.settings(line)
-    recipe = tasks.open_task(settings).data.recipe[1]
-    return settings.replace(**run_line.not_given(line, settings, recipe))
+    usual = tasks.open_task(settings).data.usual[1]
+    return settings.replace(**run_line.not_given(line, settings, usual))
 
 
 def begun(settings):
@@ -204,7 +204,7 @@ def test_a_run_begins_with_another_and_makes_features_alike(folder):
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
     name = "--from=runs/photos"
     settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
-    assert settings.learning_rate == recipes.ALWAYS["learning_rate"]
+    assert settings.learning_rate == usual_flags.ALWAYS["learning_rate"]
     session, train = runs.prepare(settings, runs.start(settings, False))
     fitted, words = session.state.fitted, before.state.fitted["words"]
     assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
@@ -261,9 +261,9 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
         *("--images=photos", "--captions=own.csv", "--model=cca"),
         *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random", "--cca_dim=2"),
     )
-    settings = train.with_recipe(line, run_line.settings(line))
+    settings = train.with_usual(line, run_line.settings(line))
     told = capsys.readouterr().out
-    assert told.startswith("recipe for 10 photos and --model=cca: ")
+    assert told.startswith("usual flags for 10 photos and --model=cca: ")
     assert "--text_features=features/tfidf.flags" in told
     session, _ = begun(settings)
     [made] = (folder / "data" / "made").glob("tfidf-*")
@@ -276,26 +276,26 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
     assert "making" not in capsys.readouterr().err
 
 
-def test_flags_that_are_given_win_over_the_recipe():
+def test_flags_that_are_given_win_over_usual_ones():
     given = ("--images=photos", "--captions=own.csv", "--epochs=3")
-    recipe = recipes.recipe(100)
+    usual = usual_flags.usual_flags(100)
     line = tiny.typed(*given)
     settings = run_line.settings(line)
-    taken = run_line.not_given(line, settings, recipe)
+    taken = run_line.not_given(line, settings, usual)
     settings = settings.replace(**taken)
-    assert taken == {k: v for k, v in recipe.items() if k != "epochs"}
+    assert taken == {k: v for k, v in usual.items() if k != "epochs"}
     assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
     assert settings.captions_format == "table"
     line = tiny.typed(*given, "--loss=vse++")
     settings = run_line.settings(line)
-    taken = run_line.not_given(line, settings, recipe)
+    taken = run_line.not_given(line, settings, usual)
     settings = settings.replace(**taken)
     assert (settings.negatives, settings.reduction) == ("hardest", "sum")
 
 
 @pytest.mark.parametrize("count", [1, 30, 100, 240, 1000, 6000, 30000])
-def test_recipes_are_flags_within_their_limits(count):
-    values = recipes.recipe(count)
+def test_usual_flags_are_flags_within_their_limits(count):
+    values = usual_flags.usual_flags(count)
     given = ("--images=photos", "--captions=own.csv")
     settings = tiny.parse(*given)
     typed = tiny.typed(*given)
@@ -320,7 +320,7 @@ def test_one_command_from_photos_to_answers(folder, eagerly):
     )
     assert not done.returncode, done.stderr
     first = done.stdout.splitlines()[0]
-    assert first.startswith("recipe for 10 photos: --image_transform=signed_")
+    assert first.startswith("usual flags for 10 photos: --image_transform=")
     assert "--epochs" not in first
     run_dir = folder / "runs" / "photos"
     assert "answers drawn    runs/photos/answers.png" in done.stdout

@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.flags.table import ALL
-from tbnets.tasks.matching.recipes import recipe
+from tbnets.tasks.matching.usual_flags import usual_flags
 
 
 @pytest.mark.parametrize(
@@ -18,18 +18,18 @@ from tbnets.tasks.matching.recipes import recipe
         (3000, 24, 128, 5, (0.2, 0.3)),
     ],
 )
-def test_the_recipe_changes_with_the_number_of_photos(
+def test_they_change_with_the_number_of_photos(
     num_photos, epochs, images_per_batch, min_count, dropout
 ):
-    flags = recipe(num_photos)
+    flags = usual_flags(num_photos)
     assert flags["epochs"] == epochs
     assert flags["images_per_batch"] == images_per_batch
     assert flags["min_count"] == min_count
     assert (flags["input_dropout"], flags["word_dropout"]) == dropout
 
 
-def test_a_recipe_holds_flags_alone_and_is_its_callers_own():
-    first = recipe(10)
+def test_they_are_flags_alone_and_their_callers_own():
+    first = usual_flags(10)
     assert first.keys() <= ALL.keys()
     first["image_units"].append(1)
-    assert recipe(10)["image_units"] == [1024]
+    assert usual_flags(10)["image_units"] == [1024]

@@ -54,7 +54,7 @@ ALWAYS = {
 }
 
 
-def recipe(num_photos, begun_with=""):
+def usual_flags(num_photos, begun_with=""):
     """Returns the flags of a run on features of so many photos.
 
     Args:
