@@ -42,8 +42,10 @@ def draw_history(history, path):
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axis.grid(alpha=0.3)
-        axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
-        axis.legend(fontsize=8)
+        low, high = axis.get_ylim()
+        low = min(0, low)
+        axis.set_ylim(low, high + 0.05 * (high - low))
+        axis.legend(fontsize=8, framealpha=0.5)
     figure.tight_layout()
     write_atomically(
         path, lambda file: figure.savefig(file, format="png", dpi=110)
@@ -52,5 +54,6 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the scalars that a panel shows."""
-    return [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
+    """Returns the scalars that a panel shows; none of a part of the data."""
+    ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
+    return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]

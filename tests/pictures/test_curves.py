@@ -8,6 +8,7 @@ ROW = {
     "train/image_to_text_loss": 0.2,
     "train/image_to_text_active": 0.7,
     "dev/image_to_text/recall_at_1": 0.1,
+    "dev/image_to_text/people/recall_at_1": 0.2,
     "dev/recall_sum": 300.0,
     "health/images/mean_cosine": -0.05,
     "seconds": 1.0,
