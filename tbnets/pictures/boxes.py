@@ -143,7 +143,8 @@ def _below_heading(sheet, heading):
     whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
     whole.paste(sheet, (0, HEADING))
     large = font(FONT_SIZE + 3, heading)
-    text = _shortened(readable(heading), large, sheet.width)
+    said = readable(heading).replace(" .", ".")
+    text = _shortened(said, large, sheet.width)
     ImageDraw.Draw(whole).text((0, 2), text, "black", large)
     return whole
 
