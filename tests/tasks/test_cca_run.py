@@ -129,7 +129,7 @@ def test_background_is_of_photos_with_regions():
 
 def test_encoder_that_wants_training_is_refused(folder, tmp_path):
     with pytest.raises(
-        ValueError, match="tools/extract_text_features.py .*--text_features="
+        ValueError, match="must be features .*--text_features=features/tfidf"
     ):
         train(settings(folder, tmp_path / "run", text_encoder="mean"))
     assert not (tmp_path / "run").exists()
