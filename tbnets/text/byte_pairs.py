@@ -1,0 +1,154 @@
+"""Captions -> byte pairs as CLIP reads them, all inside the graph.
+
+A word is a row of bytes. Of all neighbours that a list of merges names, those
+that stand first in the list become one piece, again and again until none is
+named. Every op is TensorFlow's own or of TF Text 2.12.1, and no table grows:
+TensorFlow Serving runs it.
+
+Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
+Departures: HTML and broken encodings are not mended, and a word is cut after
+`MOST_BYTES`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from tbnets.annotations import Strings
+from tbnets.errors import InputError
+
+MOST_BYTES = 256
+"""Bytes of a word that are read: to merge them takes their square."""
+END_OF_WORD = "</w>"
+_SPACES = r"[\s\pZ\x{85}]+"
+_WORD = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^\s\pL\pN]+"
+_NONE = np.iinfo(np.int64).max
+
+
+def byte_letters() -> list[str]:
+    """Returns the letter that stands for each byte in a vocabulary."""
+    shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in shown else next(others)) for byte in range(256)]
+
+
+class BytePairs(tf.Module):
+    """Maps captions to ids of byte pairs.
+
+    Args:
+        vocabulary: piece -> id; a piece that ends a word ends in `</w>`.
+        merges: lines "first second"; those that stand first are made first.
+        specials: pieces that are found in a caption as they are written.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Mapping[str, int],
+        merges: Sequence[str],
+        specials: Sequence[str],
+    ) -> None:
+        super().__init__(name="byte_pairs")
+        pairs = [line.split(" ") for line in merges if "#version" not in line]
+        try:
+            self._letters = np.array(
+                [
+                    (vocabulary[one], vocabulary[one + END_OF_WORD])
+                    for one in byte_letters()
+                ]
+            )
+            made = [
+                (vocabulary[a], vocabulary[b], vocabulary[a + b])
+                for a, b in pairs
+            ]
+            special_ids = [vocabulary[one] for one in specials]
+        except (KeyError, ValueError) as error:
+            raise InputError(
+                "`vocabulary` must have every byte and all that `merges` make. "
+                f"Received: {error} without. Take both from one preset."
+            ) from error
+        self._padding = 1 + max(vocabulary.values())
+        self._base = self._padding + 1
+        first, second, merged = np.array(made, np.int64).reshape(-1, 3).T
+        ranked = np.arange(len(made)) * self._base + merged
+        self._merges = _table(first * self._base + second, ranked, _NONE)
+        self._specials = _table(list(specials), special_ids, -1)
+        escaped = [one.replace("|", r"\|") for one in specials]
+        self._special = f"({'|'.join(escaped)})"
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, captions: Strings, most: int) -> tf.RaggedTensor:
+        """Maps captions to ids, without those of start and end.
+
+        Args:
+            captions: string `[num_captions]`, UTF-8.
+            most: number of ids after which a caption is cut.
+
+        Returns:
+            int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
+        """
+        words = self._words(captions)[:, :most]  # A word is a piece at least.
+        distinct, place = tf.unique(words.values)
+        pieces = tf.gather(self._pieces(distinct), place)
+        ids = words.with_values(tf.cast(pieces, tf.int32)).merge_dims(1, 2)
+        return ids[:, :most]
+
+    def _words(self, captions):
+        """Returns the words of captions, ragged strings."""
+        text = tf.strings.unicode_transcode(captions, "UTF-8", "UTF-8")
+        text = tf_text.normalize_utf8(tf.strings.lower(text), "NFC")
+        text = tf.strings.regex_replace(text, _SPACES, " ")
+        text = tf.strings.lower(text, "utf-8")
+        text = tf.strings.regex_replace(text, self._special, r" \1 ")
+        pattern = f"{self._special}|{_WORD}"
+        words = tf_text.regex_split(text, pattern, pattern)
+        return tf.ragged.boolean_mask(words, tf.strings.strip(words) != "")
+
+    def _pieces(self, words):
+        """Returns the ids of the pieces of words, int64 `[n, (pieces)]`."""
+        ids = self._letters_of(words)
+        at = tf.range(tf.shape(ids)[1])[tf.newaxis]
+
+        def ranked(ids):
+            return self._merges.lookup(ids[:, :-1] * self._base + ids[:, 1:])
+
+        def merge(ids, ranks):
+            best = tf.reduce_min(ranks, axis=1, keepdims=True)
+            place = tf.argmin(ranks, axis=1, output_type=tf.int32)[:, None]
+            is_found = best < _NONE
+            behind = tf.cast(is_found & (at > place), tf.int32)
+            ids = tf.pad(ids, [[0, 0], [0, 1]], constant_values=self._padding)
+            ids = tf.gather(ids, at + behind, batch_dims=1)
+            is_merged = is_found & (at == place)
+            ids = tf.where(is_merged, best % self._base, ids)
+            return ids, ranked(ids)
+
+        ids, _ = tf.while_loop(
+            lambda _, ranks: tf.reduce_any(ranks < _NONE),
+            merge,
+            (ids, ranked(ids)),
+        )
+        special = self._specials.lookup(words)[:, tf.newaxis]
+        written = tf.where(at == 0, special, self._padding)
+        ids = tf.where(special >= 0, written, ids)
+        return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
+
+    def _letters_of(self, words):
+        """Returns the ids of the bytes of words, int64 `[n, 2 or more]`."""
+        words = tf.strings.substr(words, 0, MOST_BYTES)
+        length = tf.strings.length(words)
+        width = tf.reduce_max(tf.concat([length, [2]], axis=0))
+        found = tf.io.decode_raw(words, tf.uint8, fixed_length=width)
+        both = tf.gather(self._letters, tf.cast(found, tf.int32))
+        at, length = tf.range(width), length[:, tf.newaxis]
+        ids = tf.where(at == length - 1, both[..., 1], both[..., 0])
+        return tf.where(at < length, ids, self._padding)
+
+
+def _table(keys, values, default):
+    """Returns a table that is a constant of the graph, of int64 values."""
+    initial = tf.lookup.KeyValueTensorInitializer(
+        tf.constant(keys), tf.constant(values, tf.int64)
+    )
+    return tf.lookup.StaticHashTable(initial, default)
