@@ -9,6 +9,8 @@ import pathlib
 import keras
 import pytest
 
+from tbnets.text.byte_pairs import byte_letters
+
 SIDE = 16
 VIT = {
     "patch_size": 4,
@@ -39,7 +41,7 @@ WORDS = ("a", "dog", "runs", "man", "red", "ball", "the", "in")
 
 def clip_words():
     """Returns (vocabulary, merges) of CLIP: letters and `WORDS`."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
+    letters = byte_letters()
     names = [*letters, *(f"{letter}</w>" for letter in letters)]
     merges = []
     for word in WORDS:
@@ -100,7 +102,7 @@ def save_siglip(folder):
     )
 
 
-def _sentence_pieces():
+def _sentence_pieces(**more):
     """Returns a trained model of pieces, as bytes."""
     import io
 
@@ -117,8 +119,47 @@ def _sentence_pieces():
         unk_id=2,
         bos_id=-1,
         minloglevel=2,
+        **more,
     )
     return model.getvalue()
+
+
+def _reader(**more):
+    """Returns the sizes of a network that reads texts alone."""
+    return {
+        **{"num_layers": 2, "num_heads": 2, "hidden_dim": 8},
+        **{"intermediate_dim": 12, "max_sequence_length": 20},
+        **more,
+    }
+
+
+def save_bert(folder):
+    """Saves a BERT."""
+    models = pytest.importorskip("keras_hub").models
+    words = [f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")]
+    words += [*WORDS, "##s", "2", "##0"]
+    backbone = models.BertBackbone(**_reader(vocabulary_size=len(words)))
+    return _save(folder, backbone, models.BertTokenizer(words, lowercase=True))
+
+
+def save_t5(folder):
+    """Saves a T5, of which the encoder reads texts; it takes any length."""
+    models = pytest.importorskip("keras_hub").models
+    sizes = _reader(vocabulary_size=30)
+    del sizes["max_sequence_length"]
+    tokenizer = models.T5Tokenizer(_sentence_pieces(pad_piece="<pad>"))
+    return _save(folder, models.T5Backbone(**sizes), tokenizer)
+
+
+def save_roberta(folder):
+    """Saves a RoBERTa, whose tokeniser keeps words that it met."""
+    models = pytest.importorskip("keras_hub").models
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *byte_letters(), "do"]
+    tokenizer = models.RobertaTokenizer(
+        {name: row for row, name in enumerate(words)}, ["d o"]
+    )
+    backbone = models.RobertaBackbone(**_reader(vocabulary_size=len(words)))
+    return _save(folder, backbone, tokenizer)
 
 
 def save_dinov2(folder):
@@ -162,6 +203,9 @@ KINDS = {
     "clip": save_clip,
     "metaclip2": lambda folder: save_clip(folder, "MetaCLIP2"),
     "siglip": save_siglip,
+    "bert": save_bert,
+    "t5": save_t5,
+    "roberta": save_roberta,
     "dinov2": save_dinov2,
     "vit": save_vit,
     "resnet": save_resnet,

@@ -49,7 +49,14 @@ MADE = "made"
 
 def is_recipe(item):
     """Tells whether what a flag names is a recipe, not a file or store."""
-    return item.endswith(".flags")
+    return item.endswith(".flags") or item.startswith("hub:")
+
+
+def frozen_preset(settings):
+    """Returns the preset of which a run reads features of its texts; or ""."""
+    name = getattr(settings, "text_encoder", "")
+    is_frozen = name.startswith("hub:") and not settings.fine_tune_text
+    return name if is_frozen else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +93,10 @@ class Sources:
         """Returns what the settings of a run name."""
         names = [field.name for field in dataclasses.fields(cls)]
         named = [name for name in names if hasattr(settings, name)]
-        return cls(**{name: getattr(settings, name) for name in named})
+        values = {name: getattr(settings, name) for name in named}
+        if preset := frozen_preset(settings):
+            values["text_features"] = preset
+        return cls(**values)
 
     def rendered(self):
         """Returns the same, the embedded data set as the files it is.

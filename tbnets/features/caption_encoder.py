@@ -31,7 +31,6 @@ from tbnets.text.vocabulary import (
 from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"
-CHUNK = 1024
 _SPECIAL = 2  # The ids of padding and of unknown words.
 
 
@@ -47,6 +46,7 @@ class CaptionEncoder:
     Attributes:
         kind: its name in files and flags.
         parameters: names of the constructor's arguments, JSON values.
+        chunk: how many captions are encoded at a time.
         words_: the words it knows, without padding and unknown.
         notes_: JSON dict on the fit, which `transform` does not read; among
             it `fitted_on`, what a tool writes down of the captions.
@@ -54,6 +54,7 @@ class CaptionEncoder:
 
     kind = ""
     parameters: tuple[str, ...] = ()
+    chunk = 1024
 
     def __init__(self) -> None:
         self.words_: tuple[str, ...] = ()
@@ -93,10 +94,14 @@ class CaptionEncoder:
     def chunks(
         self, captions: Sequence[str]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields `(slice, vectors)`, `CHUNK` captions at a time."""
-        for start in range(0, len(captions), CHUNK):
-            rows = slice(start, min(start + CHUNK, len(captions)))
+        """Yields `(slice, vectors)`, `chunk` captions at a time."""
+        for start in range(0, len(captions), self.chunk):
+            rows = slice(start, min(start + self.chunk, len(captions)))
             yield rows, self.transform(captions[rows])
+
+    def tokenizer(self, max_tokens: int | None = None) -> Any:
+        """Returns what reads captions in a graph, a `Tokenizer`."""
+        return Tokenizer(self.vocabulary, max_tokens)
 
     @property
     def vocabulary(self) -> Vocabulary:

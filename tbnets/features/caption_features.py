@@ -15,13 +15,15 @@ from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
+from tbnets.features.hub_features import HubFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.store.manifest import check_same
 from tbnets.store.npy import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
 KINDS = {
-    kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
+    kind.kind: kind
+    for kind in (TfidfFeatures, MeanFeatures, FisherFeatures, HubFeatures)
 }
 ENCODER_FILE = "encoder.npz"
 SHARD_CAPTIONS = 4096

@@ -243,11 +243,16 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     return Cnn(name, network, row.preprocess, side, top, row.crop_fraction)
 
 
-@contextlib.contextmanager
 def in_float32():
     """Lets layers made here compute in float32, whatever the run's policy."""
+    return in_policy("float32")
+
+
+@contextlib.contextmanager
+def in_policy(name):
+    """Lets layers made here compute by a policy, whatever the run's."""
     before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("float32")
+    keras.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:

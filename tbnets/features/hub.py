@@ -38,7 +38,7 @@ _PASSING = ("dtype", "build_config", "compile_config")
 
 def is_hub(name):
     """Tells whether a flag's value names a preset of Keras Hub."""
-    return name.startswith(PREFIX)
+    return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def placed(name, start):
@@ -53,9 +53,28 @@ def placed(name, start):
 
 
 def unplaced(name):
-    """Returns the name of a preset without the folders above its own."""
+    """Returns the name of a preset without the folders above its own.
+
+    Any other value of a flag is returned as it is.
+    """
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name
+
+
+def files(name):
+    """Returns the files that decide what a preset is: name -> path.
+
+    Of what is fetched these are two: a hub does not change the others.
+    """
+    name = name.removeprefix(PREFIX)
+    folder = pathlib.Path(name)
+    if folder.is_dir():
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path for path in paths}
+    source = preset_files.find(name, keras_hub().models.Backbone.presets)
+    config = preset_files.fetch(source, preset_files.CONFIG, name)
+    weights = preset_files.weights_file(source, name)
+    return {path.name: path for path in (config, weights)}
 
 
 def keras_hub():

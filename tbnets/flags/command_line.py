@@ -1,6 +1,7 @@
 """The command line: words -> values of flags, by absl."""
 
 import copy
+import functools
 import re
 
 from absl import flags as absl_flags
@@ -42,9 +43,10 @@ class CommandLine:
         parser = absl_flags.FlagValues()
         named = [flag for flag in flags if flag.kind != "words"]
         for flag in named:
-            values = (flag.choices,) if flag.choices else ()
-            define = absl_flags.DEFINE_enum if values else _DEFINE[flag.kind]
-            define(flag.name, None, *values, flag.help, flag_values=parser)
+            define = _DEFINE[flag.kind]
+            if flag.choices:
+                define = functools.partial(absl_flags.DEFINE, _Choice(flag))
+            define(flag.name, None, flag.help, flag_values=parser)
         try:
             others = parser(["", *flagfiles.expand(words)])[1:]
         except absl_flags.Error as error:
@@ -75,6 +77,20 @@ class CommandLine:
         made = group(**{flag.name: self.values[flag.name] for flag in flags})
         check_limits(made, flags)
         return made
+
+
+class _Choice(absl_flags.EnumParser):
+    """Reads a flag that has `choices`, of which one may stand for many."""
+
+    def __init__(self, flag):
+        super().__init__(flag.choices)
+        self._choices = flag.choices
+
+    def parse(self, argument):
+        """Returns what was given, which must be a choice."""
+        return (
+            argument if argument in self._choices else super().parse(argument)
+        )
 
 
 def _in_our_words(message):

@@ -35,12 +35,25 @@ KINDS = {
 """Type of a field -> kind of its flag."""
 
 
-class AnyBut(tuple):
-    """Holds any value but these: in `AnyBut("")` is any but none."""
+PRESET = "hub:PRESET"
+"""Among the values of `OneOf` and `AnyBut`: any preset of Keras Hub."""
+
+
+class OneOf(tuple):
+    """Holds these values."""
 
     def __new__(cls, *values):
-        """Takes what another flag must not be for a flag to be read."""
+        """Takes the values."""
         return super().__new__(cls, values)
+
+    def __contains__(self, value):
+        """Tells whether a value is one of these."""
+        found, is_in = str(value), super().__contains__
+        return is_in(value) or (is_in(PRESET) and found.startswith("hub:"))
+
+
+class AnyBut(OneOf):
+    """Holds any value but these: in `AnyBut("")` is any but none."""
 
     def __contains__(self, value):
         """Tells whether a value is none of these."""
@@ -97,7 +110,7 @@ class Flag(NamedTuple):
         help: what it is, its unit and the papers' value.
         choices: the values it may have, for kind string; () for any.
         when: the values of other flags under which it is read: dicts of flag
-            -> tuple of values, `AnyBut` or `Ending`, of which one must hold;
+            -> `OneOf`, `AnyBut`, `Ending` or a tuple; one must hold;
             () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.

@@ -10,6 +10,7 @@ import re
 
 from tbnets.checked_files import CheckedFile, is_kind, shown
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.files import write_json, write_text
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import KINDS, AnyBut, Flag, reads, written
@@ -132,7 +133,7 @@ def _fits(name, value):
     flag = _KEPT.get(name)
     if flag is None or value is None:  # Of another version, or not set then.
         return True
-    known = not flag.choices or value in (*flag.choices, *flag.retired)
+    known = value in (flag.choices or (value,)) or value in flag.retired
     is_text = not _IN_NO_NAME.search(written(value))
     return is_text and known and is_kind(value, _TYPES[flag.kind])
 
@@ -216,7 +217,7 @@ def without_places(settings):
     What leaves the machine must not tell where things lie on it.
     """
     return {
-        name: value
+        name: hub.unplaced(value)
         for name, value in settings.values().items()
         if name != "started_in" and not ALL[name].is_place
     }

@@ -2,11 +2,21 @@
 
 import dataclasses
 
-from tbnets.flags.flag import Amount, AnyBut, Count, Place, Rate, Whole, flag
+from tbnets.flags.flag import (
+    PRESET,
+    Amount,
+    AnyBut,
+    Count,
+    OneOf,
+    Place,
+    Rate,
+    Whole,
+    flag,
+)
 from tbnets.layers.text_encoders import TRAININGS
 from tbnets.text.word_tables import MISSING
 
-_WORDS = {"text_encoder": AnyBut("features")}
+_WORDS = {"text_encoder": AnyBut("features", PRESET)}
 _WORD_VECTORS = {**_WORDS, "word_vectors": AnyBut("")}
 _RECURRENT = ({"text_encoder": ("lstm", "gru")},)
 _STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
@@ -20,8 +30,16 @@ class Texts:
     text_encoder: str = flag(
         "lstm",
         "What reads captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
-        "Niu 2017; mean: of word vectors; features: --text_features.",
-        choices=("mean", "lstm", "gru", "h_lstm", "features"),
+        "Niu 2017; mean: of word vectors; features: --text_features; "
+        "hub:PRESET: the text side of a preset of Keras Hub, pooled as it was "
+        "trained: a name, a handle or a folder (docs/keras_hub.md).",
+        choices=OneOf("mean", "lstm", "gru", "h_lstm", "features", PRESET),
+    )
+    fine_tune_text: bool = flag(
+        False,
+        "Train the preset, too. Otherwise it is frozen: the features of all "
+        "texts are made once, below --data_root, and found there next time.",
+        when=({"text_encoder": OneOf(PRESET)},),
     )
     trees: Place = flag(
         "",

@@ -17,9 +17,10 @@ import tensorflow as tf
 from tbnets.annotations import Array, Strings
 from tbnets.errors import check_kind
 from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.hub_features import HubFeatures
 from tbnets.layers.configured import FittedLayer
+from tbnets.layers.hub_text_encoder import HubTextEncoder
 from tbnets.short_repr import short_repr
-from tbnets.text.vocabulary import Tokenizer
 
 FIRST_WORD = 2
 
@@ -227,6 +228,10 @@ def fitted_layer(encoder):
         encoder: a fitted `CaptionEncoder`.
     """
     kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
+    if isinstance(encoder, HubFeatures):
+        return HubTextEncoder.of(
+            encoder.opened.preset, dtype="float32", trainable=False
+        )
     sizes = [encoder.dim]
     if encoder.kind == "fisher":
         sizes = [encoder.vectors_.shape[1], encoder.num_components]
@@ -257,9 +262,9 @@ class CaptionReader(tf.Module):
         super().__init__(name="caption_reader")
         advice = "Fit for example a tbnets.TfidfFeatures."
         check_kind("encoder", encoder, CaptionEncoder, advice)
-        self.vocabulary = encoder.vocabulary
-        self.max_tokens = max_tokens
-        self.tokenizer = Tokenizer(encoder.vocabulary, max_tokens)
+        self.tokenizer = encoder.tokenizer(max_tokens)
+        self.vocabulary = self.tokenizer.vocabulary
+        self.max_tokens = self.tokenizer.max_tokens
         self.layer = fitted_layer(encoder)
         self.dim = encoder.dim
 

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tbnets.data.sources import is_recipe
+from tbnets.data.sources import frozen_preset, is_recipe
 from tbnets.errors import MissingFileError
 from tbnets.recipes import image_features, parsed_trees, text_features
 from tbnets.recipes.recipe import read_recipe
@@ -25,6 +25,8 @@ class Recipes:
 
     def __init__(self, settings):
         self._flags = [flag for flag in KINDS if settings.reads(flag)]
+        if frozen_preset(settings):
+            self._flags.append("text_features")
         self._things = {}
 
     def things(self, flag, data):

@@ -8,12 +8,15 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.data.sources import is_recipe
 from tbnets.errors import InputError, MissingFileError, UserError
+from tbnets.features import hub
+from tbnets.features.hub import is_hub
 from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
@@ -75,7 +78,7 @@ class Recipe:
     def decides(self):
         """The flags that decide what comes out: name -> value."""
         return {
-            each.name: getattr(self.values, each.name)
+            each.name: hub.unplaced(getattr(self.values, each.name))
             for each in flags_of(self.kind.group)
             if not each.free
         }
@@ -110,6 +113,8 @@ def read_recipe(flag, item, kind, sources):
         ValueError, FileNotFoundError: it is not there, or has flags that are
             not of its kind; names the file and the flag.
     """
+    if is_hub(item):
+        return _of_preset(item, kind, sources.started_in)
     place = sources.resolve(item)
     path = flagfiles.find_recipe(flag, item, kind.verb, place)
     words = flagfiles.expand([f"--flagfile={path}"])
@@ -129,6 +134,13 @@ def read_recipe(flag, item, kind, sources):
     return dataclasses.replace(
         recipe, values=dataclasses.replace(values, **found)
     )
+
+
+def _of_preset(item, kind, start):
+    """Returns the recipe that the name of a preset stands for."""
+    name = re.sub(r"\W+", "_", hub.unplaced(item))
+    values = kind.group(features=hub.placed(item, start))
+    return Recipe(item, pathlib.Path(name), kind, values)
 
 
 def _file(flag, value, sources):

@@ -11,11 +11,22 @@ import tqdm
 
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, import_extra
-from tbnets.features import caption_features
+from tbnets.features import caption_features, hub
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
+from tbnets.features.hub import is_hub
+from tbnets.features.hub_features import HubFeatures
 from tbnets.features.tfidf import TfidfFeatures, find_lemmatizer
-from tbnets.flags.flag import REQUIRED, Count, Limits, Place, Whole, flag
+from tbnets.flags.flag import (
+    PRESET,
+    REQUIRED,
+    Count,
+    Limits,
+    OneOf,
+    Place,
+    Whole,
+    flag,
+)
 from tbnets.progress import progress_bar
 from tbnets.recipes.recipe import Kind
 from tbnets.recipes.texts import texts_by_split
@@ -37,8 +48,10 @@ class TextFeatures:
     features: str = flag(
         REQUIRED,
         "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
-        "means of word vectors; fisher: Fisher vectors of them (Wang 2016).",
-        choices=sorted(caption_features.KINDS),
+        "means of word vectors; fisher: Fisher vectors of them (Wang 2016); "
+        "hub:PRESET: the text side of a preset of Keras Hub, pooled as it was "
+        "trained: a name, a handle or a folder.",
+        choices=OneOf("fisher", "mean_vector", "tfidf", PRESET),
     )
     num_terms: Count = flag(
         3000,
@@ -63,7 +76,8 @@ class TextFeatures:
 
 def check(values):
     """Refuses features without the word vectors that they are made of."""
-    if (values.features == "tfidf") == bool(values.word_vectors):
+    of_vectors = values.features in ("mean_vector", "fisher")
+    if of_vectors != bool(values.word_vectors):
         raise InputError(
             "`--word_vectors` must be given for mean_vector and fisher alone. "
             f"Received: --word_vectors={values.word_vectors} with --features="
@@ -103,6 +117,8 @@ def _fitted(values, texts, folder):
     """Returns the encoder of the store to go on with, or fits a new one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
+    if is_hub(values.features):
+        return encoder
     if before is not None:
         return before
     start = time.perf_counter()
@@ -116,6 +132,8 @@ def _fitted(values, texts, folder):
 def _new_encoder(values, texts):
     """Returns the encoder that is asked for, not fitted."""
     encoder = MeanFeatures()
+    if is_hub(values.features):
+        return HubFeatures.of(values.features)
     if values.features == "tfidf":
         encoder = TfidfFeatures(values.num_terms)
     elif values.features == "fisher":
@@ -198,9 +216,17 @@ class _Features(Thing):
 
     def check(self):
         """Refuses what packages are missing for."""
+        if is_hub(self.recipe.values.features):
+            hub.keras_hub()
+            return
         import_extra("text", "sklearn.decomposition")
         if self.recipe.values.features == "tfidf":
             find_lemmatizer()
+
+    def files(self):
+        """Returns the files that decide: of flags, or those of a preset."""
+        name = self.recipe.values.features
+        return hub.files(name) if is_hub(name) else super().files()
 
     def make(self, folder):
         """Makes the store, or goes on."""

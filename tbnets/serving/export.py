@@ -106,7 +106,7 @@ def _check_reader(model, tokenizer):
     reader = reader or getattr(model, "text_branch", None)
     # A layer of one's own need not tell how many words it reads.
     known = getattr(reader, "vocabulary_size", None)
-    size = tokenizer.vocabulary.size
+    size = tokenizer.vocabulary and tokenizer.vocabulary.size
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
     if told and known != size:
         raise InputError(
@@ -151,7 +151,7 @@ def write_saved_model(
     if max_pixels is not None:
         limit_pixels(endpoints, max_pixels)
     module, signatures = _traced(endpoints, half_precision)
-    tokenizer = endpoints.tokenizer
+    vocabulary = getattr(endpoints.tokenizer, "vocabulary", None)
     for name, function in signatures.items():
         check_ops(name, function.graph.as_graph_def())
     description = _describe(signatures, endpoints, metadata)
@@ -172,8 +172,8 @@ def write_saved_model(
                 ),
             )
             (folder / METADATA_FILE).parent.mkdir()
-            if tokenizer is not None:
-                tokenizer.vocabulary.save(folder / VOCABULARY_FILE)
+            if vocabulary is not None:
+                vocabulary.save(folder / VOCABULARY_FILE)
             description[SHA256] = hash_files(folder)
             write_json(folder / METADATA_FILE, description)
     except (OSError, tf.errors.OpError) as error:
@@ -226,6 +226,7 @@ def next_version(folder):
 def _describe(signatures, endpoints, metadata):
     """Makes the content of `assets.extra/tbnets.json`."""
     tokenizer, photos = endpoints.tokenizer, endpoints.photos
+    vocabulary = getattr(tokenizer, "vocabulary", None)
 
     def inputs(function):
         return {x.name: x for x in function.structured_input_signature[0]}
@@ -247,7 +248,7 @@ def _describe(signatures, endpoints, metadata):
             }
             for name, function in signatures.items()
         },
-        "vocabulary_size": tokenizer and tokenizer.vocabulary.size,
+        "vocabulary_size": vocabulary and vocabulary.size,
         "max_tokens": tokenizer and tokenizer.max_tokens,
         "max_pixels": photos and photos.max_pixels,
         "metadata": metadata or {},

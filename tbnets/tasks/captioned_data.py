@@ -35,7 +35,12 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `recipes.thing.Thing`s that are not there yet."""
+        """Returns the `recipes.thing.Thing`s that are not there yet.
+
+        Raises:
+            ValueError: texts could not be read when the run has ended.
+        """
+        self.texts.check_preset()
         return self.opened.recipes.missing(self.opened)
 
     def split(self, name):

@@ -15,6 +15,7 @@ _KINDS = {
     "text_features_made_by": dict,
     "region_features_made_by": dict,
     "recipes": dict,
+    "text_encoder_made_by": dict,
     "left_out": dict[str, str],
     "split_cuts": list[float],
     "word_vectors": np.ndarray,

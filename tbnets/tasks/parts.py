@@ -16,6 +16,7 @@ from tbnets.layers import image_encoders, text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
+from tbnets.layers.hub_text_encoder import HubTextEncoder
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.hinges import TERMS
@@ -25,6 +26,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
+from tbnets.tasks.texts import reads_features, text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
@@ -68,8 +70,10 @@ def _build_image_encoder(settings):
 
 
 def _build_text_encoder(settings, fitted):
-    if settings.text_encoder == "features":
+    if reads_features(settings):
         return None
+    if settings.reads("fine_tune_text"):
+        return HubTextEncoder.of(text_preset(settings))
     table, words = fitted.get("word_vectors"), len(fitted["words"])
     common = {
         "embedding_dim": settings.word_dim if table is None else table.shape[1],
@@ -191,7 +195,7 @@ def build_cca(settings, fitted):
     Raises:
         ValueError: the words would have to be learned, by a gradient.
     """
-    if settings.text_encoder != "features" and not _stay(settings):
+    if not (reads_features(settings) or _stay(settings)):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
             "no gradient, or mean of vectors that stay. Received: "

@@ -1,11 +1,17 @@
 """What a run reads of its texts: words, words along trees, or features."""
 
+import functools
+
 import tensorflow as tf
 
+from tbnets.data.sources import frozen_preset
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
+from tbnets.features.hub_texts import HubTokenizer
 from tbnets.layers.fisher_vectors import CaptionReader
 from tbnets.serving.doors import MOST_WORDS
+from tbnets.serving.ops import check_ops
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.padded_rows import PaddedRows
@@ -33,7 +39,9 @@ class Texts:
     def __init__(self, settings, data):
         self.settings = settings
         self._data = data
-        self._of_features = settings.text_encoder == "features"
+        self._of_features = reads_features(settings)
+        self._of_preset = settings.reads("fine_tune_text")
+        self._of_preset &= not self._of_features
         self._of_trees = settings.text_encoder == "h_lstm"
         self._begun_with, self._words = {}, ()
 
@@ -83,8 +91,32 @@ class Texts:
                 "of an unknown encoder. Leave it out, or make them by "
                 "tools/extract_text_features.py."
             )
-        if self.settings.export:
-            self.reader({"words": [], "text_features_made_by": made_by})
+        if self.settings.export and not frozen_preset(self.settings):
+            fitted = {"words": [], "text_features_made_by": made_by}
+            self._check_served(self.reader(fitted))
+
+    def check_preset(self):
+        """Refuses a preset that can not be opened, or not be exported."""
+        if self.settings.reads("fine_tune_text"):
+            tokenizer = self._tokenizer
+            if self.settings.export:
+                self._check_served(tokenizer)
+
+    def _check_served(self, reader):
+        """Refuses a preset whose captions no exported model could read."""
+        tokenizer = getattr(reader, "tokenizer", reader)
+        if not hasattr(tokenizer, "graph_def"):
+            return
+        of_preset = self.settings.reads("fine_tune_text")
+        flag = "text_encoder" if of_preset else "text_features"
+        try:
+            check_ops("tokeniser", tokenizer.graph_def())
+        except InputError as error:
+            raise InputError(
+                f"`--{flag}` must be a preset whose tokeniser TensorFlow "
+                f"Serving knows, as the model is exported. Received: --{flag}="
+                f"{getattr(self.settings, flag)}: {error} Add --noexport."
+            ) from error
 
     def fit(self):
         """Returns what the training texts tell.
@@ -104,6 +136,10 @@ class Texts:
             rows = self._train.texts
             fitted["text_dim"] = rows.shape[0]
             fitted["text_features_made_by"] = rows.features.made_by
+            return fitted
+        if self._of_preset:
+            made_by = {"tokenizer_sha256": self._tokenizer.sha256()}
+            fitted["text_encoder_made_by"] = made_by
             return fitted
         counts, lengths = count_words(self._train.said.captions)
         vocabulary = Vocabulary.of_counts(
@@ -144,6 +180,8 @@ class Texts:
         """
         if self._of_features:
             return split.texts
+        if self._of_preset:
+            return tokenize(self._tokenizer_of(fitted), split.said.captions)
         vocabulary = Vocabulary(fitted["words"])
         limit = self.settings.max_tokens or None
         if self._of_trees:
@@ -159,7 +197,8 @@ class Texts:
             fitted: dict with `words` and `text_features_made_by`.
 
         Returns:
-            A `Tokenizer`; a `TreeReader` where captions are read along trees;
+            A `Tokenizer`, or that of a preset that learns; a `TreeReader`
+            where captions are read along trees;
             a `CaptionReader` where features come from a store with the
             encoder that made them; None where they come from elsewhere.
 
@@ -167,6 +206,8 @@ class Texts:
             FileNotFoundError, ValueError: the encoder is missing, damaged or
                 another one.
         """
+        if self._of_preset:
+            return self._tokenizer_of(fitted)
         if fitted["words"]:
             read = TreeReader if self._of_trees else Tokenizer
             limit = most_words(self.settings.max_tokens, fitted)
@@ -178,6 +219,34 @@ class Texts:
         self._data.make("text_features")
         paths = self._data.given.feature_paths("text_features", split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
+
+    @functools.cached_property
+    def _tokenizer(self):
+        """The `HubTokenizer` of --text_encoder."""
+        return HubTokenizer(text_preset(self.settings, weights=False))
+
+    def _tokenizer_of(self, fitted):
+        """Returns it; refuses another than the run began with."""
+        now = {"tokenizer_sha256": self._tokenizer.sha256()}
+        if fitted["text_encoder_made_by"] != now:
+            raise InputError(
+                "`--text_encoder` must be the preset that the run began with. "
+                f"Received: --text_encoder={self.settings.text_encoder}, which "
+                "reads words otherwise now. Put the right one back."
+            )
+        return self._tokenizer
+
+
+def reads_features(settings):
+    """Tells whether a run reads features of texts, of a preset for one."""
+    is_preset = bool(frozen_preset(settings))
+    return settings.text_encoder == "features" or is_preset
+
+
+def text_preset(settings, weights=True):
+    """Opens the `hub.Preset` of --text_encoder."""
+    name = hub.placed(settings.text_encoder, settings.started_in)
+    return hub.open_preset(name, "text", weights=weights)
 
 
 def most_words(max_tokens, fitted):

@@ -27,7 +27,8 @@ from tbnets.training.run_folder import checkpoint_path
 
 OF_NETWORK = (
     *("task", "model", "image_encoder", "image_size", "cnn"),
-    *("image_transform", "text_encoder", "tied_children", "word_dim"),
+    *("image_transform", "text_encoder", "fine_tune_text", "tied_children"),
+    "word_dim",
     *("rnn_units", "bidirectional", "pooling", "mean_beside", "image_units"),
     *("text_units", "batch_normalization", "head_units", "product_scale"),
     "region_branch",

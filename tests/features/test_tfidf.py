@@ -73,7 +73,9 @@ def test_words_of_no_training_caption_are_not_known():
 
 
 def test_chunks_are_all_rows(monkeypatch):
-    monkeypatch.setattr("tbnets.features.caption_encoder.CHUNK", 4)
+    monkeypatch.setattr(
+        "tbnets.features.caption_encoder.CaptionEncoder.chunk", 4
+    )
     encoder = TfidfFeatures().fit(CAPTIONS)
     parts = list(encoder.chunks(CAPTIONS))
     assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 6)]

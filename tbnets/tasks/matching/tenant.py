@@ -19,6 +19,7 @@ from tbnets.tasks.matching import views
 from tbnets.tasks.matching.data import MatchingData
 from tbnets.tasks.matching.scores import Retrieval
 from tbnets.tasks.task import Exporter, Task, Tenant
+from tbnets.tasks.texts import reads_features
 
 
 class MatchingExporter(Exporter):
@@ -58,7 +59,7 @@ class MatchingExporter(Exporter):
     def queries(self):
         """Two captions of the last split, of a run on own photos."""
         data = self._data
-        if not data.own_photos or data.settings.text_encoder == "features":
+        if not data.own_photos or reads_features(data.settings):
             return []
         return views.example_captions(data.last.records)
 
@@ -76,8 +77,9 @@ class MatchingExporter(Exporter):
         rows, photos = range(records.num_images), None
         if model.takes_photos:
             photos = self._data.opened.sources.photo_folder
-            paths = {row: photos / records.file_name(row) for row in rows}
-            rows, embeddings = index.embed_photos(model, photos, paths)
+            paths = {photos / records.file_name(row): row for row in rows}
+            found, embeddings = index.embed_photos(model, photos, list(paths))
+            rows = [paths[photos / name] for name in found]
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")

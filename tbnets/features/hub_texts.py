@@ -1,0 +1,302 @@
+"""The text side of presets of Keras Hub: captions -> ids -> vectors.
+
+Texts are pooled as a preset was trained:
+
+- CLIP, MetaCLIP 2: the projected state at the end of the text;
+- SigLIP: what its head makes of the last place;
+- a preset of a `TextEmbedder`: the mean, maximum or first, as that says;
+- what has a `pooled_output`, as BERT and ALBERT: that;
+- all others, as DistilBERT, RoBERTa, DeBERTa, T5's encoder: the mean over
+  the ids of a text.
+"""
+
+import functools
+import hashlib
+import pathlib
+import tempfile
+
+import keras
+import tensorflow as tf
+
+from tbnets.errors import InputError, MissingFileError, UnreachableError
+from tbnets.features.hub import keras_hub
+from tbnets.short_repr import short_repr
+from tbnets.text.byte_pairs import BytePairs
+
+OWN, MEAN, FIRST, MAX = POOLINGS = "own", "mean", "cls", "max"
+_NO_START = ("T5Backbone",)
+_INPUTS = "token_ids", "segment_ids", "padding_mask"
+MOST_IDS = 512
+"""Ids of a text that are read where a preset tells no number."""
+_LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
+"""Backbones whose states know nothing of what follows, as padding does."""
+
+
+class HubTokenizer(tf.Module):
+    """Maps captions to the ids that a preset was trained on, plus 1.
+
+    So 0 is padding, whatever id the preset has for that. It stands where a
+    `text.vocabulary.Tokenizer` does.
+
+    Args:
+        preset: a `hub.Preset` that turns texts into vectors.
+        max_tokens: ids after which a caption is cut, those of start and end
+            among them; the preset's own number if None, or if that is less.
+
+    Attributes:
+        vocabulary: None: its words are none of a run's.
+        padding_id: the preset's id of padding.
+    """
+
+    vocabulary = None
+
+    def __init__(self, preset, max_tokens=None):
+        super().__init__(name="tokenizer")
+        tokenizer = preset.tokenizer
+        self.padding_id = getattr(tokenizer, "pad_token_id", None) or 0
+        given = max_tokens, most_ids(preset.backbone) or MOST_IDS
+        self.max_tokens = min(number for number in given if number)
+        kind = _OfPair if len(preset.sides) > 1 else _Alone
+        if type(tokenizer).__name__ == "CLIPTokenizer":
+            kind = _Clip
+        self._read = kind(preset, self.max_tokens)
+        spec = tf.TensorSpec([None], tf.string)
+        # Outside of graphs Keras Hub reads otherwise. A partial is kept by no
+        # SavedModel.
+        self._in_graph = functools.partial(
+            tf.function(self._read, input_signature=[spec], autograph=False)
+        )
+
+    __repr__ = short_repr("max_tokens")
+
+    def ragged(self, captions):
+        """Maps captions to ids without padding.
+
+        Args:
+            captions: string `[num_captions]`, UTF-8.
+
+        Returns:
+            int32 `tf.RaggedTensor` `[num_captions, (ids)]`.
+        """
+        captions = tf.convert_to_tensor(captions, tf.string)
+        read = self._in_graph if tf.executing_eagerly() else self._read
+        return read(captions)
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, captions):
+        """Maps captions to ids, int32 `[num_captions, longest]`."""
+        ids = self.ragged(captions).to_tensor(0)
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
+
+    def graph_def(self):
+        """Returns the ops that captions are read by, a `GraphDef`."""
+        return self._in_graph.func.get_concrete_function().graph.as_graph_def()
+
+    def sha256(self):
+        """Returns a digest of all that decides what ids captions get."""
+        digest = hashlib.sha256(f"{self._read.told}".encode())
+        with tempfile.TemporaryDirectory() as folder:
+            self._read.tokenizer.save_assets(folder)
+            for path in sorted(pathlib.Path(folder).iterdir()):
+                digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()
+
+
+class _Clip(tf.Module):
+    """Captions -> ids of CLIP, by ops that TensorFlow Serving knows.
+
+    Those of Keras Hub keep a table of the words that they met, and in a graph
+    they take a number for one word where CLIP was trained on its digits.
+    """
+
+    def __init__(self, preset, most):
+        super().__init__()
+        self.tokenizer = tokenizer = preset.tokenizer
+        self.most = most
+        specials = tokenizer.start_token, tokenizer.end_token
+        self._pairs = BytePairs(
+            tokenizer.vocabulary, tokenizer.merges, specials
+        )
+        self._ends = [tokenizer.token_to_id(one) for one in specials]
+        self.told = "byte pairs", most
+
+    def __call__(self, captions):
+        ids = self._pairs(captions, self.most - len(self._ends))
+        shape = [tf.shape(captions)[0], 1]
+        start, end = (tf.fill(shape, one) for one in self._ends)
+        return tf.concat([start, ids, end], axis=1) + 1
+
+
+class _OfPair(tf.Module):
+    """Captions -> ids, as a preset of images and texts prepares them."""
+
+    def __init__(self, preset, most):
+        super().__init__()
+        models, family = (
+            keras_hub().models,
+            preset.kind.removesuffix("Backbone"),
+        )
+        names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
+        kind = next(one for one in names if hasattr(models, one))
+        packer = preset.part("preprocessor.json", getattr(models, kind))
+        packer.image_converter, packer.sequence_length = None, most
+        self.packer, self.tokenizer = packer, packer.tokenizer
+        flags = ("canonicalize_text", "to_lower", "add_start_token")
+        self.told = [kind, most, *(getattr(packer, n, None) for n in flags)]
+
+    def __call__(self, captions):
+        _begin_anew(self.tokenizer)
+        made = self.packer({"prompts": captions, "images": None})
+        ids = tf.cast(made["token_ids"], tf.int32) + 1
+        return tf.ragged.boolean_mask(ids, made["padding_mask"])
+
+
+class _Alone(tf.Module):
+    """Captions -> start, ids, end, which readers of texts alone expect.
+
+    What Keras Hub packs one or two texts by, TensorFlow Serving does not know.
+    """
+
+    def __init__(self, preset, most):
+        super().__init__()
+        self.tokenizer = tokenizer = preset.tokenizer
+        names = ["start_token_id"] * (preset.kind not in _NO_START)
+        found = [getattr(tokenizer, one, None) for one in names]
+        self._start = [one for one in found if one is not None]
+        end = getattr(tokenizer, "end_token_id", None)
+        self._end = [one for one in (end,) if one is not None]
+        self._most = most - len(self._start) - len(self._end)
+        self.told = self._start, self._end, self._most
+
+    def __call__(self, captions):
+        _begin_anew(self.tokenizer)
+        ids = tf.cast(self.tokenizer(captions), tf.int32)[:, : self._most]
+        count = tf.shape(captions)[0]
+        start, end = (
+            tf.tile(tf.constant([one], tf.int32, [1, len(one)]), [count, 1])
+            for one in (self._start, self._end)
+        )
+        return tf.concat([start, ids, end], axis=1) + 1
+
+
+def _begin_anew(tokenizer):
+    """Lets a model of SentencePiece be part of the graph that is traced.
+
+    Outside of it, TensorFlow would lose it as soon as its seed is set.
+    """
+    if hasattr(tokenizer, "set_proto"):
+        tokenizer.set_proto(tokenizer.proto)
+
+
+def _plain(name):
+    """Returns the name of an input; an encoder before a decoder has others."""
+    return name.removeprefix("encoder_")
+
+
+def pooling_of(preset):
+    """Returns how the words of a preset are pooled: one of `POOLINGS`."""
+    if len(preset.sides) > 1:
+        return OWN
+    try:
+        task = preset.read("task.json")
+    except (MissingFileError, UnreachableError):
+        return OWN
+    if not str(task.get("registered_name")).endswith("TextEmbedder"):
+        return OWN
+    found = task.get("config", {}).get("pooling_mode", MEAN)
+    return found if found in POOLINGS else MEAN
+
+
+def most_ids(backbone):
+    """Returns how many ids a backbone has places for; None for any number."""
+    reader = getattr(backbone, "text_encoder", backbone)
+    return getattr(reader, "max_sequence_length", None)
+
+
+def text_network(backbone, pooling=OWN):
+    """Returns the part of a backbone that reads texts.
+
+    Args:
+        backbone: of a `hub.Preset` that turns texts into vectors.
+        pooling: one of `POOLINGS`.
+
+    Returns:
+        Keras model, dict of ids and masks -> vectors `[n, dim]`, or, to be
+        pooled, `[n, ids, dim]`.
+    """
+    if hasattr(backbone, "get_text_embeddings"):
+        ids = keras.Input((None,), dtype="int32", name="token_ids")
+        made = backbone.get_text_embeddings(ids)
+        return keras.Model({"token_ids": ids}, made)
+    inputs, made = backbone.input, backbone.output
+    inputs = {k: inputs[k] for k in inputs if not k.startswith("decoder_")}
+    others = sorted(name for name in inputs if _plain(name) not in _INPUTS)
+    if others:
+        raise InputError(
+            f"`preset` must read ids of texts alone. Received: a preset of "
+            f"{type(backbone).__name__}, which reads {', '.join(others)} too. "
+            "Choose another."
+        )
+    if isinstance(made, dict):
+        names = ["encoder_sequence_output", "sequence_output"]
+        names = ["pooled_output", *names] if pooling == OWN else names
+        made = next(made[name] for name in names if name in made)
+    return keras.Model(inputs, made)
+
+
+class TextSide:
+    """Turns ids of a `HubTokenizer` into vectors.
+
+    Args:
+        backbone: of a `hub.Preset` that turns texts into vectors.
+        pooling: one of `POOLINGS`.
+        padding_id: the preset's id of padding.
+
+    Attributes:
+        network: its Keras model.
+        dim: size of the vectors.
+    """
+
+    def __init__(self, backbone, pooling=OWN, padding_id=0):
+        self.network = text_network(backbone, pooling)
+        self.pooling, self.padding_id = pooling, padding_id
+        self.most = most_ids(backbone)
+        self.dim = self.network.output_shape[-1]
+        masked = any(name.endswith("mask") for name in self.network.input)
+        looks_back = type(backbone).__name__ in _LOOKS_BACK
+        # Who is not told what padding is read as much of it as was trained on.
+        self._fills = not (masked or looks_back)
+
+    def __call__(self, ids):
+        """Returns the vectors of texts.
+
+        Args:
+            ids: int32 `[n, width]`; 0 is padding, on the right.
+
+        Returns:
+            `[n, dim]`.
+        """
+        ids = tf.cast(ids, tf.int32)[:, : self.most]
+        if self._fills:
+            more = self.most - tf.shape(ids)[1]
+            ids = tf.pad(ids, [[0, 0], [0, more]])
+        mask = ids > 0
+        given = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
+        given = dict(zip(_INPUTS, (*given, tf.cast(mask, tf.int32))))
+        names = self.network.input
+        given = {name: given[_plain(name)] for name in names}
+        # Dropout would have a state that no checkpoint keeps.
+        made = self.network(given, training=False)
+        return self._pooled(made, mask) if made.shape.rank > 2 else made
+
+    def _pooled(self, states, mask):
+        """Returns what the states of ids are as one vector."""
+        if self.pooling == FIRST:
+            return states[:, 0]
+        keep = mask[:, :, tf.newaxis]
+        if self.pooling == MAX:
+            least = states.dtype.min
+            return tf.reduce_max(tf.where(keep, states, least), axis=1)
+        total = tf.reduce_sum(tf.where(keep, states, 0), axis=1)
+        count = tf.reduce_sum(tf.cast(keep, states.dtype), axis=1)
+        return tf.math.divide_no_nan(total, count)

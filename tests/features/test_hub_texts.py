@@ -1,0 +1,159 @@
+"""The text side of presets: ids, vectors, features of captions."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.errors import InputError
+from tbnets.features import caption_features, hub, hub_texts
+from tbnets.features.hub_features import HubFeatures
+from tbnets.layers.fisher_vectors import CaptionReader
+from tbnets.serving.ops import check_ops
+
+KINDS = ("clip", "siglip", "bert", "t5", "roberta")
+CAPTIONS = [
+    "A dog runs in the red ball, 20 men",
+    "",
+    "✓ 日本",
+    "dog " * 30,
+    "a MAN",
+]
+
+
+@pytest.fixture(scope="module")
+def opened(hub_presets):
+    """Returns kind -> the fitted `HubFeatures`."""
+    return {kind: HubFeatures.of(f"hub:{hub_presets[kind]}") for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_padding_takes_part_in_nothing(opened, kind):
+    encoder = opened[kind]
+    ids = encoder.tokenizer()(CAPTIONS)
+    assert int(tf.reduce_min(ids[:, 0])) > 0  # Something is read of each.
+    side = encoder.opened.side
+    vectors = side(ids).numpy()
+    assert vectors.shape == (5, encoder.dim) and np.isfinite(vectors).all()
+    wider = side(tf.pad(ids, [[0, 0], [0, 7]])).numpy()
+    np.testing.assert_allclose(wider, vectors, atol=1e-6)
+    for row, caption in enumerate(CAPTIONS):
+        alone = encoder.transform([caption])[0]
+        np.testing.assert_allclose(alone, vectors[row], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("clip", "CLIP"), ("siglip", "SigLIP")]
+)
+def test_pairs_are_read_and_pooled_as_by_keras_hub(opened, kind, name):
+    import keras_hub
+
+    preset = opened[kind].opened.preset
+    own = getattr(keras_hub.models, f"{name}Preprocessor")
+    own = own.from_preset(preset.source)
+    own.image_converter = None
+    ids = own({"prompts": CAPTIONS, "images": None})["token_ids"]
+    wanted = preset.backbone.get_text_embeddings(np.asarray(ids))
+    found = opened[kind].transform(CAPTIONS)
+    np.testing.assert_allclose(found, np.asarray(wanted), atol=2e-6)
+
+
+def test_readers_of_texts_are_read_and_pooled_as_they_were_trained(opened):
+    import keras_hub
+
+    preset = opened["bert"].opened.preset
+    own = keras_hub.models.BertTextClassifierPreprocessor(
+        preset.tokenizer, sequence_length=20
+    )
+    made = preset.backbone(own(CAPTIONS))
+    found = opened["bert"].transform(CAPTIONS)
+    np.testing.assert_allclose(found, made["pooled_output"], atol=2e-6)
+
+    preset = opened["t5"].opened.preset
+    ids = preset.tokenizer([CAPTIONS[0]])[0] + [preset.tokenizer.end_token_id]
+    given = {"token_ids": np.array([ids]), "padding_mask": [[1] * len(ids)]}
+    given = {
+        f"{e}_{k}": np.array(v)
+        for e in ("encoder", "decoder")
+        for k, v in given.items()
+    }
+    states = preset.backbone(given)["encoder_sequence_output"]
+    found = opened["t5"].transform(CAPTIONS[:1])
+    np.testing.assert_allclose(found, np.mean(states, axis=1), atol=2e-6)
+
+
+def test_an_embedder_is_pooled_as_it_says(opened, hub_presets, tmp_path):
+    folder = shutil.copytree(hub_presets["bert"], tmp_path / "embedder")
+    registered = "keras_hub>BertTextEmbedder"
+    task = {"registered_name": registered, "config": {"pooling_mode": "max"}}
+    (folder / "task.json").write_text(json.dumps(task))
+    encoder = HubFeatures.of(f"hub:{folder}")
+    side = encoder.opened.side
+    ids = encoder.tokenizer()(CAPTIONS[:1])
+    given = {"token_ids": ids - 1, "padding_mask": tf.ones_like(ids)}
+    states = side.network({**given, "segment_ids": tf.zeros_like(ids)})
+    found = encoder.transform(CAPTIONS[:1])
+    np.testing.assert_allclose(found, np.max(states, axis=1), atol=2e-6)
+    assert encoder.digest() != opened["bert"].digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_serving_knows_the_ops_of_most_tokenisers(opened, kind):
+    graph = opened[kind].opened.tokenizer.graph_def()
+    if kind == "roberta":
+        with pytest.raises(InputError, match="LookupTableInsertV2"):
+            check_ops("captions", graph)
+    else:
+        check_ops("captions", graph)
+
+
+def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
+    opened, hub_presets, tmp_path
+):
+    folder = shutil.copytree(hub_presets["clip"], tmp_path / "clip")
+    encoder = HubFeatures.of(f"hub:{folder}")
+    store = tmp_path / "store"
+    writer = caption_features.open_writer(store, encoder)
+    caption_features.extract(CAPTIONS, encoder, writer)
+    writer.finish()
+    again = caption_features.load_encoder(store)
+    assert again.digest() == encoder.digest() == opened["clip"].digest()
+    assert str(tmp_path) not in json.dumps(caption_features.description(again))
+    reader = CaptionReader(again, 200)
+    found = reader(tf.constant(CAPTIONS)).numpy()
+    np.testing.assert_allclose(found, encoder.transform(CAPTIONS), atol=1e-6)
+    assert not reader.layer.trainable_weights
+    # Another one by its name: weights, words.
+    shutil.rmtree(folder)
+    shutil.copytree(hub_presets["siglip"], folder)
+    with pytest.raises(InputError, match="must be the one that made"):
+        caption_features.load_encoder(store).transform(["a"])
+
+
+def test_captions_are_cut_where_they_are_told_to(opened):
+    preset = opened["clip"].opened.preset
+    ids = hub_texts.HubTokenizer(preset, 5)(["a b c d e f g", "a"])
+    assert ids.shape == (2, 5)
+    end = preset.tokenizer.end_token_id + 1
+    assert ids.numpy()[:, -1].tolist() == [end, 0] and ids.numpy()[1, 2] == end
+    assert hub_texts.HubTokenizer(preset, 999).max_tokens == 12
+
+
+def test_what_reads_more_than_texts_is_refused():
+    import types
+
+    import keras
+
+    inputs = {"token_ids": keras.Input((None,), name="token_ids")}
+    inputs["speakers"] = keras.Input((None,), name="speakers")
+    backbone = types.SimpleNamespace(input=inputs, output=None)
+    with pytest.raises(InputError, match="which reads speakers too"):
+        hub_texts.text_network(backbone)
+
+
+def test_files_of_a_folder_are_all_of_them(hub_presets):
+    found = hub.files(f"hub:{hub_presets['clip']}")
+    assert {"config.json", "model.weights.h5", "tokenizer.json"} <= found.keys()
+    assert any(name.endswith("merges.txt") for name in found)

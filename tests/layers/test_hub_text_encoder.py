@@ -1,0 +1,63 @@
+"""The text side of a preset as a layer."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.features import hub
+from tbnets.features.hub_texts import HubTokenizer
+from tbnets.layers.hub_text_encoder import HubTextEncoder
+
+CAPTIONS = ["a dog runs", "", "the red ball in ✓"]
+
+
+@pytest.fixture(scope="module", params=["clip", "siglip", "bert"])
+def preset(hub_presets, request):
+    return hub.open_preset(hub_presets[request.param], "text")
+
+
+def test_its_config_builds_it_again_without_files(preset):
+    layer = HubTextEncoder.of(preset)
+    ids = HubTokenizer(preset)(CAPTIONS)
+    config = json.loads(json.dumps(layer.get_config()))
+    assert preset.name not in json.dumps(config)
+    again = HubTextEncoder.from_config(config)
+    assert again.output_dim == layer.output_dim == layer(ids).shape[1]
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(ids), layer(ids))
+
+
+def test_it_learns_the_same_way_each_time(preset):
+    layer = HubTextEncoder.of(preset)
+    ids = HubTokenizer(preset)(CAPTIONS)
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids, training=True) ** 2)
+        return [
+            tf.convert_to_tensor(one)
+            for one in tape.gradient(loss, layer.trainable_variables)
+            if one is not None
+        ]
+
+    first, second = gradients(), gradients()
+    assert sum(float(tf.reduce_sum(abs(one))) for one in first) > 0
+    for one, other in zip(first, second):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_computes_by_its_policy(preset):
+    before = keras.mixed_precision.global_policy()
+    layer = HubTextEncoder.of(preset, dtype="mixed_bfloat16")
+    assert keras.mixed_precision.global_policy() == before
+    ids = HubTokenizer(preset)(CAPTIONS)
+    found = layer(ids)
+    assert found.dtype == "bfloat16"
+    exact = HubTextEncoder.of(preset)(ids)
+    np.testing.assert_allclose(
+        tf.cast(found, "float32"), exact, atol=0.05, rtol=0.05
+    )
