@@ -121,7 +121,11 @@ class Pairs:
 class Cca:
     """Canonical correlation analysis."""
 
-    cca_dim: Count = flag(256, "Size of the shared space of CCA.")
+    cca_dim: Whole = flag(
+        0,
+        "Size of the shared space of CCA; 0: 256, or as many as the features "
+        "of the smaller side, if these are fewer.",
+    )
     cca_regularization: Amount = flag(
         0.5,
         "Share of a side's mean variance that is added to the variance of "

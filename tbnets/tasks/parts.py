@@ -207,11 +207,15 @@ def build_cca(settings, fitted):
     keras.mixed_precision.set_global_policy("float32")
     is_read = settings.reads("cca_background")
     background = settings.cca_background if is_read else 0.0
+    encoder = _build_text_encoder(settings, fitted)
+    text_dim = encoder.output_dim if encoder else fitted["text_dim"]
+    known = filter(None, (fitted["image_dim"], text_dim))
+    dim = settings.cca_dim or min(256, *known)
     network = CCA(
-        image_branch=CanonicalProjection(settings.cca_dim),
-        text_branch=CanonicalProjection(settings.cca_dim, background > 0),
+        image_branch=CanonicalProjection(dim),
+        text_branch=CanonicalProjection(dim, background > 0),
         image_encoder=_build_image_encoder(settings),
-        text_encoder=_build_text_encoder(settings, fitted),
+        text_encoder=encoder,
         regularization=settings.cca_regularization,
         power=settings.cca_power,
         background=background,

@@ -143,9 +143,10 @@ def test_means_of_words_that_stay_have_nothing_to_train(folder, tmp_path):
     )
     (folder / "vectors.txt").write_text("".join(lines))
     words = {"text_encoder": "mean", "word_vectors": "vectors.txt"}
-    words["word_vectors_training"] = "frozen"
+    words |= {"word_vectors_training": "frozen", "cca_dim": 0}
     session = train(settings(folder, tmp_path / "run", **words))
-    assert session.network.text_branch.mean.shape == (5,)
+    # Of 8 image and 5 text features, 5 directions are most.
+    assert session.network.text_branch.projection.shape == (5, 5)
 
 
 def test_more_dimensions_than_features_are_refused(folder, tmp_path):

@@ -259,7 +259,7 @@ def test_photos_that_are_all_broken(folder):
 def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
     line = tiny.typed(
         *("--images=photos", "--captions=own.csv", "--model=cca"),
-        *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random", "--cca_dim=2"),
+        *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"),
     )
     settings = train.with_usual(line, run_line.settings(line))
     told = capsys.readouterr().out
