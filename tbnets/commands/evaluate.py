@@ -15,6 +15,12 @@ the images, as a picture (needs the extra: pip install "tbnets[map]"):
 
   python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
 
+A pretrained model of Keras Hub that embeds photos and captions in one space,
+as it is (needs the extra: pip install "tbnets[hub]"):
+
+  python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
+      --captions=captions.csv --prompt="a photo of {}"
+
 Embeddings of a data set by any model, as they are: those of a split are found
 by their ids, and divided by their lengths:
 
@@ -70,6 +76,7 @@ _OF_DATA = (
 )
 WAYS = {
     "run_dir": (*_OF_A_SPLIT, "checkpoint", "region_phrase_ranking"),
+    "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
     "image_embeddings": ("text_embeddings", "caption_to_image", "normalize"),
 }
@@ -82,6 +89,20 @@ OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
 class OfData(Captions):
     """A data set, and embeddings of it."""
 
+    hub: str = flag(
+        "",
+        "Preset of Keras Hub whose embeddings of --images and --captions are "
+        "measured, instead of a run: CLIP, MetaCLIP 2 or SigLIP, by a name, a "
+        "handle or the folder.",
+    )
+    prompt: str = flag(
+        "{}", "What --hub is given for a caption, such as 'a photo of {}'."
+    )
+    cache: str = flag(
+        "",
+        "Folder to keep embeddings by --hub in; empty: FOLDER.tbnets beside "
+        "--images=FOLDER.",
+    )
     image_features: str = flag(
         "",
         "Embeddings of the images of --captions, instead of a run: a store, or "
@@ -92,7 +113,7 @@ class OfData(Captions):
         "Embeddings of the captions in the same space: a store, or a .npy with "
         "ids, or with a row a caption of the split; may hold {split}.",
     )
-    images: str = flag("", "Folder of the photos, to draw them on --map.")
+    images: str = flag("", "Folder of the photos.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

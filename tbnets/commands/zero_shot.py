@@ -6,33 +6,47 @@ import os
 import numpy as np
 
 from tbnets import tasks
-from tbnets.data.captions import usual_format
-from tbnets.data.open import Data
+from tbnets.data.captions import caption_key, usual_format
+from tbnets.data.examples import FeatureRows
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.evaluation.arrays import unit_rows
-from tbnets.flags.flag import changed
+from tbnets.features import caption_features
+from tbnets.features.hub import PREFIX
+from tbnets.features.hub_features import HubFeatures
+from tbnets.files import make_folder_of
+from tbnets.flags.flag import changed, must_come_with
 from tbnets.flags.records import completed
 from tbnets.flags.table import ALL
+from tbnets.progress import progress_bar
+from tbnets.store.opening import load_features
 from tbnets.tasks.matching.scores import RetrievalScores
+
+PLACE = "{}"
+"""Where a caption stands in --prompt."""
 
 
 def title(options):
     """Returns what is measured, in a few words."""
+    if options.hub:
+        return f"{options.hub}, zero-shot"
     return f"{options.image_features} and {options.text_features}"
 
 
 def scores(options):
-    """Returns the `RetrievalScores` of a split by its features as they are."""
-    data = Data(Sources.of(_settings(options)))
-    split = data.split(options.split)
-    if not split.records.num_captions:
-        raise InputError(
-            "`--split` must name a split with captions. Received: "
-            f"--split={options.split}, without any in {split.records.path}. "
-            "Name another."
-        )
-    sides = [_unit_rows(split.images), _unit_rows(split.texts)]
+    """Returns the `RetrievalScores` of a split by others' embeddings."""
+    task = tasks.open_task(_settings(options))
+    split = _split(options, task.data)
+    if options.hub:
+        texts = _texts(options, task.data.own_photos.cache, split.records)
+        task.data.own_photos.extract([split.records])
+        task.data.opened.forget_splits()  # Some may be no photos.
+        split = _split(options, task.data)
+        keys = list(map(caption_key, _prompted(options, split.records)))
+        rows = FeatureRows(*load_features([texts], keys))
+    else:
+        rows = split.texts
+    sides = [_unit_rows(split.images), _unit_rows(rows)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise InputError(
             "`--text_features` must be in the space of --image_features. "
@@ -54,10 +68,63 @@ def _settings(options):
     record = {name: given[name] for name in ALL.keys() & given.keys()}
     if "captions_format" not in changed(options):
         record["captions_format"] = usual_format(options.captions)
+    del record["data_root"]
     record = completed(record, "the command line")
     if options.data_root:
         record["data_root"] = os.path.abspath(options.data_root)
-    return tasks.settings_of(record)
+    if not options.hub:
+        return tasks.settings_of(record)
+    if not (options.images or options.scenes):
+        raise must_come_with(options, "hub", "--images", "Name the photos.")
+    if PLACE not in options.prompt:
+        raise InputError(
+            "`--prompt` must hold {} where the caption stands. Received: "
+            f"--prompt={options.prompt}. Write for example a photo of {{}}."
+        )
+    preset = _preset(options)
+    record |= {"cnn": preset, "cnn_weights": preset}
+    settings = tasks.settings_of(record)
+    found = Sources.of(settings).rendered()
+    names = ("scenes", "captions", "captions_format", "images")
+    return settings.replace(**{name: getattr(found, name) for name in names})
+
+
+def _preset(options):
+    """Returns the preset as flags of a run name it."""
+    return PREFIX + options.hub.removeprefix(PREFIX)
+
+
+def _split(options, data):
+    """Returns the `SplitData` that is measured."""
+    split = data.split(options.split)
+    if not split.records.num_captions:
+        raise InputError(
+            "`--split` must name a split with captions. Received: "
+            f"--split={options.split}, without any in {split.records.path}. "
+            "Name another."
+        )
+    return split
+
+
+def _texts(options, cache, records):
+    """Embeds captions by --hub where they are not yet; returns their store."""
+    encoder = HubFeatures.of(_preset(options))
+    folder = cache / f"texts-{encoder.digest()[:8]}"
+    make_folder_of(options.images, cache)
+    writer = caption_features.open_writer(folder, encoder)
+    texts = _prompted(options, records)
+    left = {*map(caption_key, texts)} - writer.done
+    if left:
+        with progress_bar(len(left), "encoding captions", "text") as bar:
+            caption_features.extract(texts, encoder, writer, bar.update)
+        writer.finish()
+    return folder
+
+
+def _prompted(options, records):
+    """Returns the captions as --prompt has them."""
+    prompt = options.prompt
+    return [prompt.replace(PLACE, caption) for caption in records.captions]
 
 
 def _unit_rows(rows):
