@@ -12,11 +12,9 @@ import tqdm
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
-from tbnets.features.caption_encoder import MeanFeatures
-from tbnets.features.fisher import FisherFeatures
 from tbnets.features.hub import is_hub
 from tbnets.features.hub_features import HubFeatures
-from tbnets.features.tfidf import TfidfFeatures, find_lemmatizer
+from tbnets.features.tfidf import find_lemmatizer
 from tbnets.flags.flag import (
     PRESET,
     REQUIRED,
@@ -131,14 +129,10 @@ def _fitted(values, texts, folder):
 
 def _new_encoder(values, texts):
     """Returns the encoder that is asked for, not fitted."""
-    encoder = MeanFeatures()
     if is_hub(values.features):
         return HubFeatures.of(values.features)
-    if values.features == "tfidf":
-        encoder = TfidfFeatures(values.num_terms)
-    elif values.features == "fisher":
-        sizes = values.num_components, values.pca_dim, values.pca_captions
-        encoder = FisherFeatures(*sizes, values.seed)
+    kind = caption_features.KINDS[values.features]
+    encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
     text = "\n".join(map(caption_key, training))
     encoder.notes_["fitted_on"] = {
