@@ -221,7 +221,9 @@ def draw_card(title, tiles, folder):
         left += CARD_GAP * tile.apart
         corner = (left, top, CARD_PHOTO)
         _paste_photo(sheet, folder, tile.image_id, corner, tile.is_hit)
-        label = (left, top + CARD_PHOTO + FRAME)
-        draw.text(label, tile.label, "#555555", font(20, tile.label))
+        wide = max(font(20, tile.label).getlength(tile.label), CARD_PHOTO)
+        fitting = font(int(20 * CARD_PHOTO / wide), tile.label)
+        below = (left, top + CARD_PHOTO + FRAME)
+        draw.text(below, tile.label, "#555555", fitting)
         left += step
     return sheet
