@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import gc
 import logging as py_logging
 import os
 import pathlib
@@ -36,19 +37,32 @@ def quiet_tensorflow():
 
     Threads wait for each other here: the descriptor is the process's, and
     where two begin to import TensorFlow and Keras, which import each other,
-    both fail.
+    both fail. Nor does the garbage collector run, for which imports, a
+    million objects that stay, are a seventh of their time.
 
     Example:
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
     heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    with _importing:
+    with _importing, _uncollected():
         if heard or sys.stderr is None:  # As in a program without a terminal.
             yield
         else:
             with _hidden():
                 yield
+
+
+@contextlib.contextmanager
+def _uncollected():
+    """Lets the garbage collector rest."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager

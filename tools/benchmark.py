@@ -10,6 +10,8 @@ For instance:
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images \
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
       --num_boxes=200 --num_photos=128
+  python tools/benchmark.py --benchmark=search --images=flickr8k/images \
+      --num_photos=1000
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
@@ -45,16 +47,17 @@ class Options:
         "image features from files to store against the forward passes. "
         "fisher_vectors: encoding captions against writing them down. "
         "region_step: a step of phrase localization against its matmuls. "
-        "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM.",
+        "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM. "
+        "search: a folder of photos, embedded and found again.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
-            *("fisher_vectors", "region_step", "tree_lstm"),
+            *("fisher_vectors", "region_step", "tree_lstm", "search"),
         ],
     )
     num_images: list[int] = flag(
         [],
         "Images: of a batch, one table each (default 500,1500; train_step "
-        "takes the first), or of the evaluation (default 5000).",
+        "takes the first), of the evaluation (default 5000), or known (20000).",
     )
     captions_per_image: Count | None = flag(
         None, "Captions of each image; default 2, of the evaluation 5."
@@ -65,9 +68,10 @@ class Options:
         10, "Negatives K kept for an anchor; Wang 2018: 10."
     )
     repeats: Count | None = flag(
-        None, "Timed runs of each row; default 15, of evaluation 3."
+        None,
+        "Timed runs of each row; default 15, of evaluation 3 and search 3.",
     )
-    images: str = flag("", "Photos, for extraction.")
+    images: str = flag("", "Photos, for extraction and search.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, for extraction; weights are random."
     )
@@ -114,6 +118,9 @@ def main(options):
             benchmark.run(*size, options.num_components, often)
         case "extraction":
             run_extraction(options, benchmark, often)
+        case _:  # Search.
+            [known, *_] = images or [20000]
+            benchmark.run(options.images, options.num_photos, known, seldom)
 
 
 def run_extraction(options, benchmark, repeats):

@@ -6,14 +6,18 @@ Your photos, with a network that starts at photos:
 
 The first word is the folder, unless a flag tells what is searched: --images is
 the same folder as a flag. The model is flickr8k_photos of the zoo, which knows
-photos of everyday scenes. The first search embeds the folder, with a progress
-bar. The embeddings are kept in photos.tbnets beside it, so that the next search
-embeds only photos that are new or have changed. There is the picture of the
-answers too, photos.tbnets/answers.png. A page that opens in any browser, and
-another network, by its name in the model zoo or the folder of a run:
+photos of everyday scenes. The first search embeds the folder; photos.tbnets
+beside it keeps that, and the picture of the answers, answers.png. The next one
+embeds what is new or has changed. A page that opens in any browser, and another
+network, by its name in the model zoo or the folder of a run:
 
   python tools/query.py --model=runs/own --html=answers.html \
       photos "a dog in the snow"
+
+Without a sentence it asks for them until Ctrl-D, and answers each at once; of
+a pipe it takes the lines:
+
+  python tools/query.py photos < sentences.txt
 
 Where the network was trained on features, a store or file of them is
 searched; the photos are then only for the pictures:
@@ -41,8 +45,10 @@ named: they do not count. --json=- prints the same for programs. A file that is
 no photo is named with the reason, left out and counted.
 """
 
+import contextlib
 import dataclasses
 import errno
+import importlib
 import os
 import pathlib
 import re
@@ -111,7 +117,7 @@ class Options(Asked):
 
 
 def embed_images(options, model):
-    """Embeds what --image_features or --images name: `(ids, embeddings)`."""
+    """Embeds what is searched: `(ids, embeddings)`."""
     if model.takes_photos:
         return index.embed_folder(
             model, options.images, options.cache, options.batch_size
@@ -139,8 +145,8 @@ def read_captions(path):
     lines, _ = file.lines()
     first = next(filter(str.strip, lines), "").lower()
     # A text may be called .csv, without a header.
-    is_table = {"image", "caption"} <= {*re.findall(r"\w+", first)}
-    is_table |= first.startswith("{")
+    words = {*re.findall(r"\w+", first)}
+    is_table = first.startswith("{") or {"image", "caption"} <= words
     if is_table and usual_format(path) == "table":
         records = read_table(file, None)
         lines = [text for one in records for text in one.captions]
@@ -166,19 +172,18 @@ def answer_image(options, model):
         model.compare(query, embeddings), options.top
     )
     title = f"{options.image} among {len(captions)} captions"
-    answers = [captions[i] for i in order[0]]
-    print(search.format_answers(title, similarities[0], answers))
-    rows = zip(answers, similarities[0].tolist())
-    told = [{"caption": text, "similarity": value} for text, value in rows]
+    answers, values = [captions[i] for i in order[0]], similarities[0].tolist()
+    print(search.format_answers(title, values, answers))
+    told = [{"caption": a, "similarity": v} for a, v in zip(answers, values)]
     return {"model": options.model, "image": options.image, "answers": told}
 
 
-def answer_texts(options, model):
+def answer_texts(options, model, gallery=None):
     """Ranks the images for each query, draws them; returns the record."""
     check_images(options, model)
     queries, like = options.queries, options.like
     examples_of = examples(options, model, like)
-    ids, embeddings = embed_images(options, model)
+    ids, embeddings = gallery or embed_images(options, model)
     order, similarities = search.rank(
         model, queries, examples_of, embeddings, options.top
     )
@@ -236,8 +241,7 @@ def write_montage(options, ids, order, similarities):
 def write_page(options, notes, ids, order, similarities):
     """Writes the page to --html."""
     sections = []
-    told = [note for _, note in notes]
-    told += ["photos like it"] * len(options.like)
+    told = [note for _, note in notes] + ["photos like it"] * len(options.like)
     asked = [*options.queries, *options.like]
     for query, note, rows, values in zip(asked, told, order, similarities):
         names = [ids[row] for row in rows]
@@ -249,11 +253,36 @@ def write_page(options, notes, ids, order, similarities):
     print(f"\nThe answers as a page: {options.html}")
 
 
+def answer(options, model, gallery=None):
+    """Answers what is asked, and tells it as --json says."""
+    with alone(options.json):
+        if options.image:
+            found = answer_image(options, model)
+        else:
+            found = answer_texts(options, model, gallery)
+    write_json(options.json, found)
+
+
+def answer_typed(options, model):
+    """Answers sentences as they are typed, until Ctrl-D."""
+    check_images(options, model)
+    gallery = embed_images(options, model)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("readline")  # Lines are edited, and kept.
+    sys.stdin.reconfigure(errors="replace")
+    print(f"Type what is sought in {len(gallery[0]):,} images; Ctrl-D ends.")
+    with contextlib.suppress(EOFError):
+        while True:
+            if sentence := input("> ").strip():
+                asked = dataclasses.replace(options, queries=[sentence])
+                answer(asked, model, gallery)
+    print()
+
+
 def with_folder(options):
     """Takes the first word for --images where no flag says what is searched."""
-    if not options.queries or (
-        options.images or options.image or options.captions
-    ):
+    is_told = options.images or options.image or options.captions
+    if is_told or not options.queries:
         return options
     first, *queries = options.queries
     if not os.path.isdir(first):
@@ -268,10 +297,10 @@ def with_folder(options):
     return dataclasses.replace(options, images=first, queries=queries)
 
 
-def check_flags(options):
-    """Refuses flags that make no question."""
+def check_flags(options, is_typed=False):
+    """Refuses flags that make no question, unless that is typed later."""
     by_image = bool(options.image)
-    asked = len(options.queries) + len(options.like)
+    asked = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(asked) or by_image != bool(options.captions):
         raise InputError(
             "`tools/query.py` must be asked by sentences, by --like, or by "
@@ -304,13 +333,18 @@ def check_images(options, model):
 
 
 def main(options):
-    """Answers the queries."""
+    """Answers the queries, or asks for them where there are none."""
     options = with_folder(options)
-    check_flags(options)
+    given = options.queries, options.like, options.image, options.captions
+    is_open = any([options.images, options.image_features]) and not any(given)
+    terminals = [one and one.isatty() for one in (sys.stdin, sys.stdout)]
+    is_typed = is_open and all(terminals)
+    if is_open and not is_typed and sys.stdin:
+        lines = os.fsdecode(sys.stdin.buffer.read()).removeprefix("\ufeff")
+        queries = list(filter(None, map(str.strip, lines.splitlines())))
+        options = dataclasses.replace(options, queries=queries)
+    check_flags(options, is_typed)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
-    answer = answer_image if options.image else answer_texts
-    with alone(options.json):
-        found = answer(options, model)
-    write_json(options.json, found)
+    (answer_typed if is_typed else answer)(options, model)

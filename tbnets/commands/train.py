@@ -105,8 +105,9 @@ def checked_settings(options, line):
 
 def with_usual(line, settings):
     """Gives flags that are not given what suits data and model; says which."""
-    title, values = tasks.open_task(settings).data.usual
-    if usual := dict(tasks.BUILDERS[settings.model].usual):
+    task = tasks.open_task(settings)
+    title, values = task.data.usual
+    if usual := dict(task.model.usual):
         title = " and ".join(filter(None, [title, f"--model={settings.model}"]))
     taken = run_line.not_given(line, settings, {**values, **usual})
     if taken:

@@ -29,29 +29,33 @@ def list_photos(folder):
     link that leads nowhere is one, so that it is missed. Links to folders are
     not followed, and what `files.folder_beside` keeps there is no photo.
     """
-    return sort_files(folder)[0]
+    return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
 
 def sort_files(folder):
-    """Returns `list_photos`, and the paths of the other files in a folder.
+    """Finds the photos and the other files of a folder, as `list_photos`.
 
     Hidden files are neither, unless they are named as photos.
+
+    Returns:
+        (photos, others): dict, path of a photo from there, with slashes ->
+        `os.DirEntry`, in order; and list of `os.DirEntry`.
 
     Raises:
         FileNotFoundError: the folder holds no photos.
     """
-    folder, photos, others = pathlib.Path(folder), [], []
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if any(part.endswith(BESIDE_SUFFIX) for part in parts[:-1]):
-            continue
-        if path.suffix.lower() in PHOTO_SUFFIXES:
-            if path.is_file() or not path.exists():
-                photos.append(path)
-        elif path.is_file() and not any(part[0] == "." for part in parts):
-            others.append(path)
+    photos, others = {}, []
+    for name, entry in _walk(folder):
+        # Of a link alone the system is asked, which takes time.
+        is_link = entry.is_symlink()
+        is_file = os.path.isfile(entry) if is_link else entry.is_file()
+        if entry.name[1:].lower().endswith(PHOTO_SUFFIXES):
+            if is_file or not os.path.exists(entry):
+                photos[name] = entry
+        elif is_file and not any(part[0] == "." for part in name.split("/")):
+            others.append(entry)
     if not photos:
-        some = listed([path.name for path in others], MOST_NAMED)
+        some = listed([entry.name for entry in others], MOST_NAMED)
         held = f" but {some}" if others else ""
         raise MissingFileError(
             f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
@@ -60,12 +64,26 @@ def sort_files(folder):
     return photos, others
 
 
+def _walk(folder, before=""):
+    """Yields (path from there, `os.DirEntry`) of what a folder holds."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:  # As of any folder without photos.
+        return
+    for entry in found:
+        if not entry.is_dir(follow_symlinks=False):
+            yield before + entry.name, entry
+        elif not entry.name.endswith(BESIDE_SUFFIX):
+            yield from _walk(entry.path, f"{before}{entry.name}/")
+
+
 def left_out_lines(broken, others, count):
     """Returns lines that tell which files of a folder are no photos, and why.
 
     Args:
         broken: dict, path -> what is wrong with it, a few words after "which".
-        others: paths of files that are not named as photos.
+        others: paths or `os.DirEntry` of files not named as photos are.
         count: how many files there are, with the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
@@ -101,8 +119,7 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
     """
     folder = pathlib.Path(folder)
     if not captions_path:
-        paths = list_photos(folder)
-        return [(path.relative_to(folder).as_posix(), path) for path in paths]
+        return [(name, folder / name) for name in sort_files(folder)[0]]
     where = (captions_format, captions_path)
     photos = {}
     for split in splits or list_splits(*where):

@@ -173,6 +173,7 @@ class TwoBranchModel(keras.Model):
             captions, self.text_encoder, self.text_branch, training
         )
 
+    @tf.autograph.experimental.do_not_convert
     def _checked(self, name, inputs, encoder):
         """Returns what a side reads; refuses what it can not read."""
         shape = self.input_shapes and self.input_shapes[name]

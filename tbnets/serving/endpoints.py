@@ -69,7 +69,7 @@ def inference(method, read=None):
 def embedding(side):
     """Returns the endpoint that embeds what is of a `Side`."""
 
-    @tf.function(input_signature=[side.spec])
+    @tf.function(input_signature=[side.spec], autograph=False)
     def call(rows):
         return {"embeddings": side.embed(rows)}
 
@@ -97,7 +97,7 @@ def two_sided(first, second, similarities, compared_dim=None):
         dict, name -> `tf.function`.
     """
 
-    @tf.function(input_signature=[first.spec, second.spec])
+    @tf.function(input_signature=[first.spec, second.spec], autograph=False)
     def score(rows, others):
         rows, others = first.embed(rows), second.embed(others)
         return {"similarities": similarities(rows, others)}

@@ -92,11 +92,12 @@ def parse(content, about):
         digest = hashlib.sha256(body).digest()
         photos, dim = header["photos"], about["embedding_dim"]
         rows = np.frombuffer(body[start:], "<f4").reshape(len(photos), dim)
+        rows = rows.astype(np.float32, copy=False)
         is_whole = (
             digest == content[-_DIGEST_BYTES:] and np.isfinite(rows).all()
         )
         found = {
-            str(name): Entry((size, time), np.asarray(row, np.float32))
+            str(name): Entry((size, time), row)
             for (name, size, time), row in zip(photos, rows)
         }
         for name, size, time, reason in header["broken"]:

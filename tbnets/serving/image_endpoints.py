@@ -107,9 +107,9 @@ def _of_photos(reader, arrays):
         return tf.where(is_photo, embeddings, 0.0), status
 
     # Functions of their own, so that the SavedModel has them once.
-    answers = tf.function(answers, input_signature=[PHOTOS])
+    answers = tf.function(answers, input_signature=[PHOTOS], autograph=False)
 
-    @tf.function(input_signature=[PHOTOS])
+    @tf.function(input_signature=[PHOTOS], autograph=False)
     def embed_image(images):
         embeddings, status = answers(images)
         return {"embeddings": embeddings, "status": status}

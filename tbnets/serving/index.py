@@ -15,6 +15,7 @@ newer stands in another file, and when all is embedded the process replaces
 the files it has read by one. Two at once do the same work twice, no more.
 """
 
+import concurrent.futures
 import contextlib
 import errno
 import os
@@ -29,6 +30,7 @@ from tbnets import files, images, photo_kinds
 from tbnets.checked_numbers import check_finite
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.errors import InputError
+from tbnets.progress import progress_bar
 from tbnets.serving import search
 from tbnets.serving.entries import Entry, about, format_entries, parse
 
@@ -37,6 +39,8 @@ PHOTOS_PER_FILE = 256
 """So many photos are embedded between two writes: what a kill loses."""
 HELD_BYTES = 2**28
 """So much of photos is held at once; one that was no JPEG is large as PNG."""
+AT_ONCE = 2
+"""Batches in work at once: the cores that one leaves idle the other takes."""
 
 
 def embed_folder(model, folder, place=None, batch_size=None):
@@ -62,7 +66,6 @@ def embed_folder(model, folder, place=None, batch_size=None):
         ValueError: none of its files is a photo, or an embedding is not
             finite.
     """
-    folder = pathlib.Path(folder)
     paths, others = sort_files(folder)
     place = None if place is False else files.folder_beside(folder, place)
     index = Index(place, model, folder)
@@ -75,7 +78,7 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
     Args:
         model: as in `embed_folder`.
         folder: folder of photos.
-        paths: which of its files.
+        paths: which of its files: name -> `pathlib.Path` or `os.DirEntry`.
         others: those of its files that are told of as left out.
         index: the `Index` that knows some; None to keep nothing.
         batch_size: as in `embed_folder`.
@@ -83,16 +86,20 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
     Returns: and raises as `embed_folder`.
     """
     index = index or Index()
-    paths = {path.relative_to(folder).as_posix(): path for path in paths}
     # Looked at before they are read: what changes meanwhile is new next time.
-    stamps = {name: _stamp(path) for name, path in paths.items()}
+    stamps = {name: stamp_of(path) for name, path in paths.items()}
     new = [name for name in paths if not index.knows(name, stamps[name])]
     size = batch_size or search.PHOTO_BATCH_SIZE
+    batches = [new[at : at + size] for at in range(0, len(new), size)]
+    pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
-        for names in search.batches(new, size, "photo"):
-            some = {name: paths[name] for name in names}
-            index.add(_embed(model, some, stamps))
-            index.save(at_least=PHOTOS_PER_FILE)
+        with progress_bar(len(new), "embedding", " photos") as bar:
+            for found in pool.map(
+                lambda names: _embed(model, paths, stamps, names), batches
+            ):
+                index.add(found)
+                index.save(at_least=PHOTOS_PER_FILE)
+                bar.update(len(found))
     except KeyboardInterrupt:
         if index.save():
             _note(
@@ -101,10 +108,15 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
             )
         raise
     finally:
+        pool.shutdown(cancel_futures=True)
         index.save()
     index.tidy(paths)
     entries = {name: index.entries[name] for name in paths}
-    broken = {paths[n]: e.reason for n, e in entries.items() if e.reason}
+    broken = {
+        pathlib.Path(paths[name]): entry.reason
+        for name, entry in entries.items()
+        if entry.reason
+    }
     for line in left_out_lines(broken, others, len(paths) + len(others)):
         _note(line)
     if len(broken) == len(paths):
@@ -113,15 +125,16 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
             f"{folder}, where none can. See the reasons above."
         )
     rows = {n: e.embedding for n, e in entries.items() if not e.reason}
-    return list(rows), np.stack(list(rows.values()))
+    # Of many rows far faster than `np.stack`.
+    return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
-def _embed(model, paths, stamps):
-    """Returns the `Entry` of each of some files: name -> path."""
+def _embed(model, paths, stamps, names):
+    """Returns the `Entry` of each of some files."""
     found, contents = {}, {}
-    for name, path in paths.items():
+    for name in names:
         try:
-            contents[name] = images.read_content(path)
+            contents[name] = images.read_content(paths[name])
         except images.BrokenImageError as error:
             found[name] = Entry(None, None, error.reason)
         if sum(map(len, contents.values())) > HELD_BYTES:
@@ -259,7 +272,7 @@ class Index:
         return self._can_write
 
 
-def _stamp(path):
+def stamp_of(path):
     """Returns the stamp of a file; None where it is not there."""
     try:
         found = path.stat()

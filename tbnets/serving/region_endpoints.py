@@ -125,12 +125,12 @@ def _localization(reader, phrases, regions, similarities):
         values = similarities(phrases.embed(texts), regions.embed(rows))
         return tf.where(tf.equal(status, ""), values, 0.0), status
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def localize(texts, image_bytes, boxes):
         values, status = answers(texts, image_bytes, boxes)
         return {"similarities": values, "status": status}
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def localize_strict(texts, image_bytes, boxes):
         found = answers(texts, image_bytes, boxes)
         return {"similarities": require_photos(*found)}

@@ -35,25 +35,14 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     Raises:
         ValueError: If an embedding is not finite.
     """
-    parts = [embed_batch(some) for some in batches(rows, batch_size, what)]
+    parts = []
+    with progress_bar(len(rows), "embedding", what) as bar:
+        for start in range(0, len(rows), batch_size):
+            parts.append(embed_batch(rows[start : start + batch_size]))
+            bar.update(len(parts[-1]))
     embeddings = np.concatenate(parts or [embed_batch(rows)])
     check_finite(f"{what} embeddings", embeddings)
     return embeddings
-
-
-def batches(rows, batch_size, unit):
-    """Yields some of the rows at a time, with a bar where it takes long.
-
-    Args:
-        rows: list or array.
-        batch_size: how many at a time.
-        unit: of the bar, for example "image".
-    """
-    with progress_bar(len(rows), "embedding", unit) as bar:
-        for start in range(0, len(rows), batch_size):
-            some = rows[start : start + batch_size]
-            yield some
-            bar.update(len(some))
 
 
 def best(similarities, top):

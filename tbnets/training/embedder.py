@@ -29,8 +29,10 @@ class Embedder:
             return network.embed_text(batch, training=False)
 
         self.network = network
-        self._images = tf.function(images, reduce_retracing=True)
-        self._texts = tf.function(texts, reduce_retracing=True)
+        # Nothing here is for AutoGraph, which takes longer than the tracing.
+        options = {"reduce_retracing": True, "autograph": False}
+        self._images = tf.function(images, **options)
+        self._texts = tf.function(texts, **options)
 
     def images(self, examples):
         """Returns float32 `[num_images, embedding_dim]` of a split."""

@@ -69,8 +69,8 @@ def test_other_files_are_found_and_told(folder):
     for name in ("z.mp4", "more/IMG_1.HEIC", *hidden):
         (photos / name).touch()
     found, others = sort_files(photos)
-    assert found == list_photos(photos)
-    assert [path.name for path in found][-2:] == ["IMG_1.HEIC", "c.jpeg"]
+    assert [photos / name for name in found] == list_photos(photos)
+    assert [*found][-2:] == ["more/IMG_1.HEIC", "more/c.jpeg"]
     assert left_out_lines({"a": "is empty"}, others, 9) == [
         "left out: a, which is empty",
         "left out: notes.txt, z.mp4, not named as photos are",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 
 import numpy as np
 import PIL.Image
@@ -34,6 +35,7 @@ class MeanColour:
         self.path = path
         self.count = 0
         self._stop_after = stop_after
+        self._lock = threading.Lock()
 
     def try_images(self, contents):
         reasons = [fault_of(content) or "" for content in contents]
@@ -41,7 +43,8 @@ class MeanColour:
         rows = np.zeros((len(contents), 3), np.float32)
         means = tf.reduce_mean(decode_images(good, 2), axis=[1, 2])
         rows[np.array(reasons, object) == ""] = means / 255
-        self.count += len(good)
+        with self._lock:
+            self.count += len(good)
         if self._stop_after is not None and self.count > self._stop_after:
             raise KeyboardInterrupt
         return rows, reasons
@@ -97,6 +100,16 @@ def test_the_second_time_nothing_is_embedded(model, photos, tmp_path):
     assert kept_in(tmp_path / "photos.tbnets") == [path]
     # Nothing is written among the user's own files.
     assert sorted(os.listdir(photos)) == sorted(COLOURS)
+
+
+def test_two_batches_are_in_work_at_once(model, photos, monkeypatch):
+    draw(photos / "d.png", (9, 9, 9))
+    both = threading.Barrier(2, timeout=60)
+    try_images = model.try_images
+    model.try_images = lambda some: both.wait() >= 0 and try_images(some)
+    found, count = embed(model, photos, batch_size=1)
+    assert_found(found, {**COLOURS, "d.png": (9, 9, 9)})
+    assert count == 4
 
 
 def test_new_changed_and_removed_photos(model, photos, tmp_path):
@@ -234,6 +247,7 @@ def test_ctrl_c_keeps_what_was_embedded_and_says_so(
     model, photos, monkeypatch, per_file, capsys
 ):
     monkeypatch.setattr(index, "PHOTOS_PER_FILE", per_file)
+    monkeypatch.setattr(index, "AT_ONCE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
         index.embed_folder(stopped, photos, batch_size=1)
@@ -244,16 +258,18 @@ def test_ctrl_c_keeps_what_was_embedded_and_says_so(
 
 
 KILLED = """
-import os, pathlib, sys
+import os, pathlib, sys, time
 from tbnets.serving import index
-from tests.serving.test_index import MeanColour
+from tests.serving.test_index import MeanColour, kept_in
 
-index.PHOTOS_PER_FILE = 1
+index.PHOTOS_PER_FILE = index.AT_ONCE = 1
 model = MeanColour(pathlib.Path(sys.argv[1]))
 embed = model.try_images
 
 def try_images(contents):
     if model.count == 2:
+        while len(kept_in(pathlib.Path(sys.argv[2] + ".tbnets"))) < 2:
+            time.sleep(0.01)
         os.kill(os.getpid(), 9)
     return embed(contents)
 

@@ -75,10 +75,14 @@ def begun(settings):
     return runs.prepare(settings, runs.start(settings, False))[0]
 
 
-@pytest.mark.parametrize("transform", ["signed_sqrt,ternary", ""])
-def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
+def test_a_photo_embeds_as_its_stored_features(folder, tmp_path):
+    transform = "signed_sqrt,ternary"
     settings = settings_for(folder, tmp_path / "run", image_transform=transform)
-    session = begun(settings)
+    check_photos(folder, begun(settings))
+
+
+def check_photos(folder, session):
+    """Exports a session; photos are asked as the features of the store."""
     model = load_saved_model(runs.export(session))
     features = open_store(folder / "store")
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))
@@ -93,16 +97,6 @@ def test_a_photo_embeds_as_its_stored_features(folder, tmp_path, transform):
     np.testing.assert_allclose(model.embed_features(rows), expected, atol=1e-5)
     assert model.embed_images([]).shape == (0, expected.shape[1])
     assert model.similarity([], ["dog runs"]).shape == (0, 1)
-
-
-def test_example_queries_are_answered_by_photos(folder, tmp_path):
-    settings = settings_for(folder, tmp_path / "run", images="photos")
-    session = begun(settings)
-    text = session.task.exporter.answer(
-        runs.export(session), ["dog runs"], tmp_path / "run"
-    )
-    assert "test0.jpg  dog runs" in text
-    assert (tmp_path / "run" / "answers.png").is_file()
 
 
 def test_other_weights_are_refused(folder, tmp_path):
@@ -145,9 +139,8 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
         tmp_path / "run",
         adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
     )
-    path = runs.export(opened)
-    assert path.name == "2"
-    assert load_saved_model(path).takes_photos
+    check_photos(folder, opened)
+    assert (tmp_path / "run" / "saved_model" / "2").is_dir()
 
 
 def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
@@ -164,9 +157,17 @@ def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
 def published(folder, tmp_path_factory):
     """Returns a session, and its model as the zoo has them."""
     run_dir = tmp_path_factory.mktemp("published") / "run"
-    session = begun(settings_for(folder, run_dir, image_transform=""))
+    changes = {"image_transform": "", "images": "photos"}
+    session = begun(settings_for(folder, run_dir, **changes))
     path = runs.export(session, run_dir / "1", half_precision=True)
     return session, load_saved_model(path)
+
+
+def test_example_queries_are_answered_by_photos(published, tmp_path):
+    session, model = published
+    text = session.task.exporter.answer(model.path, ["dog runs"], tmp_path)
+    assert "test0.jpg  dog runs" in text
+    assert (tmp_path / "answers.png").is_file()
 
 
 def test_a_published_model_needs_no_tbnets(folder, published, tmp_path):

@@ -92,14 +92,19 @@ def test_photo_and_boxes_score_as_their_features_do(
     assert none.shape == (2, 0)
 
 
-def test_a_photo_that_is_none_and_boxes_that_are_none(
-    extractor, network, tokenizer, tmp_path
-):
-    endpoints = build(extractor, network, tokenizer)
-    path = write_saved_model(endpoints, tmp_path / "1", max_pixels=1200)
+@pytest.fixture(scope="module")
+def published(extractor, network, tokenizer, tmp_path_factory):
+    """Returns a SavedModel of half precision, for photos of 1200 pixels."""
+    endpoints, folder = build(extractor, network, tokenizer), tmp_path_factory
+    path = folder.mktemp("published") / "1"
+    write_saved_model(endpoints, path, half_precision=True, max_pixels=1200)
     with pytest.raises(ValueError, match="new endpoints.* exported before"):
-        write_saved_model(endpoints, tmp_path / "2", max_pixels=1000)
-    call = tf.saved_model.load(str(path)).signatures
+        write_saved_model(endpoints, path.with_name("2"), max_pixels=1000)
+    return tf.saved_model.load(str(path))
+
+
+def test_a_photo_that_is_none_and_boxes_that_are_none(extractor, published):
+    call = published.signatures
     phrases, boxes = tf.constant(["a red ball"]), tf.constant(BOXES)
 
     def localize(photo, boxes=boxes, name="localize"):
@@ -183,12 +188,10 @@ def test_phrases_may_be_trees(tmp_path):
 
 
 def test_half_precision_ranks_as_the_features_do(
-    extractor, network, tokenizer, endpoints, tmp_path
+    extractor, network, tokenizer, published
 ):
-    path = write_saved_model(endpoints, tmp_path / "1", half_precision=True)
-    served = tf.saved_model.load(str(path))
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
-    found = served.localize(phrases, tf.constant(photo), tf.constant(BOXES))
+    found = published.localize(phrases, tf.constant(photo), tf.constant(BOXES))
     found = found["similarities"].numpy()
     _, expected = offline(extractor, network, tokenizer, photo, phrases)
     for one, other in zip(found, expected):

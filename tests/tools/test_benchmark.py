@@ -2,10 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from tbnets.serving import zoo
 from tests import fresh, verbs
 from tests.features.test_photo_features import photo
+from tests.serving import test_index
 
 SMALL = (
     "--embedding_dim=4",
@@ -26,6 +29,7 @@ TITLES = {
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
     "extraction": "SqueezeNet last, 2 photos of ",
     "tree_lstm": "3 captions of 12 words, 62 nodes in 8 levels, 4 -> 5, ",
+    "search": "2 photos that are new, flickr8k_photos, ",
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
 }
 ROWS = {
@@ -38,6 +42,15 @@ ROWS = {
     "evaluation": ["trained", "untrained"],
     "pair_scores": ["matmuls alone", "tiles, ranked"],
     "extraction": ["forward passes alone", "extraction"],
+    "search": [
+        "forward passes alone",
+        "photos embedded and kept",
+        "files and their stamps",
+        "what is kept of them read",
+        "all of them found again",
+        "sentence embedded and ranked",
+        "the same, and drawn",
+    ],
     "region_step": [
         "matmuls alone",
         "matmuls, all regions learned from",
@@ -56,6 +69,26 @@ ROWS = {
 }
 
 
+class Searched(test_index.MeanColour):
+    """What a model of the zoo has that a search asks."""
+
+    made_by = {"cnn": "SqueezeNet", "image_size": 64, "layers": ["last"]}
+    metadata = {"metadata": {"image_features_made_by": made_by}}
+    takes_photos = True
+
+    def embed_features(self, rows):
+        return rows
+
+    def embed_text(self, texts):
+        return np.ones((len(texts), 3), np.float32)
+
+    def has(self, name):
+        return False
+
+    def compare(self, first, second):
+        return first @ second.T
+
+
 def run(*line):
     """Runs the tool."""
     if "--benchmark=evaluation" in line:  # Whose rows processes print.
@@ -64,7 +97,9 @@ def run(*line):
 
 
 @pytest.mark.parametrize("name", TITLES)
-def test_benchmark_prints_its_table(name, tmp_path, eagerly):
+def test_benchmark_prints_its_table(name, tmp_path, eagerly, monkeypatch):
+    model = Searched(tmp_path / "model")
+    monkeypatch.setattr(zoo, "open_model", lambda name: model)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     sizes = ("--num_images=2", "--num_photos=2", f"--images={tmp_path}")

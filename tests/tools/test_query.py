@@ -1,5 +1,6 @@
 """Tests of the query tool, on networks whose answers are plain to see."""
 
+import io
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets import commands
 from tbnets.commands import query
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
@@ -51,6 +53,13 @@ class TreeNetwork(ColorNetwork):
 
     def embed_text(self, texts, training=False):
         return super().embed_text(texts[:, :, WORD])
+
+
+class Terminal(io.StringIO):
+    """What is printed where somebody reads it."""
+
+    def isatty(self):
+        return True
 
 
 def answers_of(text):
@@ -159,6 +168,7 @@ def answers(folder):
         "no model": [f"--model={folder}/none", photos, "red"],
         "regions": ["--model=scenes_localization", photos, "red"],
         "no folder": [by_bytes, "red", "green"],
+        "piped": [by_bytes, f"{folder}/photos", "--top=2"],
         "no sentence": [by_bytes, f"{folder}/photos"],
         "no features": [by_features, photos, "red"],
         "empty folder": [by_bytes, f"--images={folder}/empty", "red"],
@@ -171,7 +181,9 @@ def answers(folder):
             *(by_features, f"--image_features={folder}/nan_ims.npy", "red"),
         ],
     }
-    with saved_models.loaded_once():
+    with saved_models.loaded_once(), pytest.MonkeyPatch.context() as patch:
+        lines = io.BytesIO("\ufeffred\n\n a Blue zebra \r\n".encode())
+        patch.setattr("sys.stdin", io.TextIOWrapper(lines))
         return {name: ask("query", *line) for name, line in questions.items()}
 
 
@@ -187,6 +199,31 @@ def test_photos_are_ranked_for_each_query(answers):
     # sqrt(17), 3 / sqrt(17) = 0.728 along blue, 2 / sqrt(17) = 0.485 else.
     assert blue[0].startswith('"a Blue zebra" (unknown words: a, zebra)')
     assert blue[1] == [("0.728", "more/blue.png"), ("0.485", "green.png")]
+
+
+def test_sentences_come_by_a_pipe_where_none_are_given(answers):
+    assert answers_of(answers["piped"][0]) == answers_of(answers["photos"][0])
+
+
+def test_sentences_are_typed_where_none_are_given(folder, tmp_path):
+    keys, terminal = os.openpty()
+    os.write(keys, b"red\n\na \xff Blue zebra\n\x04")
+    line = [f"--model={folder}/bytes/1", f"{folder}/photos", "--top=2"]
+    picture = tmp_path / "answers.png"
+    with (
+        saved_models.loaded_once(),
+        open(terminal, "r+b", buffering=0) as typed,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("sys.stdin", io.TextIOWrapper(typed))
+        patch.setattr("sys.stdout", typed_out := Terminal())
+        commands.call("query", [*line, f"--montage={picture}"])
+    os.close(keys)
+    red, blue = answers_of(typed_out.getvalue())
+    assert red[1] == [("1.000", "red.png"), ("0.000", "green.png")]
+    assert blue[1] == [("0.728", "more/blue.png"), ("0.485", "green.png")]
+    assert "sought in 3 images; Ctrl-D" in typed_out.getvalue()
+    assert picture.is_file()
 
 
 def test_the_first_word_is_the_folder_unless_a_flag_says(answers):

@@ -77,9 +77,8 @@ class MatchingExporter(Exporter):
         rows, photos = range(records.num_images), None
         if model.takes_photos:
             photos = self._data.opened.sources.photo_folder
-            paths = {photos / records.file_name(row): row for row in rows}
-            found, embeddings = index.embed_photos(model, photos, list(paths))
-            rows = [paths[photos / name] for name in found]
+            paths = {row: photos / records.file_name(row) for row in rows}
+            rows, embeddings = index.embed_photos(model, photos, paths)
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
