@@ -26,6 +26,7 @@ import pathlib
 
 from tbnets import tasks
 from tbnets.errors import InputError
+from tbnets.features.photo_features import RANDOM
 from tbnets.files import write_atomically, write_json
 from tbnets.flags import records
 from tbnets.flags.flag import check_limits
@@ -176,7 +177,7 @@ def _build(task, fitted, checkpoint):
     """
     settings = task.settings
     if checkpoint and hasattr(settings, "image_weights"):
-        settings = settings.replace(image_weights="")
+        settings = settings.replace(image_weights=RANDOM)
     return task.model.build(settings, fitted)
 
 

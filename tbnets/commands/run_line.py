@@ -5,6 +5,7 @@ import os
 from tbnets import tasks
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.flags.data_groups import DATA_ROOT_VARIABLE
 from tbnets.flags.flag import what_reads, written
 from tbnets.flags.table import ALL, FLAGS, GROUPS, complete
@@ -82,6 +83,8 @@ def _usual_values(record, settings):
     A run on the photos of FOLDER alone is by custom in runs/FOLDER.
     """
     found = {"captions_format": usual_format(record["captions"])}
+    if hub.is_hub(record["image_encoder"]):
+        found["image_size"] = 0
     if settings.reads("cnn"):
         name = os.path.basename(os.path.abspath(settings.images))
         found["run_dir"] = os.path.join("runs", name)

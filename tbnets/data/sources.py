@@ -122,6 +122,11 @@ class Sources:
         """Returns a relative path from the folder of the start."""
         return pathlib.Path(self.started_in) / path
 
+    @property
+    def starts(self):
+        """Folders that relative places start from: data root, then start."""
+        return self.from_start(self.data_root), self.from_start("")
+
     def resolve(self, path, split=None):
         """Returns `path` below the data root, with `{split}` filled in.
 

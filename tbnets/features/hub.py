@@ -41,15 +41,18 @@ def is_hub(name):
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
-def placed(name, start):
+def placed(name, *starts):
     """Returns the name of a preset with a relative folder's place in full.
 
     Args:
         name: as `open_preset` takes it, with `PREFIX`.
-        start: folder that relative ones start from; "" for the current one.
+        *starts: folders that relative ones may start from; none: the current.
     """
-    folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
-    return f"{PREFIX}{folder}" if is_hub(name) and folder.is_dir() else name
+    for start in starts or [""] if is_hub(name) else ():
+        folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
+        if folder.is_dir():
+            return f"{PREFIX}{folder}"
+    return name
 
 
 def unplaced(name):
@@ -136,10 +139,9 @@ class Preset:
     def image_converter(self):
         """The `keras_hub.layers.ImageConverter`, in float32."""
         kind = keras_hub().layers.ImageConverter
-        if self._image_converter is None:
-            return self.part("image_converter.json", kind)
-        with in_float32():
-            return _made_of(self._image_converter, kind, self.name)
+        if self.source is None:
+            return converter_of({"image_converter": self._image_converter})
+        return self.part(preset_files.CONVERTER, kind)
 
     @functools.cached_property
     def tokenizer(self):
@@ -148,12 +150,7 @@ class Preset:
         return self.part("tokenizer.json", kind)
 
     def part(self, file, kind):
-        """Opens what prepares inputs.
-
-        Args:
-            file: that says what it is; there, and checked.
-            kind: a class of Keras Hub, whose `from_preset` opens it.
-        """
+        """Opens what prepares inputs, as a `kind`: a class of Keras Hub."""
         if _is_own(self.read(preset_files.CONFIG)):
             self.read(file)
         return _tried(self.name, lambda: kind.from_preset(self.source))
@@ -171,8 +168,8 @@ class Preset:
     def config(self):
         """Returns what `rebuild` makes it of again: names and numbers.
 
-        Classes and sizes of the backbone and, of images, of the converter;
-        no weights, no words, no path.
+        Classes and sizes of the backbone and, of images, of the converter; no
+        weights, no words, no path.
         """
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
@@ -261,6 +258,18 @@ def rebuild(config):
     preset_files.check_config(config, "a checkpoint")
     backbone = _made_of(config.get("backbone"), kind, name)
     return Preset(name, None, backbone, config.get("image_converter"))
+
+
+def converter_of(config):
+    """Returns the image converter of what `Preset.config` returned.
+
+    Raises:
+        ValueError: see `rebuild`.
+    """
+    kind, name = keras_hub().layers.ImageConverter, "that of a checkpoint"
+    preset_files.check_config(config, "a checkpoint")
+    with in_float32():
+        return _made_of(config.get("image_converter"), kind, name)
 
 
 def _is_own(config):

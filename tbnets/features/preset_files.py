@@ -25,7 +25,7 @@ from tbnets.errors import (
 PATIENCE = 25
 """Seconds within which the first bytes of a preset must come."""
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
-SHARDS = "model.weights.json"
+SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
 _PATHS = ("vocabulary", "merges", "proto")
 """What of a tokenizer would name a file anywhere; a preset has its own."""

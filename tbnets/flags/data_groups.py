@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated
 
 from tbnets.data.captions import READERS
-from tbnets.flags.flag import AnyBut, Count, Ending, Limits, Place, flag
+from tbnets.flags.flag import AnyBut, Count, Ending, Limits, Place, Whole, flag
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
@@ -101,12 +101,14 @@ class Images:
     image_encoder: str = flag(
         "features",
         "features: --image_features, or those of --images by --cnn; small: a "
-        "small convolutional network; or EfficientNetLite0 to 2, SqueezeNet or "
-        "a network of keras.applications by name.",
+        "small convolutional network; EfficientNetLite0 to 2, SqueezeNet or a "
+        "network of keras.applications by name; or a preset of Keras Hub, "
+        "hub:PRESET (a name, a handle or a folder).",
     )
     cnn: str = flag(
         "EfficientNetLite0",
-        "Network whose last layer makes the features of --images.",
+        "Network whose last layer makes the features of --images; may be a "
+        "preset of Keras Hub, hub:PRESET.",
         when=_OWN_PHOTOS,
     )
     cache: Place = flag(
@@ -116,15 +118,17 @@ class Images:
         when=_OWN_PHOTOS,
         free=True,
     )
-    image_size: Count = flag(
+    image_size: Whole = flag(
         64,
-        "Side of the decoded image, pixels.",
+        "Side of the decoded image, pixels; not given with hub:PRESET, its "
+        "own.",
         when=({"image_encoder": AnyBut("features")},),
     )
     image_weights: Place = flag(
         "",
         "Weights of a network by name: imagenet (EfficientNetLite: of pip; "
-        "others: fetched by Keras), or a file; empty: random.",
+        "others: fetched by Keras), or a file; empty: random. A preset of "
+        "Keras Hub has its own, but for random.",
         when=_NETWORK,
     )
     fine_tune: bool = flag(

@@ -1,5 +1,6 @@
 """Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
-from tbnets.features import cnn
+from tbnets.features import cnn, hub, hub_vision
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.configured import ConfiguredLayer, checked_units
 from tbnets.short_repr import short_repr
@@ -125,3 +126,51 @@ class ApplicationEncoder(ConfiguredLayer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; weights are not fetched."""
         return {**super().get_config(), "weights": None}
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class PresetEncoder(ConfiguredLayer):
+    """The vision side of a preset of Keras Hub.
+
+    Args:
+        preset: an opened `hub.Preset`; or the JSON text of what its `config`
+            returned, by which the layer is built again with random weights,
+            wherever the preset is by then.
+        image_size: side of the square input in pixels; None for its own.
+        fine_tune: whether its weights are trained. When False its batch
+            normalisation and dropout also stay in inference mode.
+
+    Returns from a call on float `[n, image_size, image_size, 3]` RGB in
+    [0, 255], as `hub_vision.PresetPhotos` gives it: `[n, dim]`, the vector
+    that the preset was trained to give.
+    """
+
+    def __init__(
+        self,
+        preset: Any,
+        image_size: int | None = None,
+        fine_tune: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(preset, str):
+            preset = hub.rebuild(json.loads(preset))
+        self.preset = json.dumps(preset.config())
+        self.fine_tune = fine_tune
+        found = hub_vision.vision_of(preset, image_size)
+        self.image_size = found.image_size
+        self.preprocess = found.preprocess
+        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
+        self.network.trainable = fine_tune
+        self.output_dim = self.network.output_shape[-1]
+
+    __repr__ = short_repr("image_size", "fine_tune")
+
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
+        """Returns the preset's vectors of photos."""
+        learn = training and self.fine_tune
+
+        def encode(pixels):
+            return self.network(self.preprocess(pixels), training=learn)
+
+        return call_with_any_batch(encode, inputs)

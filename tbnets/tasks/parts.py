@@ -5,13 +5,18 @@ entry of `BUILDERS` is a model: how it is built, how it is compiled, and which
 flags that reads.
 """
 
+import json
 import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
 
-from tbnets.errors import InputError
+from tbnets.checked_numbers import checked_number
+from tbnets.data.sources import Sources
+from tbnets.errors import InputError, check_choice
+from tbnets.features import hub
+from tbnets.features.photo_features import RANDOM
 from tbnets.layers import image_encoders, text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
@@ -56,17 +61,33 @@ class Builder(NamedTuple):
     needs: tuple = ()
 
 
-def _build_image_encoder(settings):
+def _build_image_encoder(settings, fitted):
     if settings.image_encoder == "features":
         return FeatureTransform(settings.image_transform)
+    if hub.is_hub(settings.image_encoder):
+        return _build_preset_encoder(settings, fitted["image_preset"])
+    checked_number("image_size", settings.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
     name, weights = settings.image_encoder, settings.image_weights or None
+    weights = None if weights == RANDOM else weights
     if weights not in (None, "imagenet"):
         weights = pathlib.Path(settings.started_in) / weights
     return image_encoders.ApplicationEncoder(
         name, settings.image_size, weights, settings.fine_tune
     )
+
+
+def _build_preset_encoder(settings, config):
+    """Builds it of what is kept of it; opens it where its weights matter."""
+    size, preset = settings.image_size or None, json.dumps(config)
+    weights = settings.image_weights
+    check_choice("--image_weights", weights, ("", RANDOM), "Leave it out.")
+    if weights != RANDOM:
+        name = settings.image_encoder
+        name = hub.placed(name, *Sources.of(settings).starts)
+        preset = hub.open_preset(name, "image", size)
+    return image_encoders.PresetEncoder(preset, size, settings.fine_tune)
 
 
 def _build_text_encoder(settings, fitted):
@@ -110,7 +131,7 @@ def _built(network, settings, fitted):
         "captions": (None, fitted["text_dim"]),
     }
     if settings.image_encoder != "features":
-        size = settings.image_size
+        size = getattr(network.image_encoder, "image_size", settings.image_size)
         shapes["images"] = (None, size, size, 3)
     if settings.text_encoder == "h_lstm":
         shapes["captions"] = (None, *TreeRows.shape)
@@ -143,7 +164,7 @@ def _two_branches(settings, fitted):
     return {
         "image_branch": _build_branch(settings, "image_branch"),
         "text_branch": _build_branch(settings, "text_branch"),
-        "image_encoder": _build_image_encoder(settings),
+        "image_encoder": _build_image_encoder(settings, fitted),
         "text_encoder": _build_text_encoder(settings, fitted),
     }
 
@@ -214,7 +235,7 @@ def build_cca(settings, fitted):
     network = CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
-        image_encoder=_build_image_encoder(settings),
+        image_encoder=_build_image_encoder(settings, fitted),
         text_encoder=encoder,
         regularization=settings.cca_regularization,
         power=settings.cca_power,

@@ -3,6 +3,7 @@
 import os
 
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
 
@@ -14,10 +15,24 @@ def named_weights(weights, sources):
     """Returns weights as builders of networks take them.
 
     Args:
-        weights: a word for them, or a file.
+        weights: a word for them, a file, or a preset of Keras Hub.
         sources: the run's `Sources`, whose places files are looked for in.
     """
+    if hub.is_hub(weights):
+        return hub.placed(weights, *sources.starts)
     return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
+
+
+def weights_of_run(settings, sources):
+    """Returns the weights of the network on photos: the preset, if it is one.
+
+    Args:
+        settings: the run's settings.
+        sources: the run's `Sources`.
+    """
+    is_preset = settings.reads("cnn") and hub.is_hub(settings.cnn)
+    weights = settings.cnn if is_preset else settings.cnn_weights
+    return named_weights(weights, sources)
 
 
 def weights_from_here(weights):
@@ -25,6 +40,8 @@ def weights_from_here(weights):
 
     The words for weights are none, whatever lies in the current folder.
     """
+    if hub.is_hub(weights):
+        return hub.placed(weights)
     is_file = weights not in WEIGHTS_BY_NAME and os.path.exists(weights)
     return os.path.abspath(weights) if is_file else weights
 
@@ -83,5 +100,5 @@ def photo_reader(made_by, settings, sources):
             "made them, are several, or ternary. Extract them anew, or leave "
             "--cnn_weights out."
         )
-    weights = named_weights(settings.cnn_weights, sources)
+    weights = weights_of_run(settings, sources)
     return _OPENED[kind](made_by, weights)

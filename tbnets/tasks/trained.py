@@ -16,6 +16,7 @@ import numpy as np
 
 from tbnets import tasks
 from tbnets.errors import InputError, MissingFileError
+from tbnets.features import hub
 from tbnets.flags.records import completed
 from tbnets.flags.table import ALL, FLAGS
 from tbnets.serving import saved_files, zoo
@@ -152,7 +153,9 @@ def open_trained(name, start=""):
         if _of_words(key) and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
-    if "cnn" in made_by and hasattr(settings, "cnn"):
+    # Which preset it was, the settings tell; what made features, its class.
+    own = getattr(settings, "cnn", "")
+    if "cnn" in made_by and own and not hub.is_hub(own):
         settings = settings.replace(cnn=made_by["cnn"])
     if made_by.get("regions") == "roi_average":  # Once there were no others.
         ones = [1] * len(made_by.get("layers", ()))

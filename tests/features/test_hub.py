@@ -197,9 +197,9 @@ def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
 
 def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
     (tmp_path / "own").mkdir()
-    assert hub.placed("hub:own", tmp_path) == f"hub:{tmp_path}/own"
-    assert hub.placed("hub:clip_base", tmp_path) == "hub:clip_base"
-    assert hub.placed("own", tmp_path) == "own"
+    assert hub.placed("hub:own", "", tmp_path) == f"hub:{tmp_path}/own"
+    assert hub.placed("hub:clip_base", "", tmp_path) == "hub:clip_base"
+    assert hub.placed("own", "", tmp_path) == "own"
     assert hub.unplaced(f"hub:{tmp_path}/own") == "hub:own"
     assert (
         hub.unplaced("hub:kaggle://a/b/keras/c") == "hub:kaggle://a/b/keras/c"

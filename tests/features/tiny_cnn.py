@@ -6,6 +6,7 @@ import keras
 import pytest
 
 from tbnets.features import cnn
+from tbnets.flags.flag import PRESET, OneOf
 from tbnets.recipes.image_features import ImageFeatures
 
 NAME = "Tiny"
@@ -51,7 +52,7 @@ def known():
         patch.setitem(cnn.NETWORKS, NAME, row)
         # Its choices are those that there were when the verb was imported.
         flag = ImageFeatures.__dataclass_fields__["cnn"]
-        choices = {"choices": sorted(cnn.NETWORKS)}
+        choices = {"choices": OneOf(*sorted(cnn.NETWORKS), PRESET)}
         patch.setattr(flag, "metadata", {**flag.metadata, **choices})
         yield
 

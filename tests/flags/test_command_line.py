@@ -420,7 +420,7 @@ def test_resume_asks_only_for_flags_that_are_read():
         ("images_per_batch=1", "number from 2. Received: --images_per_batch=1"),
         ("images_per_batch=0", "number from 2"),
         ("captions_per_image=0", "number from 1"),
-        ("image_size=-3", "number from 1"),
+        ("image_size=-3", "number from 0"),
         ("rnn_units=0", "number from 1"),
         ("word_dim=0", "number from 1"),
         ("image_units=8,0", "number from 1"),

@@ -39,7 +39,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--image_weights={given}",
         f"--cnn_weights={given}",
     )
-    parts._build_image_encoder(found)
+    parts._build_image_encoder(found, {})
     named = readers.named_weights(given, Sources.of(found)) if given else None
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}

@@ -1,9 +1,13 @@
 """Image-sentence matching: its photos, sentences and batches of both."""
 
+import functools
+
 import numpy as np
 
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
+from tbnets.features import hub
+from tbnets.features.hub_vision import PresetPhotos, build_hub_cnn
 from tbnets.identity import text_ids
 from tbnets.images import decode_images
 from tbnets.tasks import readers
@@ -35,6 +39,7 @@ class MatchingData(CaptionedData):
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
+        self._preset = {}
 
     @property
     def encoders(self):
@@ -75,6 +80,7 @@ class MatchingData(CaptionedData):
         settings = self.settings
         self.opened.parts(self.images, splits)
         if not self._of_features:
+            self._open_preset()
             return
         if settings.cnn_weights and settings.export:
             if queries:  # They are answered by photos, and drawn.
@@ -87,8 +93,9 @@ class MatchingData(CaptionedData):
         Returns:
             dict as of `CaptionedData.fit`, with `image_dim`, the size of
             features, None where there are none; `image_features_made_by`,
-            what they were made with, {} where that is unknown; and, of own
-            photos, those `left_out`.
+            what they were made with, {} where that is unknown; of own photos,
+            those `left_out`; and the `image_preset` that encodes pixels, as
+            `hub.rebuild` takes it.
         """
         if self.own_photos:
             self._extract()
@@ -99,6 +106,8 @@ class MatchingData(CaptionedData):
             fitted["image_features_made_by"] = images.features.made_by
         if self.own_photos:
             fitted["left_out"] = self.own_photos.left_out
+        if self._preset:
+            fitted["image_preset"] = self._preset
         return super().fit() | fitted
 
     def _extract(self):
@@ -120,6 +129,7 @@ class MatchingData(CaptionedData):
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
         super().resume(state, splits, where)
+        self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
         """Takes over how features of own photos are made, too."""
@@ -158,8 +168,25 @@ class MatchingData(CaptionedData):
     @property
     def sampling(self):
         """How batches are drawn: arguments of `EpochBatches`."""
-        names = "images_per_batch", "captions_per_image", "seed", "image_size"
-        return {name: getattr(self.settings, name) for name in names}
+        names = "images_per_batch", "captions_per_image", "seed"
+        drawn = {name: getattr(self.settings, name) for name in names}
+        return drawn | {"image_size": self.image_size}
+
+    def _open_preset(self):
+        """Opens the preset that encodes pixels, to know what it is."""
+        name, size = self.settings.image_encoder, self.settings.image_size
+        if hub.is_hub(name) and not self._preset:
+            name = hub.placed(name, *self.opened.given.starts)
+            found = build_hub_cnn(name, random=True, image_size=size or None)
+            self._preset = {**found.preset.config(), "side": found.image_size}
+
+    @functools.cached_property
+    def image_size(self):
+        """Side of decoded photos in pixels, or what makes them otherwise."""
+        if not self._preset:
+            return self.settings.image_size
+        converter = hub.converter_of(self._preset)
+        return PresetPhotos(converter, self._preset["side"])
 
     def photo_reader(self, made_by):
         """Returns what turns encoded photos into the network's input.
@@ -177,5 +204,5 @@ class MatchingData(CaptionedData):
         """
         settings = self.settings
         if not self._of_features:
-            return lambda photos: decode_images(photos, settings.image_size)
+            return lambda photos: decode_images(photos, self.image_size)
         return readers.photo_reader(made_by, settings, self.opened.given)

@@ -16,6 +16,7 @@ from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
+from tbnets.features import hub
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.features.photo_features import (
     PhotoFeatures,
@@ -24,7 +25,7 @@ from tbnets.features.photo_features import (
 )
 from tbnets.files import folder_beside, write_atomically
 from tbnets.images import KINDS
-from tbnets.tasks.readers import named_weights
+from tbnets.tasks.readers import weights_of_run
 
 ABSENT = "is not there"
 
@@ -123,13 +124,14 @@ class OwnPhotos:
                 "`--cnn_weights` must name the weights of --cnn. Received: "
                 "--cnn_weights=. Set it to imagenet, or to a file."
             )
-        return named_weights(self.settings.cnn_weights, self.sources)
+        return weights_of_run(self.settings, self.sources)
 
     def _build(self):
         """Returns the `PhotoFeatures`, those that the run began with."""
         if self._made_by is not None:
             return open_photo_features(self._made_by, self._weights())
-        network = build_named_cnn(self.settings.cnn, self._weights())
+        cnn = hub.placed(self.settings.cnn, *self.sources.starts)
+        network = build_named_cnn(cnn, self._weights())
         return PhotoFeatures(network)
 
     def _open_cache(self):

@@ -169,7 +169,7 @@ class Retrieval(Evaluator):
         judge = None
         if network.learned_similarity:
             judge = PairScorer(network, self._data.settings.evaluate_memory)
-        return Embedder(network, self._data.settings.image_size), judge
+        return Embedder(network, self._data.image_size), judge
 
     def scores(self, network, examples):
         """Returns the `RetrievalScores` of some `Examples`."""

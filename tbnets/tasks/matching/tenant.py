@@ -101,7 +101,7 @@ def compose(settings, model):
         evaluators = (Retrieval(data),)
     else:
         matcher = functools.lru_cache(maxsize=1)(
-            lambda network: Matcher(network, settings.image_size)
+            lambda network: Matcher(network, data.image_size)
         )
         data = HierarchicalData(settings, matcher)
         evaluators = Retrieval(data), Correspondences(data, matcher)
