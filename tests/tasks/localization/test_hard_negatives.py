@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
 STAGES = {
     "epochs": 4,
     "hard_negative_epochs": 2,
+    "pairs_per_batch": 20,  # Three steps an epoch.
 }
 
 
