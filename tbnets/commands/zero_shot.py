@@ -14,7 +14,7 @@ from tbnets.evaluation.arrays import unit_rows
 from tbnets.features import caption_features
 from tbnets.features.hub import PREFIX
 from tbnets.features.hub_features import HubFeatures
-from tbnets.files import make_folder_of
+from tbnets.features.photo_cache import make_cache
 from tbnets.flags.flag import changed, must_come_with
 from tbnets.flags.records import completed
 from tbnets.flags.table import ALL
@@ -38,8 +38,9 @@ def scores(options):
     task = tasks.open_task(_settings(options))
     split = _split(options, task.data)
     if options.hub:
-        texts = _texts(options, task.data.own_photos.cache, split.records)
-        task.data.own_photos.extract([split.records])
+        own = task.data.own_photos
+        texts = _texts(options, own, split.records)
+        own.extract([split.records])
         task.data.opened.forget_splits()  # Some may be no photos.
         split = _split(options, task.data)
         keys = list(map(caption_key, _prompted(options, split.records)))
@@ -106,11 +107,11 @@ def _split(options, data):
     return split
 
 
-def _texts(options, cache, records):
+def _texts(options, own, records):
     """Embeds captions by --hub where they are not yet; returns their store."""
     encoder = HubFeatures.of(_preset(options))
-    folder = cache / f"texts-{encoder.digest()[:8]}"
-    make_folder_of(options.images, cache)
+    folder = own.cache / f"texts-{encoder.digest()[:8]}"
+    make_cache(own.folder, own.cache)
     writer = caption_features.open_writer(folder, encoder)
     texts = _prompted(options, records)
     left = {*map(caption_key, texts)} - writer.done

@@ -94,6 +94,27 @@ def _read_index(path):
         return {}
 
 
+def make_cache(folder, cache):
+    """Makes the folder that keeps what is computed of photos.
+
+    Args:
+        folder: folder of the photos.
+        cache: folder beside it, or the one that the user named.
+
+    Raises:
+        OSError: it can not be written.
+    """
+    try:
+        make_folder_of(folder, cache)
+    except OSError as error:
+        raise FileError(
+            error.errno,
+            "`--cache` must name a folder that can be written, for the "
+            f"features of the photos. Received: {cache}, which can "
+            f"not: {error.strerror}. Set --cache to another",
+        ) from error
+
+
 class PhotoCache:
     """Features of photos of a folder by one network.
 
@@ -132,7 +153,7 @@ class PhotoCache:
             OSError: the cache can not be written.
             ValueError: the store is damaged, or another process writes it.
         """
-        self._make_folder()
+        make_cache(self.folder, self.cache)
         found = photo_sums(self.folder, names, self.cache / INDEX)
         reasons = {name: why for name, (_, why) in zip(names, found)}
         self._keys = {name: key for name, (key, _) in zip(names, found) if key}
@@ -183,17 +204,6 @@ class PhotoCache:
             writer.finish()
             failed = writer.failed
         return failed
-
-    def _make_folder(self):
-        try:
-            make_folder_of(self.folder, self.cache)
-        except OSError as error:
-            raise FileError(
-                error.errno,
-                "`--cache` must name a folder that can be written, for the "
-                f"features of the photos. Received: {self.cache}, which can "
-                f"not: {error.strerror}. Set --cache to another",
-            ) from error
 
     @contextlib.contextmanager
     def _explained(self):

@@ -93,6 +93,12 @@ def test_a_preset_of_one_side_is_refused_before_anything_is_kept(
     assert not (photos.parent / "photos.tbnets").exists()
 
 
+def test_a_cache_that_can_not_be_made_is_told(hub_presets, photos):
+    cache = photos / "0.png"
+    found = evaluate(photos, hub_presets["clip"], f"--cache={cache}")
+    assert "`--cache` must name a folder that can be" in found.stderr
+
+
 @pytest.mark.parametrize(
     ("preset", "told"),
     [
