@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.features import hub
 from tbnets.features.cnn import Cnn
 from tbnets.features.photo_features import PhotoFeatures
-from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
+from tbnets.layers.image_encoders import (
+    ApplicationEncoder,
+    PresetEncoder,
+    SmallConvNet,
+)
 from tests.features import tiny_cnn
 
 
@@ -161,3 +166,16 @@ def test_no_images_with_one_dnn():
         graph = tf.function(function, input_signature=signature)
         for call in (function, graph):
             assert call(tf.zeros((0, 48, 48, 3))).shape == (0, size)
+
+
+def test_a_preset_is_built_again_of_its_config(hub_presets):
+    layer = PresetEncoder(hub.open_preset(hub_presets["resnet"]), 24)
+    config = layer.get_config()
+    assert hub_presets["resnet"] not in str(config)
+    again = PresetEncoder.from_config(config)
+    assert again.get_config() == config and again.output_dim == 6
+    again.set_weights(layer.get_weights())
+    photos = np.random.default_rng(0).uniform(0, 255, (2, 24, 24, 3))
+    np.testing.assert_array_equal(again(photos), layer(photos))
+    assert layer(photos[:0]).shape == (0, 6)
+    assert not layer.trainable_weights
