@@ -67,7 +67,8 @@ def _of_trained(line, trained):
     """
     own, values = _given(line), trained.values()
     for name in sorted(own & values.keys() & set(OF_NETWORK)):
-        if line.values[name] != values[name]:
+        # The folder of a preset may have moved.
+        if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
             raise InputError(
                 f"`--{name}` must be that of the model that the run begins "
                 f"with, {written(values[name])}. Received: "

@@ -188,7 +188,7 @@ def check_resumable(record, settings):
         for name, value in sorted(record.items())
         if name not in free
         and _counts(name, settings)
-        and value != now.get(name)
+        and hub.unplaced(value) != hub.unplaced(now.get(name))
     ]
     if differing:
         raise InputError(

@@ -149,6 +149,11 @@ def test_own_photos_are_read_by_a_preset(folder):
     made_by = session.state.fitted["image_features_made_by"]
     assert made_by["cnn"] == "hub:CLIPBackbone"
     assert str(folder) not in json.dumps(made_by)
+    (folder / "moved").mkdir()
+    (folder / "clip").rename("moved/clip")
+    again = settings_for("--cnn=hub:moved/clip", "--cnn_weights=imagenet")
+    assert runs.start(again, True)
+    session = runs.prepare(again, runs.start(again, True))[0]
     reader = session.task.data.photo_reader(made_by)
     assert reader.dim == session.state.fitted["image_dim"] == 6
 
