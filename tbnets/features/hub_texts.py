@@ -111,7 +111,10 @@ class _Clip(tf.Module):
 
     def __init__(self, preset, most):
         super().__init__()
-        self.tokenizer = tokenizer = preset.tokenizer
+        tokenizer = preset.tokenizer
+        # Not as an attribute of the module: a SavedModel would keep its tables,
+        # of which one is written to.
+        vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
         self._pairs = BytePairs(

@@ -157,3 +157,15 @@ def test_files_of_a_folder_are_all_of_them(hub_presets):
     found = hub.files(f"hub:{hub_presets['clip']}")
     assert {"config.json", "model.weights.h5", "tokenizer.json"} <= found.keys()
     assert any(name.endswith("merges.txt") for name in found)
+
+
+def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):
+    preset = hub.open_preset(hub_presets["clip"], "text", weights=False)
+    tf.function(preset.tokenizer)(tf.constant(["a dog"]))  # Makes its tables.
+    tokenizer = hub_texts.HubTokenizer(preset)
+    spec = tf.TensorSpec([None], tf.string)
+    read = tf.function(tokenizer.__call__, input_signature=[spec])
+    tf.saved_model.save(tokenizer, str(tmp_path), {"read": read})
+    assert (
+        b"LookupTableExport" not in (tmp_path / "saved_model.pb").read_bytes()
+    )
