@@ -72,7 +72,10 @@ def trained(*more, resume=False):
     return session
 
 
-FINE = ("--image_encoder=hub:clip", "--fine_tune", "--image_features=")
+FINE = (
+    *("--image_encoder=hub:clip", "--fine_tune", "--image_features="),
+    "--images_per_batch=8",
+)
 
 
 def test_a_fine_tuned_preset_goes_on_without_its_folder(folder, hub_presets):
