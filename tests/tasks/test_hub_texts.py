@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs
+from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features.hub_features import HubFeatures
 from tbnets.serving.saved_files import read_metadata
+from tbnets.tasks import readers
 from tbnets.training import loop
-from tests import tiny
+from tests import tiny, tiny_phrases
 
 CAPTIONS = ["A red dog, 20!", "", "✓", "the ball"]
 
@@ -82,6 +84,35 @@ def test_frozen_features_are_made_once_and_are_those_of_the_tool(
     assert "store" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("model", ["cca", "similarity"])
+def test_frozen_presets_are_read_by_all_models(
+    folder, hub_presets, tmp_path, model
+):
+    more = {"cca": {"cca_dim": 4}, "similarity": {"head_units": "8"}}[model]
+    preset = hub_presets["clip"]
+    session, train = prepare(
+        folder, tmp_path / "run", preset, model=model, **more
+    )
+    assert train.texts.shape == (6,)
+    assert session.network.text_encoder is None
+
+
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_phrases_are_texts_too(hub_presets, tmp_path, fine_tune):
+    settings = tiny_phrases.settings(
+        tiny_phrases.write_phrases(tmp_path / "data"),
+        tmp_path / "run",
+        text_encoder=f"hub:{hub_presets['bert']}",
+        fine_tune_text=fine_tune,
+    )
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    reader = session.task.data.texts.reader(session.state.fitted)
+    phrases = session.task.data.train.said.captions[:3]
+    found = train.texts.batch(np.arange(3))
+    made = reader(tf.constant(phrases)).numpy()[:, : found.shape[1]]
+    np.testing.assert_allclose(found[:, : made.shape[1]], made, atol=1e-5)
+
+
 def test_words_of_another_preset_are_refused(folder, hub_presets, tmp_path):
     preset = shutil.copytree(hub_presets["clip"], tmp_path / "preset")
     more = {"fine_tune_text": True, "epochs": 1}
@@ -105,3 +136,11 @@ def test_what_can_not_be_served_is_refused_before_all_else(
 def test_a_preset_without_texts_is_refused(folder, hub_presets, tmp_path):
     with pytest.raises(InputError, match="turns texts into vectors"):
         prepare(folder, tmp_path / "run", hub_presets["vit"])
+
+
+def test_weights_may_be_a_preset(tmp_path):
+    (tmp_path / "clip").mkdir()
+    sources = Sources(started_in=str(tmp_path))
+    found = readers.named_weights("hub:clip", sources)
+    assert found == f"hub:{tmp_path / 'clip'}"
+    assert readers.named_weights("hub:bert_base", sources) == "hub:bert_base"
