@@ -40,7 +40,7 @@ class HubFeatures(CaptionEncoder):
     @classmethod
     def of(cls, name: str) -> Self:
         """Opens a preset, see `features.hub.open_preset`."""
-        name = hub.placed(name, "")
+        name = hub.placed(name)
         opened = _Opened(name)
         encoder = cls(opened.told())
         encoder.notes_["name"] = name

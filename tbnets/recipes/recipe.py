@@ -114,7 +114,7 @@ def read_recipe(flag, item, kind, sources):
             not of its kind; names the file and the flag.
     """
     if is_hub(item):
-        return _of_preset(item, kind, sources.started_in)
+        return _of_preset(item, kind, sources.starts)
     place = sources.resolve(item)
     path = flagfiles.find_recipe(flag, item, kind.verb, place)
     words = flagfiles.expand([f"--flagfile={path}"])
@@ -136,10 +136,10 @@ def read_recipe(flag, item, kind, sources):
     )
 
 
-def _of_preset(item, kind, start):
+def _of_preset(item, kind, starts):
     """Returns the recipe that the name of a preset stands for."""
     name = re.sub(r"\W+", "_", hub.unplaced(item))
-    values = kind.group(features=hub.placed(item, start))
+    values = kind.group(features=hub.placed(item, *starts))
     return Recipe(item, pathlib.Path(name), kind, values)
 
 

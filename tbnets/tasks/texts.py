@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from tbnets.data.sources import frozen_preset
+from tbnets.data.sources import Sources, frozen_preset
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
@@ -245,7 +245,8 @@ def reads_features(settings):
 
 def text_preset(settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
-    name = hub.placed(settings.text_encoder, settings.started_in)
+    starts = Sources.of(settings).starts
+    name = hub.placed(settings.text_encoder, *starts)
     return hub.open_preset(name, "text", weights=weights)
 
 

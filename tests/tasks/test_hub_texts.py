@@ -7,11 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs
-from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features.hub_features import HubFeatures
 from tbnets.serving.saved_files import read_metadata
-from tbnets.tasks import readers
 from tbnets.training import loop
 from tests import tiny, tiny_phrases
 
@@ -136,11 +134,3 @@ def test_what_can_not_be_served_is_refused_before_all_else(
 def test_a_preset_without_texts_is_refused(folder, hub_presets, tmp_path):
     with pytest.raises(InputError, match="turns texts into vectors"):
         prepare(folder, tmp_path / "run", hub_presets["vit"])
-
-
-def test_weights_may_be_a_preset(tmp_path):
-    (tmp_path / "clip").mkdir()
-    sources = Sources(started_in=str(tmp_path))
-    found = readers.named_weights("hub:clip", sources)
-    assert found == f"hub:{tmp_path / 'clip'}"
-    assert readers.named_weights("hub:bert_base", sources) == "hub:bert_base"

@@ -59,6 +59,7 @@ class MatchingData(CaptionedData):
 
     def make(self):
         """Makes what recipes name, of texts when it is known of which."""
+        self.texts.check_preset()  # Before photos are read, which takes long.
         recipes, flags = self.opened.recipes, ("text_features", "trees")
         named = any(recipes.items(flag, self.opened) for flag in flags)
         if self.own_photos and named:
