@@ -12,7 +12,7 @@ from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.evaluation.arrays import unit_rows
 from tbnets.features import caption_features
-from tbnets.features.hub import PREFIX
+from tbnets.features.hub import PREFIX, placed
 from tbnets.features.hub_features import HubFeatures
 from tbnets.features.photo_cache import make_cache
 from tbnets.flags.flag import changed, must_come_with
@@ -109,7 +109,8 @@ def _split(options, data):
 
 def _texts(options, own, records):
     """Embeds captions by --hub where they are not yet; returns their store."""
-    encoder = HubFeatures.of(_preset(options))
+    preset = placed(_preset(options), *own.sources.starts)
+    encoder = HubFeatures.of(preset)
     folder = own.cache / f"texts-{encoder.digest()[:8]}"
     make_cache(own.folder, own.cache)
     writer = caption_features.open_writer(folder, encoder)
