@@ -21,6 +21,8 @@ from tbnets.features.photo_cache import photo_sums
 from tbnets.locks import FolderLock
 from tbnets.store.manifest import MANIFEST, read_manifest
 
+FORM = 1
+"""Raise it when other things are made of what a digest tells."""
 DIGITS = 8
 SUMS = "sums.json"
 MEGABYTE = 2**20
@@ -92,6 +94,7 @@ class Thing:
     def digest(self):
         """The first digits of a sha256 of all that decides what comes out."""
         decides = {
+            "form": FORM,
             "verb": self.recipe.kind.verb,
             "flags": {**self.recipe.decides, **self._sums()},
             "of": self.inputs(),
@@ -215,8 +218,10 @@ def _nearest(path):
 
 
 def _can_be_written(folder):
+    """Tells whether it can; what is set to read only is not, of root either."""
     nearest = _nearest(folder)
-    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    may = nearest.is_dir() and nearest.stat().st_mode & 0o222
+    return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _say(text):

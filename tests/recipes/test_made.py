@@ -161,8 +161,11 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
     assert other.digest != features.digest
 
 
-def test_a_digest_tells_all_that_decides(folder):
+def test_a_digest_tells_all_that_decides(folder, monkeypatch):
     digest = planned().digest
+    with monkeypatch.context() as patched:
+        patched.setattr(thing, "FORM", thing.FORM + 1)
+        assert planned().digest != digest
     (folder / "tiny.flags").write_text(f"{FEATURES}--crops=one\n# Words.\n")
     assert planned().digest == digest  # It is the default.
     (folder / "photos" / "d.jpg").write_bytes(photo(4))
@@ -226,6 +229,8 @@ def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
     (folder / "other" / "made").touch()
     here = planned(data_root="other").folder
     assert here.parent == pathlib.Path("data", "made")
+    (folder / "kept").mkdir(mode=0o555)  # Of root, too, who could write.
+    assert planned(data_root="kept").folder == here
     (folder / "data").mkdir()
     (folder / "data" / "made").touch()
     with pytest.raises(ValueError, match="`--data_root` must be a folder that"):
