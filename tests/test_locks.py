@@ -90,3 +90,12 @@ def test_where_there_are_no_locks_nobody_is_kept_out(
         monkeypatch.setattr(locks.fcntl, "flock", refuse)
     assert take(tmp_path)
     process.communicate(b".")
+
+
+def test_who_waits_is_told_for_whom_and_gets_the_lock(tmp_path, monkeypatch):
+    process, told = start_holder(tmp_path), []
+    monkeypatch.setattr(
+        locks.time, "sleep", lambda seconds: process.communicate(b".")
+    )
+    assert locks.FolderLock.wait(tmp_path, "lock", told.append)
+    assert told[0].startswith(f"{process.pid} of ")

@@ -7,7 +7,11 @@ or on photos of your own, with a table of image and caption:
 
     python tools/train.py --images=photos --captions=captions.csv
 
-to which --from=NAME adds a trained model to begin with.
+to which --from=NAME adds a trained model to begin with. Features, boxes and
+trees that a flagfile names by a recipe are made first, once (docs/recipes.md);
+--dry_run lists them:
+
+    python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
 
 Flags on the command line come after the flagfile and override it; a resumed
 run has the flags it was started with. The run folder afterwards holds

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 
+import numpy as np
+
 from tbnets.errors import InputError
 from tbnets.features import extraction, hub, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
@@ -144,7 +146,7 @@ def make(
     work = functools.partial(
         extraction.extract, features=features, batch_size=batch_size
     )
-    row_bytes = features.dim * (4 if values.dtype == "float32" else 2)
+    row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
         made_by["proposals"] = boxes.made_by
@@ -186,7 +188,9 @@ class _Features(OfPhotos):
 
     def check(self):
         """Builds the network, whose layers or weights may be wrong."""
-        self._features  # noqa: B018  (it refuses)
+        number, dim = np.dtype(self.recipe.values.dtype), self._features.dim
+        if not self.parts:  # Else nobody knows yet how many boxes there are.
+            self.num_bytes = self.count * dim * number.itemsize
 
     def make(self, folder, **how):
         """Makes them, or goes on."""

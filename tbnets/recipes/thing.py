@@ -40,10 +40,12 @@ class Thing:
     Attributes:
         count: of how many photos or texts it is made.
         unit: what these are, in the singular.
+        num_bytes: that it will have; 0 where `check` does not tell.
     """
 
     count = 0
     unit = "photo"
+    num_bytes = 0
 
     def __init__(self, recipe, roots, parts=()):
         self.recipe = recipe
@@ -185,9 +187,27 @@ class Thing:
             yield
 
 
+def make_all(things):
+    """Makes things, none of them before all are found to be possible.
+
+    Args:
+        things: `Thing`s that are not there, parts before the whole.
+
+    Raises:
+        ValueError, OSError: as of `Thing.make_if_missing`; or together they
+            do not fit on the disk.
+    """
+    things = [one.checked() for one in things]
+    if things:
+        left = [one.num_bytes - bytes_in(one.folder) for one in things]
+        check_space(things[0].folder, sum(max(size, 0) for size in left))
+    for one in things:
+        one.make_if_missing()
+
+
 def bytes_in(folder):
-    """Returns how many bytes the files of a folder have."""
-    return sum(path.stat().st_size for path in folder.iterdir())
+    """Returns how many bytes the files of a folder have; 0 without one."""
+    return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def free_bytes(folder):

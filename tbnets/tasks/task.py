@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tbnets.errors import InputError
+from tbnets.recipes.thing import make_all
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Together
@@ -94,8 +95,7 @@ class TaskData:
 
     def make(self):
         """Makes what recipes name and is not there."""
-        for thing in [one.checked() for one in self.missing()]:
-            thing.make_if_missing()
+        make_all(self.missing())
 
     @property
     def test_split(self):

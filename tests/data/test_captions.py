@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tbnets.checked_files import Problem
+from tbnets.data import caption_tables
 from tbnets.data.captions import (
     READERS,
     CaptionedImages,
@@ -27,6 +28,28 @@ def karpathy_image(name, split, *captions, **more):
 
 def karpathy(path, *images):
     return write(path, json.dumps({"images": images, "dataset": "x"}))
+
+
+def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
+    path, read = tmp_path / "t.csv", []
+    lines = "image,caption,split\na.jpg,p,train\nb.jpg,q,test\n"
+    write(path, lines)
+
+    def reader(file, split):
+        read.append(split)
+        return caption_tables.read_table(file, split)
+
+    monkeypatch.setitem(READERS, "table", reader)
+    assert list_splits("table", path) == ("train", "test")
+    assert read_captions("table", path, "test").captions == ("q",)
+    assert read_captions("table", path, "train").captions == ("p",)
+    assert read == [None]
+    write(path, lines + "c.jpg,r,train\n")
+    assert read_captions("table", path, "train").captions == ("p", "r")
+    write(path, lines + "c.jpg,r\n")  # Each call tells what is wrong.
+    for _ in range(2):
+        with pytest.raises(ValueError, match="t.csv:4"):
+            read_captions("table", path, "train")
 
 
 @pytest.fixture

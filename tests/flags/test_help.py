@@ -92,7 +92,7 @@ def entries(text):
 def test_it_begins_with_the_commands_and_the_flags_that_matter(shown):
     head = shown.split("The flags to begin with:")[0]
     assert head.startswith("Trains a network")
-    assert head.count("python tools/train.py --") == 3
+    assert head.count("python tools/train.py --") == 4
     assert tuple(entries(shown))[: len(FIRST)] == FIRST
 
 
@@ -119,6 +119,7 @@ def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
     assert found["image_units"].startswith("(default: 2048,512) Sizes")
     assert "One of last, first, none." in found["batch_normalization"]
     assert "One of matching, localization." in found["task"]
+    assert "or --image_features=NAME.flags" in found["images"]
     for name, each in ALL.items():
         assert each.help in found[name]
         if each.when:

@@ -254,8 +254,14 @@ def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
 
 
 def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
-    disk = types.SimpleNamespace(free=35)
+    disk = types.SimpleNamespace(free=12 * (3 + 4) - 1)
     monkeypatch.setattr(thing.shutil, "disk_usage", lambda path: disk)
+    (folder / "more.flags").write_text(f"{FEATURES}--layers=first\n")
+    data = opened(image_features="tiny.flags, more.flags")
+    with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
+        thing.make_all(data.recipes.missing(data))
+    assert not (folder / "data").exists()
+    disk.free = 35
     with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
         read()
     disk.free = 36  # Three photos of three numbers.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import tiny
 from tests.recipes.test_made import (
     FEATURES,
     folder,
@@ -88,3 +89,14 @@ def test_photos_of_other_splits_may_be_absent(folder):
     path = folder / "captions.csv"
     path.write_text(f"{path.read_text()}d.jpg,grey,restval\n")
     assert planned().count == 3
+
+
+def test_images_are_read_where_a_recipe_needs_them():
+    def reads_images(*words):
+        return tiny.parse("--captions=c.csv", *words).reads("images")
+
+    assert reads_images("--image_features=a.npy, b.flags")
+    assert not reads_images("--image_features=a.npy")
+    regions = ("--model=hm_lstm", "--image_features=a.npy")
+    assert reads_images(*regions, "--regions=b.flags")
+    assert not reads_images(*regions, "--regions=b")
