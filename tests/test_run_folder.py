@@ -12,7 +12,7 @@ from tbnets import runs, tasks
 from tbnets.commands.train import Options, checked_settings
 from tbnets.locks import fcntl, try_lock
 from tbnets.store.npy import write_npz
-from tbnets.tasks import parts
+from tbnets.tasks import encoders
 from tbnets.tasks.trained import open_trained
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
@@ -298,13 +298,13 @@ def test_kept_settings_that_build_no_network_are_named(run_dir, name, value):
 def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     folder, run_dir, monkeypatch
 ):
-    build, read = parts._build_image_encoder, []
+    build, read = encoders.build_image_encoder, []
 
     def noted(settings, fitted):
         read.append(settings.image_weights)
         return build(settings, fitted)
 
-    monkeypatch.setattr(parts, "_build_image_encoder", noted)
+    monkeypatch.setattr(encoders, "build_image_encoder", noted)
     path = run_dir / "settings.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "image_weights": "gone.h5"}))

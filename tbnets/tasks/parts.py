@@ -1,29 +1,20 @@
-"""Settings -> network and loss: the one place where flags meet constructors.
+"""Settings -> network and loss: where flags meet constructors.
 
 Each function takes the run's settings (see `flags`) and returns one part. An
 entry of `BUILDERS` is a model: how it is built, how it is compiled, and which
 flags that reads.
 """
 
-import json
-import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
 
-from tbnets.checked_numbers import checked_number
-from tbnets.data.sources import Sources
-from tbnets.errors import InputError, check_choice
-from tbnets.features import hub
-from tbnets.features.photo_features import RANDOM
-from tbnets.layers import image_encoders, text_encoders
+from tbnets.errors import InputError
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.hub_text_encoder import HubTextEncoder
 from tbnets.layers.pair_head import PairHead
-from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -31,7 +22,8 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.tasks.texts import reads_features, text_preset
+from tbnets.tasks import encoders
+from tbnets.tasks.texts import reads_features
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer
 
@@ -59,69 +51,6 @@ class Builder(NamedTuple):
     fixed: tuple = ()
     usual: tuple = ()
     needs: tuple = ()
-
-
-def _build_image_encoder(settings, fitted):
-    if settings.image_encoder == "features":
-        return FeatureTransform(settings.image_transform)
-    if hub.is_hub(settings.image_encoder):
-        return _build_preset_encoder(settings, fitted["image_preset"])
-    checked_number("image_size", settings.image_size, 1, whole=True)
-    if settings.image_encoder == "small":
-        return image_encoders.SmallConvNet()
-    name, weights = settings.image_encoder, settings.image_weights or None
-    weights = None if weights == RANDOM else weights
-    if weights not in (None, "imagenet"):
-        weights = pathlib.Path(settings.started_in) / weights
-    return image_encoders.ApplicationEncoder(
-        name, settings.image_size, weights, settings.fine_tune
-    )
-
-
-def _build_preset_encoder(settings, config):
-    """Builds it of what is kept of it; opens it where its weights matter."""
-    size, preset = settings.image_size or None, json.dumps(config)
-    weights = settings.image_weights
-    check_choice("--image_weights", weights, ("", RANDOM), "Leave it out.")
-    if weights != RANDOM:
-        name = settings.image_encoder
-        name = hub.placed(name, *Sources.of(settings).starts)
-        preset = hub.open_preset(name, "image", size)
-    return image_encoders.PresetEncoder(preset, size, settings.fine_tune)
-
-
-def _build_text_encoder(settings, fitted):
-    if reads_features(settings):
-        return None
-    if settings.reads("fine_tune_text"):
-        return HubTextEncoder.of(text_preset(settings))
-    table, words = fitted.get("word_vectors"), len(fitted["words"])
-    common = {
-        "embedding_dim": settings.word_dim if table is None else table.shape[1],
-        "word_dropout": settings.word_dropout,
-        "seed": seed_of(settings.seed, "text_encoder"),
-    }
-    if table is not None or settings.from_:
-        common["word_training"] = settings.word_vectors_training
-    if settings.text_encoder == "h_lstm":
-        return TreeEncoder(
-            words,
-            units=settings.rnn_units,
-            tied=settings.tied_children,
-            mean_beside=settings.mean_beside,
-            **common,
-        )
-    if settings.text_encoder == "mean":
-        return text_encoders.MeanOfWords(words, **common)
-    return text_encoders.RecurrentEncoder(
-        words,
-        settings.text_encoder,
-        units=settings.rnn_units,
-        bidirectional=settings.bidirectional,
-        pooling=settings.pooling,
-        mean_beside=settings.mean_beside,
-        **common,
-    )
 
 
 def _built(network, settings, fitted):
@@ -164,8 +93,8 @@ def _two_branches(settings, fitted):
     return {
         "image_branch": _build_branch(settings, "image_branch"),
         "text_branch": _build_branch(settings, "text_branch"),
-        "image_encoder": _build_image_encoder(settings, fitted),
-        "text_encoder": _build_text_encoder(settings, fitted),
+        "image_encoder": encoders.build_image_encoder(settings, fitted),
+        "text_encoder": encoders.build_text_encoder(settings, fitted),
     }
 
 
@@ -228,14 +157,14 @@ def build_cca(settings, fitted):
     keras.mixed_precision.set_global_policy("float32")
     is_read = settings.reads("cca_background")
     background = settings.cca_background if is_read else 0.0
-    encoder = _build_text_encoder(settings, fitted)
+    encoder = encoders.build_text_encoder(settings, fitted)
     text_dim = encoder.output_dim if encoder else fitted["text_dim"]
     known = filter(None, (fitted["image_dim"], text_dim))
     dim = settings.cca_dim or min(256, *known)
     network = CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
-        image_encoder=_build_image_encoder(settings, fitted),
+        image_encoder=encoders.build_image_encoder(settings, fitted),
         text_encoder=encoder,
         regularization=settings.cca_regularization,
         power=settings.cca_power,

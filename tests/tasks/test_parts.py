@@ -12,7 +12,7 @@ from tbnets.data.sources import Sources
 from tbnets.flags.table import ALL
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
-from tbnets.tasks import parts, readers
+from tbnets.tasks import encoders, parts, readers
 from tests import tiny
 
 
@@ -30,7 +30,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         (tmp_path / "imagenet").mkdir()
     asked = []
     monkeypatch.setattr(
-        parts.image_encoders,
+        encoders.image_encoders,
         "ApplicationEncoder",
         lambda name, size, weights, tune: asked.append(weights),
     )
@@ -39,7 +39,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--image_weights={given}",
         f"--cnn_weights={given}",
     )
-    parts._build_image_encoder(found, {})
+    encoders.build_image_encoder(found, {})
     named = readers.named_weights(given, Sources.of(found)) if given else None
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
@@ -84,7 +84,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
     found = found.replace(from_="a_model")
-    encoder = parts._build_text_encoder(found, {"words": ["", "[UNK]"]})
+    encoder = encoders.build_text_encoder(found, {"words": ["", "[UNK]"]})
     assert encoder.word_training == given
     assert found.reads("word_vectors_training")
 
