@@ -46,9 +46,8 @@ class Data:
             returns `FeatureRows`.
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
-        recipes: None, or what makes what recipes name: its `make(flag, data)`
-            makes what is not there, its `find(flag, data)` tells whether all
-            is; what is there they note in `given.made`.
+        plan: function (flag, data) -> {recipe that the flag names: the
+            `recipes.thing.Thing` that it makes}.
 
     Attributes:
         given: the `Sources`, as they were given.
@@ -57,11 +56,18 @@ class Data:
             drawn so far. A run that goes on sets it.
     """
 
-    def __init__(self, sources, own=None, of_phrases=False, recipes=None):
+    def __init__(
+        self,
+        sources,
+        own=None,
+        of_phrases=False,
+        plan=lambda flag, data: {},
+    ):
         self.given = sources
         self.own = own
         self.of_phrases = of_phrases
-        self.recipes = recipes
+        self._plan = plan
+        self._things = {}
         self._to_agree = {}
         self.cuts = None
         self._splits = {}
@@ -81,9 +87,7 @@ class Data:
     def forget_splits(self):
         """Lets the parts of all splits be opened anew."""
         self._splits.clear()
-        self.given.made.clear()
-        if self.recipes:
-            self.recipes.forget()
+        self._things.clear()
 
     def has(self, name):
         """Tells whether there is a split with images and captions."""
@@ -123,12 +127,65 @@ class Data:
             )
         return split
 
+    def things(self, flag):
+        """Returns what the recipes make that a flag names: recipe -> `Thing`.
+
+        Raises:
+            ValueError, FileNotFoundError: one can not be read or made.
+        """
+        if flag not in self._things:
+            self._things[flag] = self._plan(flag, self)
+        return self._things[flag]
+
     def make(self, flag):
         """Makes what the recipes of a flag name, where it is not there."""
-        if self.recipes:
-            self.recipes.make(flag, self)
-            for wanted in self._to_agree.pop(flag, ()):
-                self.check_made_by(flag, *wanted)
+        for thing in self.things(flag).values():
+            thing.make_if_missing()
+        for wanted in self._to_agree.pop(flag, ()):
+            self.check_made_by(flag, *wanted)
+
+    def _is_made(self, flag):
+        """Tells whether all is there that the recipes of a flag make."""
+        with contextlib.suppress(MissingFileError):  # Photos may be gone.
+            return not any(one.missing() for one in self.things(flag).values())
+        return False
+
+    def file(self, flag):
+        """Returns the file that a flag names, or that its recipe makes."""
+        self.make(flag)
+        made = self.things(flag).get(getattr(self.given, flag))
+        return made.path if made else self.sources.file(flag)
+
+    def paths(self, flag, split):
+        """Returns the paths of features of a split, which may not be there.
+
+        Raises:
+            NoSuchSplit: a path is there for other splits alone.
+        """
+        things, found = self.things(flag), []
+        for item in self.given.items(flag):
+            made = things.get(item)
+            found.append(made.path if made else self.given.resolve(item, split))
+        return tuple(map(os.fspath, found))
+
+    def _paths_there(self, flag, split):
+        """Returns the same, which are there; errors name the flag."""
+        given = self.given
+        given.value(flag)
+        try:
+            paths = self.paths(flag, split)
+        except NoSuchSplit as error:
+            if not error.names:
+                raise given.nowhere(flag, error.path) from error
+            raise InputError(
+                f"`--{flag}` must name features of split {split}. Received: "
+                f"{error.path}, which is there for {', '.join(error.names)}. "
+                "Extract them, or choose another split."
+            ) from error
+        for path in paths:
+            if not os.path.exists(path):
+                raise given.nowhere(flag, path)
+        return paths
 
     def parts(self, name, splits):
         """Returns a part of some splits, opened: split -> part."""
@@ -152,13 +209,13 @@ class Data:
             ValueError: listing what differs.
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
-        if self.recipes and not self.recipes.find(flag, self):
+        if not self._is_made(flag):
             wanted = (splits, made_by, where, but)
             self._to_agree.setdefault(flag, []).append(wanted)
             return
         for split in splits:
             try:
-                paths = self.given.feature_paths(flag, split)
+                paths = self.paths(flag, split)
             except NoSuchSplit:
                 continue  # There are no features of this split.
             if not all(map(os.path.exists, paths)):
@@ -215,7 +272,7 @@ class Data:
                 not as wide as those opened before; the message names them.
         """
         self.make(flag)
-        paths = tuple(self.given.features(flag, split))
+        paths = self._paths_there(flag, split)
         if paths not in self._features:
             with self._explained(flag):
                 features, _ = load_features(paths)
@@ -237,8 +294,8 @@ class Data:
         try:
             yield
         except InputError as error:
-            made = [p for (one, _), p in self.given.made.items() if one == flag]
-            for path in filter(str(error).count, map(os.fspath, made)):
+            made = [str(one.path) for one in self.things(flag).values()]
+            for path in filter(str(error).count, made):
                 error.args = (f"{error} Or remove {path}: it is made anew.",)
             raise
 

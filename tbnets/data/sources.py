@@ -85,8 +85,6 @@ class Sources:
     skip_bad_rows: bool = False
     trees: str = ""
     word_vectors: str = ""
-    made: dict = dataclasses.field(default_factory=dict)
-    """(flag, recipe that it names) -> path of what the recipe made."""
 
     @classmethod
     def of(cls, settings):
@@ -95,6 +93,12 @@ class Sources:
         named = [name for name in names if hasattr(settings, name)]
         values = {name: getattr(settings, name) for name in named}
         if preset := frozen_preset(settings):
+            if "," in preset:
+                raise InputError(
+                    "`--text_encoder` must be a preset without commas in its "
+                    f"name. Received: --text_encoder={preset}. Rename its "
+                    "folder, or link to it."
+                )
             values["text_features"] = preset
         return cls(**values)
 
@@ -164,41 +168,10 @@ class Sources:
     def file(self, flag):
         """Returns the path a flag names, there unless it has `{split}`."""
         value = self.value(flag)
-        path = self.made.get((flag, value)) or self.resolve(value)
+        path = self.resolve(value)
         if SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
-
-    def features(self, flag, split):
-        """Returns the paths of features of a split, which must be there.
-
-        Raises:
-            ValueError, FileNotFoundError: the flag is empty, or a path is
-                not there; the message names it.
-        """
-        self.value(flag)
-        try:
-            paths = self.feature_paths(flag, split)
-        except NoSuchSplit as error:
-            if not error.names:
-                raise self.nowhere(flag, error.path) from error
-            raise InputError(
-                f"`--{flag}` must name features of split {split}. Received: "
-                f"{error.path}, which is there for {', '.join(error.names)}. "
-                "Extract them, or choose another split."
-            ) from error
-        for path in paths:
-            if not os.path.exists(path):
-                raise self.nowhere(flag, path)
-        return paths
-
-    def feature_paths(self, flag, split):
-        """Returns the paths that a flag names for the features of a split."""
-        found = [
-            self.made.get((flag, item)) or self.resolve(item, split)
-            for item in self.items(flag)
-        ]
-        return list(map(os.fspath, found))
 
     def items(self, flag):
         """Returns what a flag names, of which several stand side by side."""

@@ -95,8 +95,7 @@ class SplitData:
 
     def trees(self):
         """Returns the `Tree`s of what is said; they are read anew."""
-        self._data.make("trees")
-        return trees_of(self._data.sources.file("trees"), self.said.captions)
+        return trees_of(self._data.file("trees"), self.said.captions)
 
     @functools.cached_property
     def regions(self):

@@ -61,11 +61,12 @@ class AnyBut(OneOf):
 
 
 class Ending(str):
-    """Holds a value that names what ends so, alone or beside others."""
+    """Holds what names something that ends so, or a preset of Keras Hub."""
 
     def __contains__(self, value):
-        """Tells whether one of some names with commas between ends so."""
-        return any(item.strip().endswith(self) for item in value.split(","))
+        """Tells whether one of some names with commas between is such."""
+        items = [item.strip() for item in value.split(",")]
+        return any(x.endswith(self) or x.startswith("hub:") for x in items)
 
 
 class Limits(NamedTuple):

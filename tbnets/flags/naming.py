@@ -8,7 +8,7 @@ _FLAGS = {
     "image_branch": ("image_units",),
     "name": ("cnn", "image_encoder"),
     "output_dim": ("cca_dim",),
-    "preset": ("hub", "cnn", "image_encoder", "text_encoder"),
+    "preset": ("hub", "cnn", "features", "image_encoder", "text_encoder"),
     "regularization": ("cca_regularization",),
     "steps": ("image_transform",),
     "text_branch": ("text_units",),

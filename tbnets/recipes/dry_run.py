@@ -16,7 +16,7 @@ def tell(things):
     """Returns a table of what is to be made, by making a little of each.
 
     Args:
-        things: `Thing`s that are not there, parts before the whole.
+        things: `Thing`s that are not there and checked, parts before the whole.
     """
     if not things:
         return "nothing to make: all that recipes name is there"
@@ -24,7 +24,7 @@ def tell(things):
     total = np.zeros(2)
     for thing in things:
         with tempfile.TemporaryDirectory() as scratch, _unheard():
-            size, seconds = thing.checked().estimate(pathlib.Path(scratch))
+            size, seconds = thing.estimate(pathlib.Path(scratch))
         total += size, seconds
         count = f"{thing.count} {thing.unit}s"
         rows.append(

@@ -12,9 +12,9 @@ from tbnets.features.preset_files import CONFIG
 from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import PRESET, OneOf, Place, Whole, flag, must_come_with
-from tbnets.recipes import proposals
 from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
-from tbnets.recipes.recipe import Kind, check_is_recipe, read_recipe
+from tbnets.recipes.proposals import Boxes
+from tbnets.recipes.recipe import read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
@@ -165,14 +165,21 @@ def make(
     return features.dim
 
 
-class _Features(OfPhotos):
-    """Features that a recipe makes of photos, or of the boxes of a part."""
+class FeaturesOfPhotos(OfPhotos):
+    """Features of photos that a recipe makes; see `Thing`."""
 
+    verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
     probe = {"batch_size": PROBE // 3}
 
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data, parts)
         self._starts = data.given.starts
+        if boxes := recipe.values.regions:
+            raise InputError(
+                "`--regions` must not be in a recipe of features of whole "
+                f"photos. Received: --regions={boxes}. Take it away, or name "
+                "the recipe by the --regions of the run."
+            )
 
     @property
     def values(self):
@@ -209,30 +216,18 @@ class _Features(OfPhotos):
         return files
 
 
-def _plan_photos(recipe, data):
-    """Returns the `Thing` of a recipe of features of whole photos."""
-    if boxes := recipe.values.regions:
-        raise InputError(
-            "`--regions` must not be in a recipe of features of whole photos. "
-            f"Received: --regions={boxes}. Take it away, or name the recipe "
-            "by the --regions of the run."
-        )
-    return _Features(recipe, data)
+class FeaturesOfBoxes(FeaturesOfPhotos):
+    """Features of boxes in photos, which another recipe makes."""
 
+    preset = ""
 
-def _plan_regions(recipe, data):
-    """Returns the `Thing` of a recipe of features of boxes."""
-    values = recipe.values
-    check_is_recipe("regions", values.regions, proposals.KIND.verb)
-    check(values)
-    inner = read_recipe("regions", values.regions, proposals.KIND, data.given)
-    with inner.named():
-        boxes = inner.kind.plan(inner, data)
-    # Which boxes they are, their own digest tells.
-    values = dataclasses.replace(values, regions="")
-    recipe = dataclasses.replace(recipe, values=values)
-    return _Features(recipe, data, [boxes])
-
-
-OF_PHOTOS = Kind("extract_image_features", ImageFeatures, _plan_photos)
-OF_REGIONS = Kind("extract_image_features", ImageFeatures, _plan_regions)
+    def __init__(self, recipe, data):
+        values = recipe.values
+        inner = read_recipe("regions", values.regions, Boxes, data.given)
+        check(values)
+        with inner.named():
+            boxes = Boxes(inner, data)
+        # Which boxes they are, their own digest tells.
+        values = dataclasses.replace(values, regions="")
+        recipe = dataclasses.replace(recipe, values=values)
+        super().__init__(recipe, data, [boxes])

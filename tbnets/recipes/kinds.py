@@ -1,103 +1,77 @@
-"""What recipes there are, and those of a run: planned, made, told."""
+"""What recipes there are, and those of a run: planned, listed, told."""
 
 import contextlib
 
 from tbnets.data.sources import frozen_preset, is_recipe
 from tbnets.errors import MissingFileError
-from tbnets.recipes import image_features, parsed_trees, text_features
+from tbnets.recipes.image_features import FeaturesOfBoxes, FeaturesOfPhotos
+from tbnets.recipes.parsed_trees import TreesOfTexts
 from tbnets.recipes.recipe import read_recipe
+from tbnets.recipes.text_features import FeaturesOfTexts
 
 KINDS = {
-    "image_features": image_features.OF_PHOTOS,
-    "regions": image_features.OF_REGIONS,
-    "text_features": text_features.KIND,
-    "trees": parsed_trees.KIND,
+    "image_features": FeaturesOfPhotos,
+    "regions": FeaturesOfBoxes,
+    "text_features": FeaturesOfTexts,
+    "trees": TreesOfTexts,
 }
-"""Flag of a run that names what is made -> `recipe.Kind`."""
+"""Flag of a run that names recipes -> the `thing.Thing` that these make."""
 
 
-class Recipes:
-    """The recipes that the flags of a run name.
+def recipes(settings, flag, sources):
+    """Returns the recipes that a flag of a run names; () where it is unread."""
+    is_read = settings.reads(flag)
+    if flag == "text_features":
+        is_read = is_read or frozen_preset(settings)
+    return list(filter(is_recipe, sources.items(flag))) if is_read else ()
+
+
+def plan(settings, flag, data):
+    """Returns what the recipes of a flag make: {recipe: `Thing`}.
 
     Args:
         settings: the run's settings.
+        flag: one of `KINDS`.
+        data: the run's `data.open.Data`.
+
+    Raises:
+        ValueError, FileNotFoundError: one can not be read or made.
     """
+    found = {}
+    for item in recipes(settings, flag, data.given):
+        recipe = read_recipe(flag, item, KINDS[flag], data.given)
+        with recipe.named():
+            found[item] = KINDS[flag](recipe, data)
+    return found
 
-    def __init__(self, settings):
-        self._flags = [flag for flag in KINDS if settings.reads(flag)]
-        if frozen_preset(settings):
-            self._flags.append("text_features")
-        self._things = {}
 
-    def things(self, flag, data):
-        """Returns what the recipes of a flag make: {recipe: `Thing`}.
+def missing(data):
+    """Returns the `Thing`s of a run that are not there, parts before the whole.
 
-        Raises:
-            ValueError, FileNotFoundError: one can not be read or made.
-        """
-        if flag not in self._things:
-            self._things[flag] = dict(self._planned(flag, data))
-        return self._things[flag]
+    All can be made, as far as that can be told before: a wrong recipe is
+    told before anything is made.
+    """
+    things = [
+        one
+        for flag in KINDS
+        for thing in data.things(flag).values()
+        for one in thing.missing()
+    ]
+    things = list({one.folder: one for one in things}.values())
+    for one in things:
+        with one.recipe.named():
+            one.check()
+    return things
 
-    def forget(self):
-        """Plans anew when asked: the data of the run have changed."""
-        self._things.clear()
 
-    def items(self, flag, data):
-        """Returns the recipes that a flag names, as it does."""
-        named = data.given.items(flag) if flag in self._flags else ()
-        return list(filter(is_recipe, named))
+def said(data):
+    """Returns what recipes say: flag -> recipe -> flag of it -> value.
 
-    def _planned(self, flag, data):
-        for item in self.items(flag, data):
-            recipe = read_recipe(flag, item, KINDS[flag], data.given)
-            with recipe.named():
-                yield item, recipe.kind.plan(recipe, data)
-
-    def said(self, data):
-        """Returns what recipes say: flag -> recipe -> flag of it -> value.
-
-        Of a flag whose photos, captions or files are gone it says nothing.
-        """
-        found = {}
-        for flag in self._flags:
-            with contextlib.suppress(MissingFileError):
-                things = self.things(flag, data).items()
-                found[flag] = {item: thing.said for item, thing in things}
-        return {flag: items for flag, items in found.items() if items}
-
-    def find(self, flag, data):
-        """Notes what is there of what the recipes of a flag make.
-
-        Returns:
-            Whether all is there.
-        """
-        try:
-            things = self.things(flag, data)
-        except MissingFileError:  # Photos, for instance: they are not needed.
-            return False
-        for item, thing in things.items():
-            if not thing.is_made(thing.folder):
-                return False
-            data.given.made[flag, item] = thing.path
-        return True
-
-    def make(self, flag, data):
-        """Makes what the recipes of a flag name and is not there."""
-        for item, thing in self.things(flag, data).items():
-            if (flag, item) not in data.given.made:
-                thing.make_if_missing()
-                data.given.made[flag, item] = thing.path
-
-    def missing(self, data):
-        """Returns the `Thing`s that are not there, parts before the whole.
-
-        All recipes are read before any is made: a wrong one is told at once.
-        """
-        things = [
-            one
-            for flag in self._flags
-            for thing in self.things(flag, data).values()
-            for one in thing.missing()
-        ]
-        return list({one.folder: one for one in things}.values())
+    Of a flag whose photos, captions or files are gone it says nothing.
+    """
+    found = {}
+    for flag in KINDS:
+        with contextlib.suppress(MissingFileError):
+            things = data.things(flag).items()
+            found[flag] = {item: thing.said for item, thing in things}
+    return {flag: items for flag, items in found.items() if items}

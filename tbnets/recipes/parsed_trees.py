@@ -11,7 +11,6 @@ import tqdm
 from tbnets.cores import usable_cores
 from tbnets.flags.flag import Whole, flag
 from tbnets.progress import progress_bar
-from tbnets.recipes.recipe import Kind
 from tbnets.recipes.texts import texts_by_id
 from tbnets.recipes.thing import Thing
 from tbnets.text import parsing
@@ -77,18 +76,14 @@ def make(values, texts, path, cache):
     tqdm.tqdm.write("\n".join(lines))
 
 
-class _Parsed(Thing):
-    """Trees of the texts of a run.
+class TreesOfTexts(Thing):
+    """Trees of the texts of a run that a recipe makes; see `Thing`."""
 
-    Args:
-        recipe: its `Recipe`.
-        data: the run's `data.open.Data`.
-    """
-
+    verb, group = "parse_captions", Trees
     unit = "text"
 
     def __init__(self, recipe, data):
-        super().__init__(recipe, data.given.made_roots)
+        super().__init__(recipe, data)
         self._texts = texts_by_id(data)
 
     @property
@@ -135,6 +130,3 @@ class _Parsed(Thing):
             int(times * path.stat().st_size),
             seconds[0] + times * seconds[1] / at_once,
         )
-
-
-KIND = Kind("parse_captions", Trees, _Parsed)

@@ -67,7 +67,7 @@ class OfPhotos(Thing):
     probe = {}
 
     def __init__(self, recipe, data, parts=()):
-        super().__init__(recipe, data.given.made_roots, parts)
+        super().__init__(recipe, data, parts)
         self._photos = data.photos
 
     @property

@@ -8,7 +8,6 @@ from tbnets.features import proposals, region_extraction
 from tbnets.features.proposals import import_opencv
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.photo_stores import OfPhotos, work_through
-from tbnets.recipes.recipe import Kind
 from tbnets.store.writer import FeatureWriter
 
 
@@ -72,8 +71,10 @@ def proposer_of(values):
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
 
-class _Boxes(OfPhotos):
-    """Boxes that a recipe makes."""
+class Boxes(OfPhotos):
+    """Boxes in photos that a recipe makes; see `Thing`."""
+
+    verb, group = "propose_regions", Proposals
 
     def check(self):
         """Refuses numbers that no box can have, and a missing package."""
@@ -83,6 +84,3 @@ class _Boxes(OfPhotos):
     def make(self, folder, **how):
         """Makes them, or goes on."""
         make(self.photos, self.recipe.values, folder, **how)
-
-
-KIND = Kind("propose_regions", Proposals, _Boxes)

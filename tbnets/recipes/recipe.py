@@ -9,14 +9,10 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable
-from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
-from tbnets.data.sources import is_recipe
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
-from tbnets.features.hub import is_hub
 from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
@@ -26,35 +22,16 @@ WORDS = ("", "imagenet", "random")
 """What a flag may say in the place of a file."""
 
 
-class Kind(NamedTuple):
-    """What the recipes of a flag make.
-
-    Args:
-        verb: whose flags they have.
-        group: these flags, as a group.
-        plan: (`Recipe`, the run's `data.open.Data`) -> `thing.Thing`; makes
-            nothing, and refuses what can not be made.
-    """
-
-    verb: str
-    group: type
-    plan: Callable
-
-
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """A recipe that was read.
 
     Args:
-        item: what names it, as it is written there.
         path: of the flagfile.
-        kind: its `Kind`.
         values: the group of flags; files as they are found.
     """
 
-    item: str
     path: pathlib.Path
-    kind: Kind
     values: object
 
     @property
@@ -63,24 +40,25 @@ class Recipe:
         return self.path.stem
 
     @property
-    def files(self):
-        """The flags that name files: name -> path."""
-        values = {name: getattr(self.values, name) for name in self.places}
-        return {k: v for k, v in values.items() if v not in WORDS}
-
-    @property
     def places(self):
-        """Names of the flags that name files."""
-        flags = flags_of(self.kind.group)
-        return [each.name for each in flags if each.is_place]
+        """The flags that may name files of this machine: name -> value."""
+        return self._decide(True)
 
     @property
-    def decides(self):
-        """The flags that decide what comes out: name -> value."""
+    def files(self):
+        """Those of them that do: name -> path."""
+        return {k: v for k, v in self.places.items() if v not in WORDS}
+
+    @property
+    def words(self):
+        """The others that decide what comes out: name -> value."""
+        return self._decide(False)
+
+    def _decide(self, is_place):
         return {
             each.name: hub.unplaced(getattr(self.values, each.name))
-            for each in flags_of(self.kind.group)
-            if not each.free
+            for each in flags_of(type(self.values))
+            if each.is_place == is_place and not each.free
         }
 
     @contextlib.contextmanager
@@ -90,7 +68,7 @@ class Recipe:
             yield
         except UserError as error:
             if len(error.args) == 1:  # Those of the system have more.
-                names = {each.name for each in flags_of(self.kind.group)}
+                names = {each.name for each in flags_of(type(self.values))}
                 text = as_flags(str(error), names).removeprefix(f"{self}: ")
                 error.args = (f"{self}: {text}{advice}",)
             raise
@@ -106,15 +84,23 @@ def read_recipe(flag, item, kind, sources):
     Args:
         flag: that names it.
         item: what it says.
-        kind: the `Kind` that it must be.
+        kind: the subclass of `thing.Thing` that it makes.
         sources: the run's `Sources`, from which files are found.
 
     Raises:
         ValueError, FileNotFoundError: it is not there, or has flags that are
             not of its kind; names the file and the flag.
     """
-    if is_hub(item):
-        return _of_preset(item, kind, sources.starts)
+    if kind.preset and hub.is_hub(item):
+        name = re.sub(r"\W+", "_", hub.unplaced(item))
+        values = kind.group(**{kind.preset: hub.placed(item, *sources.starts)})
+        return Recipe(pathlib.Path(name), values)
+    if not item.endswith(".flags"):
+        raise InputError(
+            f"`--{flag}` must name a recipe of tools/{kind.verb}.py, a "
+            "flagfile whose name ends in .flags. Received: "
+            f"--{flag}={item}. Write one."
+        )
     place = sources.resolve(item)
     path = flagfiles.find_recipe(flag, item, kind.verb, place)
     words = flagfiles.expand([f"--flagfile={path}"])
@@ -125,7 +111,7 @@ def read_recipe(flag, item, kind, sources):
         values = CommandLine(words, flags).take(kind.group)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    recipe = Recipe(item, path, kind, values)
+    recipe = Recipe(path, values)
     with recipe.named():
         found = {
             name: os.fspath(_file(name, value, sources))
@@ -134,13 +120,6 @@ def read_recipe(flag, item, kind, sources):
     return dataclasses.replace(
         recipe, values=dataclasses.replace(values, **found)
     )
-
-
-def _of_preset(item, kind, starts):
-    """Returns the recipe that the name of a preset stands for."""
-    name = re.sub(r"\W+", "_", hub.unplaced(item))
-    values = kind.group(features=hub.placed(item, *starts))
-    return Recipe(item, pathlib.Path(name), kind, values)
 
 
 def _file(flag, value, sources):
@@ -170,12 +149,3 @@ def _check_known(path, word, kind, known):
         "Of what it is made, how and where to, the run knows: take it away, "
         "or name a recipe of that tool.",
     )
-
-
-def check_is_recipe(flag, item, verb):
-    """Refuses what is no recipe where a recipe must name one."""
-    if not is_recipe(item):
-        raise InputError(
-            f"`--{flag}` must name a recipe of tools/{verb}.py, a flagfile "
-            f"whose name ends in .flags. Received: --{flag}={item}. Write one."
-        )

@@ -26,7 +26,6 @@ from tbnets.flags.flag import (
     flag,
 )
 from tbnets.progress import progress_bar
-from tbnets.recipes.recipe import Kind
 from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
@@ -179,18 +178,14 @@ def _fit(values, encoder, texts):
         return encoder.fit(training, vectors, show)
 
 
-class _Features(Thing):
-    """Features of the texts of a run.
+class FeaturesOfTexts(Thing):
+    """Features of the texts of a run that a recipe makes; see `Thing`."""
 
-    Args:
-        recipe: its `Recipe`.
-        data: the run's `data.open.Data`.
-    """
-
+    verb, group, preset = "extract_text_features", TextFeatures, "features"
     unit = "text"
 
     def __init__(self, recipe, data):
-        super().__init__(recipe, data.given.made_roots)
+        super().__init__(recipe, data)
         check(recipe.values)
         self._texts = texts_by_split(data)
 
@@ -245,6 +240,3 @@ class _Features(Thing):
             self.count * dim * np.dtype(values.dtype).itemsize,
             spent[1] + self.count * each,
         )
-
-
-KIND = Kind("extract_text_features", TextFeatures, _Features)

@@ -33,23 +33,28 @@ class Thing:
 
     Args:
         recipe: its `Recipe`.
-        roots: folders that keep what recipes make; the first that can be
-            written gets what is not there yet.
+        data: the run's `data.open.Data`.
         parts: `Thing`s that it is made of.
 
     Attributes:
+        verb: of which tool its recipes are.
+        group: their flags.
+        preset: the flag by which a preset of Keras Hub alone is a recipe.
+        roots: folders that keep what recipes make; the first that can be
+            written gets what is not there yet.
         count: of how many photos or texts it is made.
         unit: what these are, in the singular.
         num_bytes: that it will have; 0 where `check` does not tell.
     """
 
+    verb, group, preset = "", None, ""
     count = 0
     unit = "photo"
     num_bytes = 0
 
-    def __init__(self, recipe, roots, parts=()):
+    def __init__(self, recipe, data, parts=()):
         self.recipe = recipe
-        self.roots = tuple(map(pathlib.Path, roots))
+        self.roots = data.given.made_roots
         self.parts = tuple(parts)
 
     def inputs(self):
@@ -88,17 +93,17 @@ class Thing:
     @property
     def said(self):
         """What recipes say of it, files of this machine aside; for a run."""
-        values = self.recipe.decides
-        said = {k: values[k] for k in values.keys() - self.recipe.places}
-        return {**said, "parts": [part.said for part in self.parts]}
+        parts = [part.said for part in self.parts]
+        return {**self.recipe.words, "parts": parts}
 
     @functools.cached_property
     def digest(self):
         """The first digits of a sha256 of all that decides what comes out."""
+        recipe = self.recipe
         decides = {
             "form": FORM,
-            "verb": self.recipe.kind.verb,
-            "flags": {**self.recipe.decides, **self._sums()},
+            "verb": self.verb,
+            "flags": {**recipe.words, **recipe.places, **self._sums()},
             "of": self.inputs(),
             "parts": [part.digest for part in self.parts],
         }
@@ -132,12 +137,6 @@ class Thing:
             )
         return next((place for place in can if place.exists()), can[0])
 
-    def checked(self):
-        """Returns it; errors of `check` say of which recipe they are."""
-        with self.recipe.named():
-            self.check()
-        return self
-
     def missing(self):
         """Returns what is yet to be made: its parts and itself, in order."""
         if self.is_made(self.folder):
@@ -151,11 +150,12 @@ class Thing:
             ValueError, OSError: what the recipe asks for can not be made, or
                 a folder is damaged; tells which, and what to do.
         """
+        for one in self.missing():
+            one._make_alone()
+
+    def _make_alone(self):
+        """Makes it while no other process does."""
         place = self.folder
-        if self.is_made(place):
-            return
-        for part in self.parts:
-            part.make_if_missing()
         with self._explained(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             lock = FolderLock.wait(
@@ -167,15 +167,12 @@ class Thing:
             )
             if not self.is_made(place):
                 _say(f"making    {place}, by {self.recipe}")
-                self._make_or_stop(place)
+                try:
+                    self.make(place)
+                except KeyboardInterrupt:
+                    _say("\nstopped; the same command goes on where it was")
+                    raise
             del lock
-
-    def _make_or_stop(self, place):
-        try:
-            self.make(place)
-        except KeyboardInterrupt:
-            _say("\nstopped; the same command goes on where it was")
-            raise
 
     @contextlib.contextmanager
     def _explained(self, place):
@@ -188,16 +185,16 @@ class Thing:
 
 
 def make_all(things):
-    """Makes things, none of them before all are found to be possible.
+    """Makes things, none of them before all are known to fit on the disk.
 
     Args:
-        things: `Thing`s that are not there, parts before the whole.
+        things: `Thing`s that are not there and checked, parts before the
+            whole.
 
     Raises:
         ValueError, OSError: as of `Thing.make_if_missing`; or together they
             do not fit on the disk.
     """
-    things = [one.checked() for one in things]
     if things:
         left = [one.num_bytes - bytes_in(one.folder) for one in things]
         check_space(things[0].folder, sum(max(size, 0) for size in left))

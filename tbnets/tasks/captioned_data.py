@@ -1,9 +1,11 @@
 """Data of images with captions: what those of all tasks have in common."""
 
+import functools
+
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
-from tbnets.recipes.kinds import Recipes
+from tbnets.recipes import kinds
 from tbnets.store.manifest import extraction_differences
 from tbnets.tasks import texts
 from tbnets.tasks.fitted import SIDES
@@ -30,8 +32,8 @@ class CaptionedData(TaskData):
 
     def __init__(self, settings, own=None):
         super().__init__(settings)
-        found, made = Sources.of(settings), Recipes(settings)
-        self.opened = Data(found, own, self.of_phrases, made)
+        plan = functools.partial(kinds.plan, settings)
+        self.opened = Data(Sources.of(settings), own, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
@@ -41,7 +43,7 @@ class CaptionedData(TaskData):
             ValueError: texts could not be read when the run has ended.
         """
         self.texts.check_preset()
-        return self.opened.recipes.missing(self.opened)
+        return kinds.missing(self.opened)
 
     def split(self, name):
         """Returns the `SplitData` of a split."""
@@ -73,7 +75,7 @@ class CaptionedData(TaskData):
         opened = self.opened
         more = {
             "split_cuts": opened.cuts,
-            "recipes": opened.recipes.said(opened),
+            "recipes": kinds.said(opened),
         }
         return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
@@ -108,7 +110,7 @@ class CaptionedData(TaskData):
 
         So it is told before anything is made anew.
         """
-        now = self.opened.recipes.said(self.opened) if before else {}
+        now = kinds.said(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
                 one, other = before[flag][item], now[flag][item]

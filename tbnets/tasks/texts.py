@@ -217,7 +217,7 @@ class Texts:
             return None
         split = self.settings.train_split
         self._data.make("text_features")
-        paths = self._data.given.feature_paths("text_features", split)
+        paths = self._data.paths("text_features", split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
     @functools.cached_property

@@ -1,5 +1,6 @@
 """Tests of what recipes make of photos, and where that is kept."""
 
+import functools
 import json
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.features import extraction
 from tbnets.recipes import dry_run, thing
-from tbnets.recipes.kinds import Recipes
+from tbnets.recipes.kinds import missing, plan
 from tbnets.store.manifest import MANIFEST
 from tbnets.store.shards import open_store
 from tests import verbs
@@ -83,13 +84,13 @@ def opened(**sources):
         **sources,
     }
     settings = types.SimpleNamespace(reads=given.get)
-    return Data(Sources(**given), recipes=Recipes(settings))
+    return Data(Sources(**given), plan=functools.partial(plan, settings))
 
 
 def planned(flag="image_features", **sources):
     """Returns the `Thing` that a recipe would make."""
     data = opened(**sources)
-    [one] = data.recipes.things(flag, data).values()
+    [one] = data.things(flag).values()
     return one
 
 
@@ -117,14 +118,14 @@ def files(folder):
 
 def test_features_are_those_of_the_tool_and_made_once(folder, by_tool, capsys):
     data = opened()
-    [one] = data.recipes.missing(data)
+    [one] = missing(data)
     rows = data.split("train").images
     assert files(one.folder) == files(by_tool)
     assert one.folder.parent.samefile(folder / "data" / "made")
     assert open_store(one.folder).ids == NAMES and rows.shape == (3,)
     assert f"making    {one.folder}, by tiny.flags" in capsys.readouterr().err
     again = opened(image_features="tiny.flags, tiny.flags")
-    assert again.recipes.missing(again) == []
+    assert missing(again) == []
     assert again.split("test").images.shape == (6,)
     assert capsys.readouterr().err == ""
 
@@ -133,7 +134,7 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
     pytest.importorskip("cv2")
     data = opened(regions="tiny_regions.flags")
     boxes, features = [
-        one for one in data.recipes.missing(data) if one.recipe.name != "tiny"
+        one for one in missing(data) if one.recipe.name != "tiny"
     ]
     store, rows = data.split("dev").regions
     assert store.ids[rows[0]] == "b.png" and store.dim == 6
@@ -259,7 +260,7 @@ def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
     (folder / "more.flags").write_text(f"{FEATURES}--layers=first\n")
     data = opened(image_features="tiny.flags, more.flags")
     with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
-        thing.make_all(data.recipes.missing(data))
+        thing.make_all(missing(data))
     assert not (folder / "data").exists()
     disk.free = 35
     with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
@@ -293,7 +294,7 @@ def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
 
 def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
     data = opened()
-    text = dry_run.tell(data.recipes.missing(data))
+    text = dry_run.tell(missing(data))
     assert planned().folder.name in text and "3 photos" in text
     assert "in all" in text and "MB are free" in text
     assert not (folder / "data").exists()

@@ -2,10 +2,13 @@
 
 import pytest
 
+from tbnets.data.sources import Sources
+from tbnets.recipes.kinds import missing
 from tests import tiny
 from tests.recipes.test_made import (
     FEATURES,
     folder,
+    opened,
     planned,
     read,
     tiny_is_known,
@@ -40,7 +43,7 @@ def test_a_wrong_line_is_told_with_its_file(folder, line, message):
     path = folder / "tiny.flags"
     path.write_text(f"# Tiny.\n{FEATURES}{line}\n")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        planned().checked()
+        missing(opened())
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,15 @@ def test_a_wrong_recipe_of_regions_is_told(folder, text, message):
     (folder / "tiny_regions.flags").write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         planned("regions", regions="tiny_regions.flags")
+
+
+def test_a_preset_that_says_too_little_is_refused(folder):
+    for flag in ("regions", "trees"):
+        with pytest.raises(ValueError, match=f"`--{flag}` must name a recipe"):
+            planned(flag, **{flag: "hub:clip"})
+    settings = tiny.parse("--captions=c.csv", "--text_encoder=hub:a,b")
+    with pytest.raises(ValueError, match="`--text_encoder` must be a preset w"):
+        Sources.of(settings)
 
 
 def test_a_recipe_that_is_not_there_names_the_near_ones(folder):

@@ -9,8 +9,8 @@ from tbnets.data.sources import is_recipe
 from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
-from tbnets.recipes import proposals
 from tbnets.recipes.kinds import KINDS
+from tbnets.recipes.proposals import Boxes
 
 CONFIGS = flagfiles.folder()
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -34,14 +34,14 @@ find = functools.lru_cache(flagfiles.find)
 
 @functools.lru_cache
 def kinds():
-    """Returns recipe -> the `Kind`s that configurations ask of it."""
+    """Returns recipe -> the kinds of `Thing` that configurations ask of it."""
     found = {}
     for config in sorted(CONFIGS.glob("*.flags")):
         for flag, item in named(config):
             found.setdefault(find(item), set()).add(KINDS[flag])
     for recipe in list(found):
         for _, item in named(recipe):
-            found.setdefault(find(item), set()).add(proposals.KIND)
+            found.setdefault(find(item), set()).add(Boxes)
     return found
 
 

@@ -10,6 +10,7 @@ from tbnets.features import hub
 from tbnets.features.hub_vision import PresetPhotos, build_hub_cnn
 from tbnets.identity import text_ids
 from tbnets.images import decode_images
+from tbnets.recipes.kinds import recipes
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.fitted import check_fitted_kinds
@@ -60,9 +61,9 @@ class MatchingData(CaptionedData):
     def make(self):
         """Makes what recipes name, of texts when it is known of which."""
         self.texts.check_preset()  # Before photos are read, which takes long.
-        recipes, flags = self.opened.recipes, ("text_features", "trees")
-        named = any(recipes.items(flag, self.opened) for flag in flags)
-        if self.own_photos and named:
+        given, flags = self.opened.given, ("text_features", "trees")
+        named = (recipes(self.settings, flag, given) for flag in flags)
+        if self.own_photos and any(named):
             self.own_photos.check()
             self._extract()
         super().make()

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs
+from tbnets import runs, tasks
 from tbnets.commands import run_line
 from tbnets.errors import InputError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
@@ -130,6 +130,9 @@ def test_features_of_a_recipe_are_those_in_the_exported_graph(folder):
         (folder / "photos" / name).read_bytes()
         for name in train.records.image_ids
     ]
+    alone = settings_for("--image_features=hub:clip", "--data_root=.")
+    [same] = tasks.open_task(alone).data.missing()
+    assert (folder / "made" / f"clip-{same.digest}").is_dir()
     features = PhotoFeatures(build_named_cnn("hub:clip", None))
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
     model = load_saved_model(runs.export(session))
