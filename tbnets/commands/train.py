@@ -120,6 +120,18 @@ def with_usual(line, settings):
     return settings.replace(**taken)
 
 
+def told_before(data):
+    """Returns what a run would make, of data that are checked if all is there.
+
+    Args:
+        data: the `TaskData`.
+    """
+    things = data.missing()
+    if not things:
+        data.check()
+    return "\n".join(filter(None, [dry_run.tell(things), data.extracts]))
+
+
 def fit(session, train):
     """Trains; a run that is stopped says how it goes on."""
     try:
@@ -144,7 +156,7 @@ def main(options, line):
     loop.make_reproducible()
     settings, unread = checked_settings(options, line)
     if options.dry_run:
-        print(dry_run.tell(tasks.open_task(settings).data.missing()))
+        print(told_before(tasks.open_task(settings).data))
         return
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):

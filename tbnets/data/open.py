@@ -153,7 +153,7 @@ class Data:
     def file(self, flag):
         """Returns the file that a flag names, or that its recipe makes."""
         self.make(flag)
-        made = self.things(flag).get(getattr(self.given, flag))
+        made = self.things(flag).get(getattr(self.given, flag).strip())
         return made.path if made else self.sources.file(flag)
 
     def paths(self, flag, split):

@@ -7,7 +7,7 @@ import tempfile
 
 import numpy as np
 
-from tbnets.recipes.thing import MEGABYTE, free_bytes
+from tbnets.recipes.thing import free_bytes, megabytes
 
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
@@ -19,7 +19,7 @@ def tell(things):
         things: `Thing`s that are not there and checked, parts before the whole.
     """
     if not things:
-        return "nothing to make: all that recipes name is there"
+        return "nothing to make: all that flags name is there"
     rows = [_COLUMNS.format("would be made", "of", "size", "about")]
     total = np.zeros(2)
     for thing in things:
@@ -49,11 +49,6 @@ def _unheard():
         contextlib.redirect_stderr(io.StringIO()),
     ):
         yield
-
-
-def megabytes(size):
-    """Returns a size in words."""
-    return f"{size / MEGABYTE:,.{0 if size > 10 * MEGABYTE else 1}f} MB"
 
 
 def duration(seconds):

@@ -8,13 +8,12 @@ import numpy as np
 from tbnets.errors import InputError
 from tbnets.features import extraction, hub, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
-from tbnets.features.preset_files import CONFIG
 from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import PRESET, OneOf, Place, Whole, flag, must_come_with
 from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
 from tbnets.recipes.proposals import Boxes
-from tbnets.recipes.recipe import read_recipe
+from tbnets.recipes.recipe import files_of_preset, read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
@@ -208,8 +207,7 @@ class FeaturesOfPhotos(OfPhotos):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
         if hub.is_hub(values.cnn):
-            own = hub.files(self.values.cnn)
-            return {**files, **own, "cnn": own[CONFIG]}
+            return {**files, **files_of_preset("cnn", self.values.cnn)}
         network = NETWORKS[values.cnn]
         if values.cnn_weights == "imagenet" and network.find_imagenet:
             files["cnn_weights"] = network.find_imagenet()

@@ -26,6 +26,7 @@ from tbnets.flags.flag import (
     flag,
 )
 from tbnets.progress import progress_bar
+from tbnets.recipes.recipe import files_of_preset
 from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
@@ -215,7 +216,9 @@ class FeaturesOfTexts(Thing):
     def files(self):
         """Returns the files that decide: of flags, or those of a preset."""
         name = self.recipe.values.features
-        return hub.files(name) if is_hub(name) else super().files()
+        if is_hub(name):
+            return files_of_preset("features", name)
+        return super().files()
 
     def make(self, folder):
         """Makes the store, or goes on."""

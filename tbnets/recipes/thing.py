@@ -25,7 +25,6 @@ FORM = 1
 """Raise it when other things are made of what a digest tells."""
 DIGITS = 8
 SUMS = "sums.json"
-MEGABYTE = 2**20
 
 
 class Thing:
@@ -113,10 +112,19 @@ class Thing:
     def _sums(self):
         """Returns what files hold: name of a flag -> sha256."""
         files = self.files()
+        if not files:
+            return {}
         kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
-        sums = photo_sums("/", paths, kept) if paths else ()
-        return {name: found for name, (found, _) in zip(files, sums)}
+        sums = {}
+        found = photo_sums("/", paths, kept)
+        for (name, path), (sums[name], reason) in zip(files.items(), found):
+            if reason:
+                raise InputError(
+                    f"`--{name}` must name files that can be read. Received: "
+                    f"{path}, which {reason}. Mend it."
+                )
+        return sums
 
     @functools.cached_property
     def folder(self):
@@ -222,10 +230,16 @@ def check_space(folder, num_bytes):
     free = free_bytes(folder)
     if num_bytes > free:
         raise InputError(
-            f"{folder} must have room for {num_bytes / MEGABYTE:.0f} MB more. "
-            f"Received: a disk with {free / MEGABYTE:.0f} MB free. Free some "
-            "space, or choose another folder."
+            f"{folder} must have room for {megabytes(num_bytes)} more. "
+            f"Received: a disk with {megabytes(free)} free. Free some space, "
+            "or choose another folder."
         )
+
+
+def megabytes(size):
+    """Returns a number of bytes in words."""
+    size /= 2**20
+    return f"{size:,.{0 if size > 10 else 1}f} MB"
 
 
 def _nearest(path):

@@ -43,6 +43,7 @@ class TaskData:
 
     Attributes:
         fits: names that are always in what `fit` returns.
+        extracts: which features a run extracts by itself, in words; or "".
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
         encoders: what encodes images and texts, in a few words; "" where that
@@ -52,6 +53,7 @@ class TaskData:
     """
 
     fits = ()
+    extracts = ""
     encoders = ""
     usual = "", {}
 

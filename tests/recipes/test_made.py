@@ -179,7 +179,7 @@ def test_a_digest_tells_all_that_decides(folder, monkeypatch):
     assert planned().digest != digest
 
 
-def test_weights_count_by_their_content(folder):
+def test_weights_count_by_their_content(folder, monkeypatch):
     flags = FEATURES.replace("random", "{}.h5")
     digests = []
     for name, content in (("one", b"1"), ("two", b"1"), ("two", b"2")):
@@ -187,6 +187,10 @@ def test_weights_count_by_their_content(folder):
         (folder / "tiny.flags").write_text(flags.format(name))
         digests.append(planned().digest)
     assert digests[0] == digests[1] != digests[2]
+    found = [(None, "can not be read: x")]
+    monkeypatch.setattr(thing, "photo_sums", lambda *_: found)
+    with pytest.raises(ValueError, match="`--cnn_weights` must .*two.h5, whi"):
+        planned().digest  # noqa: B018  (it refuses)
 
 
 def test_what_a_kill_left_goes_on(folder, quick):

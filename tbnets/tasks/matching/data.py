@@ -50,6 +50,19 @@ class MatchingData(CaptionedData):
         return f"{images} + {settings.text_encoder}"
 
     @property
+    def extracts(self):
+        """What is extracted of the photos of a folder alone, in words."""
+        own, opened = self.own_photos, self.opened
+        if not own:
+            return ""
+        parts = opened.parts("records", opened.check_splits()).values()
+        keys = {key for records in parts for key in records.image_ids}
+        return (
+            f"features of {len(keys)} photos by {self.settings.cnn}, but for "
+            f"those that are there, would be extracted into {own.cache}"
+        )
+
+    @property
     def usual(self):
         """The usual flags of a run on the photos of a folder alone."""
         if not self.own_photos:

@@ -108,6 +108,17 @@ def ids_of(session, *splits):
     }
 
 
+def test_a_dry_run_looks_at_what_is_named(folder):
+    def told(*more):
+        return train.told_before(tasks.open_task(settings_for(*more)).data)
+
+    text = told()
+    assert "nothing to make" in text and "photos.tbnets" in text
+    assert f"features of 14 photos by {tiny_cnn.NAME}, but for" in text
+    with pytest.raises(FileNotFoundError, match="`--image_features` must name"):
+        told("--image_features=features/lite0.flag", "--min_count=1")
+
+
 EVERY = ("train", "dev", "test")
 
 
