@@ -172,7 +172,6 @@ class FeaturesOfPhotos(OfPhotos):
 
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data, parts)
-        self._starts = data.given.starts
         if boxes := recipe.values.regions:
             raise InputError(
                 "`--regions` must not be in a recipe of features of whole "
@@ -182,11 +181,9 @@ class FeaturesOfPhotos(OfPhotos):
 
     @property
     def values(self):
-        """The `ImageFeatures`, with places of the preset and of the boxes."""
+        """The `ImageFeatures`, with the place of the boxes."""
         boxes = "".join(str(part.folder) for part in self.parts)
-        values = self.recipe.values
-        cnn = hub.placed(values.cnn, *self._starts)
-        return dataclasses.replace(values, cnn=cnn, regions=boxes)
+        return dataclasses.replace(self.recipe.values, regions=boxes)
 
     @functools.cached_property
     def _features(self):
@@ -207,7 +204,7 @@ class FeaturesOfPhotos(OfPhotos):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
         if hub.is_hub(values.cnn):
-            return {**files, **files_of_preset("cnn", self.values.cnn)}
+            return {**files, **files_of_preset("cnn", values.cnn)}
         network = NETWORKS[values.cnn]
         if values.cnn_weights == "imagenet" and network.find_imagenet:
             files["cnn_weights"] = network.find_imagenet()

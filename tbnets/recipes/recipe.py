@@ -62,6 +62,17 @@ class Recipe:
             if each.is_place == is_place and not each.free
         }
 
+    def found(self, sources):
+        """Returns the same, files and presets as they lie below `Sources`."""
+        values = {
+            name: hub.placed(value, *sources.starts)
+            for name, value in vars(self.values).items()
+        }
+        with self.named():
+            for name, value in self.files.items():
+                values[name] = os.fspath(_file(name, value, sources))
+        return dataclasses.replace(self, values=type(self.values)(**values))
+
     @contextlib.contextmanager
     def named(self, advice=""):
         """Lets errors say whose they are, and speak of its flags."""
@@ -94,8 +105,8 @@ def read_recipe(flag, item, kind, sources):
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))
-        values = kind.group(**{kind.preset: hub.placed(item, *sources.starts)})
-        return Recipe(pathlib.Path(name), values)
+        recipe = Recipe(pathlib.Path(name), kind.group(**{kind.preset: item}))
+        return recipe.found(sources)
     if not item.endswith(".flags"):
         raise InputError(
             f"`--{flag}` must name a recipe of tools/{kind.verb}.py, a "
@@ -112,15 +123,7 @@ def read_recipe(flag, item, kind, sources):
         values = CommandLine(words, flags).take(kind.group)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    recipe = Recipe(path, values)
-    with recipe.named():
-        found = {
-            name: os.fspath(_file(name, value, sources))
-            for name, value in recipe.files.items()
-        }
-    return dataclasses.replace(
-        recipe, values=dataclasses.replace(values, **found)
-    )
+    return Recipe(path, values).found(sources)
 
 
 def _file(flag, value, sources):
