@@ -3,6 +3,8 @@
 import dataclasses
 
 from tbnets.data.captions import READERS, list_splits, usual_format
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
 from tbnets.flags.flag import REQUIRED, flag
 
 
@@ -28,6 +30,17 @@ class Captions:
         """(format, path) of the captions."""
         form = self.captions_format or usual_format(self.captions)
         return form, self.captions
+
+    def data(self, **more):
+        """Returns the `Data` of the captions.
+
+        Args:
+            **more: fields of `Sources`; texts are `phrases` where they are
+                named.
+        """
+        form, path = self.where
+        found = Sources("", captions=path, captions_format=form, **more)
+        return Data(found, of_phrases=bool(found.phrases))
 
     def names(self):
         """Returns the splits asked for."""

@@ -24,8 +24,6 @@ docs/text_features.md tells more.
 import dataclasses
 
 from tbnets.commands.data_flags import Captions
-from tbnets.data.open import Data
-from tbnets.data.sources import Sources
 from tbnets.flags.flag import REQUIRED, flag
 from tbnets.recipes import text_features
 from tbnets.recipes.texts import texts_by_split
@@ -47,15 +45,8 @@ class Options(text_features.TextFeatures, Captions):
 def main(options):
     """Extracts by the flags."""
     text_features.check(options)
-    data = Data(
-        Sources(
-            data_root="",
-            captions=options.captions,
-            captions_format=options.where[0],
-            train_split=options.train_split,
-            phrases=options.phrases,
-        ),
-        of_phrases=bool(options.phrases),
+    data = options.data(
+        train_split=options.train_split, phrases=options.phrases
     )
     texts = texts_by_split(data, options.names())
     text_features.make(options, texts, options.output)

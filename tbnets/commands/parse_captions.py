@@ -24,8 +24,6 @@ import dataclasses
 import pathlib
 
 from tbnets.commands.data_flags import Captions
-from tbnets.data.open import Data
-from tbnets.data.sources import Sources
 from tbnets.flags.flag import REQUIRED, flag
 from tbnets.recipes import parsed_trees
 from tbnets.recipes.texts import texts_by_id
@@ -43,9 +41,7 @@ class Options(parsed_trees.Trees, Captions):
 
 def main(options):
     """Parses by the flags."""
-    form, path = options.where
-    data = Data(Sources(data_root="", captions=path, captions_format=form))
-    texts = texts_by_id(data, options.names())
+    texts = texts_by_id(options.data(), options.names())
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     cache = options.cache or f"{options.output}.cache"
     parsed_trees.make(options, texts, options.output, cache)
