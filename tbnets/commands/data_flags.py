@@ -1,11 +1,13 @@
-"""The flags of verbs that work on captions."""
+"""The flags of verbs that work on captions, or on photos."""
 
 import dataclasses
 
 from tbnets.data.captions import READERS, list_splits, usual_format
 from tbnets.data.open import Data
+from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
-from tbnets.flags.flag import REQUIRED, flag
+from tbnets.features import extraction
+from tbnets.flags.flag import REQUIRED, Count, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,3 +47,28 @@ class Captions:
     def names(self):
         """Returns the splits asked for."""
         return self.splits or list_splits(*self.where)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Photos(Captions):
+    """Which photos are worked on, and where the store goes."""
+
+    images: str = flag(REQUIRED, "Folder of the photos.")
+    captions: str = flag(
+        "",
+        "Captions whose images are wanted, and which tell their splits; "
+        "without, all photos below --images, each under its path as id.",
+    )
+    output: str = flag(REQUIRED, "Folder of the store to write.")
+    shard_images: Count = flag(
+        extraction.SHARD_IMAGES,
+        "Photos a shard: a kill costs no more than this.",
+    )
+
+    def find(self):
+        """Returns what `find_photos` does by these flags; tells of the rest."""
+        if not self.captions:
+            _, others = sort_files(self.images)
+            for line in left_out_lines({}, others, len(others))[:1]:
+                print(line)
+        return find_photos(self.images, *self.where, self.splits)

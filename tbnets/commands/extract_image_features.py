@@ -35,7 +35,7 @@ docs/image_features.md tells more; docs/feature_stores.md describes the store.
 
 import dataclasses
 
-from tbnets.commands.over_photos import Photos
+from tbnets.commands.data_flags import Photos
 from tbnets.features import extraction
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.image_features import ImageFeatures, make

@@ -28,7 +28,7 @@ import PIL.ImageOps
 
 from tbnets import boxes as box_math
 from tbnets import images
-from tbnets.commands.over_photos import Photos
+from tbnets.commands.data_flags import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities
 from tbnets.flags.flag import Count, Counts, flag
