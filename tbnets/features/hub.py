@@ -10,6 +10,7 @@ that it names must be Keras Hub's own. What Keras Hub makes of files of
 `transformers` and `timm` it makes by its own code, without naming classes.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -21,7 +22,9 @@ import keras
 from tbnets import checked_files
 from tbnets.errors import (
     InputError,
+    MissingFileError,
     MissingPackageError,
+    UnreachableError,
     UserError,
     import_extra,
 )
@@ -32,8 +35,7 @@ from tbnets.features.cnn_weights import weights_sha256
 PREFIX = "hub:"
 """What stands before a preset where a flag may also name other networks."""
 SIDES = ("image", "text")
-_PASSING = ("dtype", "build_config", "compile_config")
-"""What a configuration tells of the process that wrote it."""
+_OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def is_hub(name):
@@ -64,20 +66,39 @@ def unplaced(name):
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name
 
 
-def files(name):
-    """Returns the files that decide what a preset is: name -> path.
+def files(name, side):
+    """Returns the files that decide what vectors a preset gives.
 
-    Of what is fetched these are two: a hub does not change the others.
+    Args:
+        name: as `open_preset` takes it.
+        side: the one of `SIDES` that is asked for.
+
+    Returns:
+        name -> path, fetched.
     """
     name = name.removeprefix(PREFIX)
-    folder = pathlib.Path(name)
-    if folder.is_dir():
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        return {str(path.relative_to(folder)): path for path in paths}
     source = preset_files.find(name, keras_hub().models.Backbone.presets)
     config = preset_files.fetch(source, preset_files.CONFIG, name)
-    weights = preset_files.weights_file(source, name)
-    return {path.name: path for path in (config, weights)}
+    if not preset_files.is_own(preset_files.parsed(config)):
+        return preset_files.files_of_others(source, name)
+    found = [config, *preset_files.weights_files(source, name)]
+    found = {path.name: path for path in found}
+    wanted = [preset_files.CONVERTER]
+    if side == "text":
+        wanted = [*_OF_TEXTS, *_words(source, name)]
+    for file in wanted:
+        # What is not there, or can not be had, takes no part.
+        with contextlib.suppress(MissingFileError, UnreachableError):
+            found[file] = preset_files.fetch(source, file, name)
+    return found
+
+
+def _words(source, name):
+    """Returns the files of a tokenizer's words."""
+    path = preset_files.fetch(source, "tokenizer.json", name)
+    config = preset_files.check_config(preset_files.parsed(path), path)
+    made = _made_of(config, keras_hub().tokenizers.Tokenizer, name)
+    return [f"assets/tokenizer/{file}" for file in made.file_assets]
 
 
 def keras_hub():
@@ -149,11 +170,18 @@ class Preset:
         kind = keras_hub().tokenizers.Tokenizer
         return self.part("tokenizer.json", kind)
 
-    def part(self, file, kind):
-        """Opens what prepares inputs, as a `kind`: a class of Keras Hub."""
-        if _is_own(self.read(preset_files.CONFIG)):
+    def part(self, file, kind, **given):
+        """Opens what prepares inputs, as a `kind`: a class of Keras Hub.
+
+        Args:
+            file: that says what it is, and is checked.
+            kind: the class.
+            **given: parts of it; of others Keras Hub may read the files, which
+                must then have been checked.
+        """
+        if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
-        return _tried(self.name, lambda: kind.from_preset(self.source))
+        return _tried(self.name, lambda: kind.from_preset(self.source, **given))
 
     def read(self, file):
         """Returns what a JSON file of the preset holds, checked.
@@ -175,7 +203,7 @@ class Preset:
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
         return {
-            name: _bare(keras.saving.serialize_keras_object(part))
+            name: preset_files.bare(keras.saving.serialize_keras_object(part))
             for name, part in parts.items()
         }
 
@@ -220,9 +248,11 @@ def open_preset(name, side=None, image_size=None, weights=True):
     told = name
     if image_size:
         told = f"{name} with image_size={image_size}"
-    if _is_own(config):
+    if preset_files.is_own(config):
         if image_size:
-            config = _tried(told, lambda: _resized(config, image_size))
+            config = _tried(
+                told, lambda: preset_files.resized(config, image_size)
+            )
         backbone = _made_of(config, hub.models.Backbone, told)
     else:
         size = {"image_shape": (image_size, image_size, 3)}
@@ -235,8 +265,8 @@ def open_preset(name, side=None, image_size=None, weights=True):
     preset = Preset(name, source, backbone)
     if side:
         preset.require(side)
-    if weights and _is_own(config):
-        file = preset_files.weights_file(source, name)
+    if weights and preset_files.is_own(config):
+        file = preset_files.weights_files(source, name)[0]
         _tried(told, lambda: backbone.load_weights(str(file)))
     return preset
 
@@ -272,24 +302,12 @@ def converter_of(config):
         return _made_of(config.get("image_converter"), kind, name)
 
 
-def _is_own(config):
-    """Tells a configuration of Keras Hub from one of `transformers`."""
-    return "registered_name" in config
-
-
-def _bare(config):
-    """Returns a configuration without what tells of another process."""
-    if isinstance(config, dict):
-        return {k: _bare(v) for k, v in config.items() if k not in _PASSING}
-    if isinstance(config, list | tuple):
-        return [_bare(each) for each in config]
-    return config
-
-
 def _made_of(config, kind, name):
     """Makes what a checked configuration says, of the global policy."""
     make = keras.saving.deserialize_keras_object
-    found = _tried(name, lambda: make(_bare(config), safe_mode=True))
+    found = _tried(
+        name, lambda: make(preset_files.bare(config), safe_mode=True)
+    )
     if not isinstance(found, kind):
         raise preset_files.damaged(
             name, f"no {kind.__name__}, {checked_files.shown(found)}"
@@ -316,24 +334,6 @@ def _tried(name, function):
         raise preset_files.damaged(
             name, " ".join(str(error).split())[:500]
         ) from error
-
-
-def _resized(config, image_size):
-    """Returns a configuration for images of another size."""
-    own = config["config"]
-    inner = own.get("vision_encoder", {}).get("config", {})
-    keys = [key for key in ("image_shape", "input_shape") if key in own]
-    shapes = [own[key] for key in keys] or [inner.get("image_shape")]
-    side = shapes[0] and shapes[0][0]
-    if side in (None, image_size):  # It takes any, or this one.
-        return config
-    if not keys:
-        raise InputError(
-            f"`image_size` must be {side}, as positions are learned. Received: "
-            f"image_size={image_size}. Leave it out."
-        )
-    shape = [image_size, image_size, 3]
-    return {**config, "config": {**own, **dict.fromkeys(keys, shape)}}
 
 
 def _sides(backbone):

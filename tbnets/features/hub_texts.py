@@ -135,14 +135,15 @@ class _OfPair(tf.Module):
 
     def __init__(self, preset, most):
         super().__init__()
-        models, family = (
-            keras_hub().models,
-            preset.kind.removesuffix("Backbone"),
-        )
+        models = keras_hub().models
+        family = preset.kind.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
-        packer = preset.part("preprocessor.json", getattr(models, kind))
-        packer.image_converter, packer.sequence_length = None, most
+        # Not given, Keras Hub may read that of images, which nobody checked.
+        packer = preset.part(
+            "preprocessor.json", getattr(models, kind), image_converter=None
+        )
+        packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         flags = ("canonicalize_text", "to_lower", "add_start_token")
         self.told = [kind, most, *(getattr(packer, n, None) for n in flags)]

@@ -27,6 +27,8 @@ PATIENCE = 25
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
+_PASSING = ("dtype", "build_config", "compile_config")
+"""What a configuration tells of the process that wrote it."""
 _PATHS = ("vocabulary", "merges", "proto")
 """What of a tokenizer would name a file anywhere; a preset has its own."""
 
@@ -150,21 +152,49 @@ def _within(seconds, function, *args):
     return found
 
 
-def weights_file(source, name):
-    """Returns the file of the weights, or that which lists their parts."""
+def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
+    """Returns the files of the weights; first what lists the others, if any.
+
+    Args:
+        source: folder or handle.
+        name: the preset, for messages.
+        whole: the file that all weights may be in.
+        shards: the file that tells in which ones they are.
+    """
     try:
-        return fetch(source, WEIGHTS, name)
+        return [fetch(source, whole, name)]
     except (MissingFileError, UnreachableError) as missing:
         try:
-            path = fetch(source, SHARDS, name)
+            path = fetch(source, shards, name)
         except (MissingFileError, UnreachableError):
             raise missing from None
-    parts = parsed(path).get("weight_map")
-    for part in sorted(set(_files(parts))):
+    parts = sorted(set(_files(parsed(path).get("weight_map"))))
+    for part in parts:
         if pathlib.Path(part).name != part:
             raise damaged(name, f"{path} names {checked_files.shown(part)}")
-        fetch(source, part, name)
-    return path
+    return [path, *(fetch(source, part, name) for part in parts)]
+
+
+def files_of_others(source, name):
+    """Returns the files of a preset of `transformers` or `timm`.
+
+    Of a folder these are all that lie in it, hidden ones and texts about it
+    aside; of a hub those of the network.
+
+    Returns:
+        name -> path.
+    """
+    if "://" not in source:
+        paths = sorted(pathlib.Path(source).iterdir())
+        return {
+            path.name: path
+            for path in paths
+            if path.is_file() and not path.name.startswith((".", "README"))
+        }
+    found = weights_files(
+        source, name, "model.safetensors", "model.safetensors.index.json"
+    )
+    return {path.name: path for path in [fetch(source, CONFIG, name), *found]}
 
 
 def _files(parts):
@@ -243,6 +273,38 @@ def _is_harmless(config):
         ("DTypePolicy", "DTypePolicyMap")
     )
     return not registered and (is_policy or module in _OF_KERAS)
+
+
+def is_own(config):
+    """Tells a configuration of Keras Hub from one of `transformers`."""
+    return "registered_name" in config
+
+
+def bare(config):
+    """Returns a configuration without what tells of another process."""
+    if isinstance(config, dict):
+        return {k: bare(v) for k, v in config.items() if k not in _PASSING}
+    if isinstance(config, list | tuple):
+        return [bare(each) for each in config]
+    return config
+
+
+def resized(config, image_size):
+    """Returns a configuration for images of another size."""
+    own = config["config"]
+    inner = own.get("vision_encoder", {}).get("config", {})
+    keys = [key for key in ("image_shape", "input_shape") if key in own]
+    shapes = [own[key] for key in keys] or [inner.get("image_shape")]
+    side = shapes[0] and shapes[0][0]
+    if side in (None, image_size):  # It takes any, or this one.
+        return config
+    if not keys:
+        raise InputError(
+            f"`image_size` must be {side}, as positions are learned. Received: "
+            f"image_size={image_size}. Leave it out."
+        )
+    shape = [image_size, image_size, 3]
+    return {**config, "config": {**own, **dict.fromkeys(keys, shape)}}
 
 
 def damaged(name, reason):

@@ -204,7 +204,7 @@ class FeaturesOfPhotos(OfPhotos):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
         if hub.is_hub(values.cnn):
-            return {**files, **files_of_preset("cnn", values.cnn)}
+            return {**files, **files_of_preset("cnn", values.cnn, "image")}
         network = NETWORKS[values.cnn]
         if values.cnn_weights == "imagenet" and network.find_imagenet:
             files["cnn_weights"] = network.find_imagenet()

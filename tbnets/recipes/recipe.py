@@ -155,11 +155,16 @@ def _check_known(path, word, kind, known):
     )
 
 
-def files_of_preset(flag, name):
+def files_of_preset(flag, name, side):
     """Returns the files that decide what a flag's preset is: name -> path.
 
     That of its configuration stands for the flag; the others are called as no
     flag is.
+
+    Args:
+        flag: that names it.
+        name: of the preset.
+        side: `image` or `text`.
     """
-    own = hub.files(name)
+    own = hub.files(name, side)
     return {flag: own[CONFIG], **{f"{flag}/{k}": own[k] for k in own}}

@@ -217,7 +217,7 @@ class FeaturesOfTexts(Thing):
         """Returns the files that decide: of flags, or those of a preset."""
         name = self.recipe.values.features
         if is_hub(name):
-            return files_of_preset("features", name)
+            return files_of_preset("features", name, "text")
         return super().files()
 
     def make(self, folder):

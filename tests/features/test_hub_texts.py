@@ -3,12 +3,13 @@
 import json
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features import caption_features, hub, hub_texts
+from tbnets.features import caption_features, hub, hub_texts, preset_files
 from tbnets.features.hub_features import HubFeatures
 from tbnets.layers.fisher_vectors import CaptionReader
 from tbnets.serving.ops import check_ops
@@ -144,8 +145,6 @@ def test_captions_are_cut_where_they_are_told_to(opened):
 def test_what_reads_more_than_texts_is_refused():
     import types
 
-    import keras
-
     inputs = {"token_ids": keras.Input((None,), name="token_ids")}
     inputs["speakers"] = keras.Input((None,), name="speakers")
     backbone = types.SimpleNamespace(input=inputs, output=None)
@@ -153,10 +152,66 @@ def test_what_reads_more_than_texts_is_refused():
         hub_texts.text_network(backbone)
 
 
-def test_files_of_a_folder_are_all_of_them(hub_presets):
-    found = hub.files(f"hub:{hub_presets['clip']}")
-    assert {"config.json", "model.weights.h5", "tokenizer.json"} <= found.keys()
-    assert any(name.endswith("merges.txt") for name in found)
+def test_a_reader_of_texts_makes_nothing_of_what_prepares_images(
+    hub_presets, tmp_path
+):
+    folder = shutil.copytree(hub_presets["siglip"], tmp_path / "siglip")
+    # Of this class Keras Hub makes none, so it would read both files.
+    prepares = folder / "preprocessor.json"
+    named = prepares.read_text().replace("SigLIPPrep", "CLIPPrep")
+    prepares.write_text(named)
+    kind = "others>Mark"
+    config = {"class_name": "Mark", "config": {}, "registered_name": kind}
+    (folder / "image_converter.json").write_text(json.dumps(config))
+    preset, made = hub.open_preset(str(folder), "text", weights=False), []
+    mark = type("Mark", (), {"__init__": lambda self: made.append(self)})
+    mark.from_config = classmethod(lambda cls, config: cls())
+    with keras.saving.custom_object_scope({kind: mark}):
+        hub_texts.HubTokenizer(preset)
+        assert not made
+        with pytest.raises(InputError, match="classes of Keras Hub alone"):
+            assert preset.image_converter is None
+
+
+OF_ALL = {"config.json", "model.weights.h5"}
+OF_WORDS = {
+    *("tokenizer.json", "preprocessor.json"),
+    *(f"assets/tokenizer/{name}" for name in ("vocabulary.json", "merges.txt")),
+}
+
+
+def test_files_are_those_that_decide(hub_presets, tmp_path, monkeypatch):
+    folder = shutil.copytree(hub_presets["clip"], tmp_path / "clip")
+    (folder / "README.md").write_text("about it")
+    name = f"hub:{folder}"
+    assert hub.files(name, "text").keys() == OF_ALL | OF_WORDS
+    assert hub.files(name, "image").keys() == OF_ALL | {"image_converter.json"}
+    parts = {"weight_map": {"a": "a.h5", "b": ["b.h5", "a.h5"]}}
+    (folder / "model.weights.json").write_text(json.dumps(parts))
+    (folder / "model.weights.h5").rename(folder / "a.h5")
+    (folder / "b.h5").touch()
+    monkeypatch.setitem(
+        preset_files._FETCH, "hf", lambda _, file: (folder / file).resolve(True)
+    )
+    for each in (name, "hub:hf://someone/clip"):
+        found = hub.files(each, "text").keys() - OF_WORDS
+        assert found == {"config.json", "model.weights.json", "a.h5", "b.h5"}
+
+
+def test_files_of_other_libraries_are_those_of_the_folder(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("keras_hub")
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    (tmp_path / ".git").mkdir()
+    for name in ("model.safetensors", "README.md", ".DS_Store"):
+        (tmp_path / name).touch()
+    monkeypatch.setitem(
+        preset_files._FETCH, "hf", lambda _, file: tmp_path / file
+    )
+    for each in (tmp_path, "hf://someone/vit"):
+        found = hub.files(f"hub:{each}", "image")
+        assert found.keys() == {"config.json", "model.safetensors"}
 
 
 def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):
