@@ -122,6 +122,7 @@ def call(verb, words):
         return 0
     groups = getattr(module, "GROUPS", ())
     known = [*flags, *(flag for group in groups for flag in flags_of(group))]
+    line = None
     try:
         line = CommandLine(words, known)
         options = line.take(module.Options)
@@ -129,5 +130,6 @@ def call(verb, words):
     except UserError as error:
         if len(error.args) == 1:  # Those of the system have more.
             names = {flag.name for flag in known}
-            error.args = (as_flags(str(error), names),)
+            values = line.values if line else {}
+            error.args = (as_flags(str(error), names, values),)
         raise

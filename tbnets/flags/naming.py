@@ -20,20 +20,24 @@ _TOLD = re.compile(r"((?:[:,;]|\b(?:and|but|for|in|of|or|than|with)) )(\w+)=")
 """Where an error tells what an argument is; names of files may look alike."""
 
 
-def as_flags(text, names):
+def as_flags(text, names, values=None):
     """Returns an error's text with a verb's flags in place of arguments.
 
     The library speaks of arguments, as its callers know them. One whose value
-    it tells, `name=value`, is the flag of this name.
+    it tells, `name=value`, is the flag of this name; where several flags may
+    be meant, it is those whose value stands in the text.
 
     Args:
         text: of a `UserError`.
         names: of the flags that there are.
+        values: name -> value of those that were read.
     """
-    renamed = {}
+    renamed, values = {}, values or {}
     told = {name: (name,) for _, name in _TOLD.findall(text) if name in names}
     for argument, flags in {**_FLAGS, **told}.items():
-        found = [f"--{flag}" for flag in flags if flag in names]
+        flags = [flag for flag in flags if flag in names]
+        meant = [flag for flag in flags if _stands_in(values.get(flag), text)]
+        found = [f"--{flag}" for flag in meant or flags]
         if found:
             said = " or ".join(f"`{flag}`" for flag in found)
             text = text.replace(f"`{argument}`", said)
@@ -42,3 +46,9 @@ def as_flags(text, names):
     return _TOLD.sub(
         lambda told: f"{told[1]}{renamed.get(told[2], told[2])}=", text
     )
+
+
+def _stands_in(value, text):
+    """Tells whether an error speaks of a value, or of a preset's place."""
+    said = str(value or "").removeprefix("hub:").removeprefix("./")
+    return bool(said) and said in text

@@ -81,7 +81,8 @@ class Recipe:
         except UserError as error:
             if len(error.args) == 1:  # Those of the system have more.
                 names = {each.name for each in flags_of(type(self.values))}
-                text = as_flags(str(error), names).removeprefix(f"{self}: ")
+                text = as_flags(str(error), names, vars(self.values))
+                text = text.removeprefix(f"{self}: ")
                 error.args = (f"{self}: {text}{advice}",)
             raise
 

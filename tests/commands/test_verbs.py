@@ -76,6 +76,13 @@ def test_of_arguments_that_are_flags_an_error_speaks_as_such():
     assert told == (
         "`--images` must be photos. Received: --images=a name=b.jpg, --cnn=x."
     )
+    text = "`preset` must be a folder. Received: preset=/here/my, clip."
+    values = {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""}
+    told = commands.as_flags(text, values, values)
+    assert told == (
+        "`--text_encoder` must be a folder. Received: --text_encoder=/here/my, "
+        "clip."
+    )
 
 
 @pytest.mark.parametrize(
