@@ -180,7 +180,8 @@ class Sources:
     @property
     def made_roots(self):
         """The folders that keep what recipes make."""
-        roots = (self.from_start(self.data_root), self.from_start("data"))
+        # Where data are a link to what can not be written, `data` is none.
+        roots = map(self.from_start, (self.data_root, "data", ""))
         return tuple(dict.fromkeys(root / MADE for root in roots))
 
     @property

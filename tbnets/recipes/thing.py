@@ -138,10 +138,10 @@ class Thing:
         can = [place for place in places if _can_be_written(place)]
         if not can:
             raise InputError(
-                "`--data_root` must be a folder that can be written, or data "
-                "below the folder of the start, to keep what recipes make. "
-                f"Received: {' and '.join(map(str, self.roots))}, which can "
-                "not. Start in another folder."
+                "`--data_root` must be a folder that can be written, or that "
+                "of the start, to keep what recipes make. Received: "
+                f"{', '.join(map(str, self.roots))}, which can not. Start in "
+                "another folder."
             )
         return next((place for place in can if place.exists()), can[0])
 

@@ -238,6 +238,9 @@ def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
     assert planned(data_root="kept").folder == here
     (folder / "data").mkdir()
     (folder / "data" / "made").touch()
+    beside = planned(data_root="other").folder
+    assert beside.parent == pathlib.Path("made")
+    (folder / "made").touch()
     with pytest.raises(ValueError, match="`--data_root` must be a folder that"):
         planned(data_root="other").missing()
 
