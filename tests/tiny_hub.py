@@ -1,4 +1,4 @@
-"""Presets of Keras Hub small enough for tests: 16 pixels, two layers.
+"""Presets of Keras Hub small enough for tests: 16 pixels, one layer.
 
 Each is what `save_to_preset` writes of a backbone with random weights and of
 what prepares its inputs, as published ones are.
@@ -15,7 +15,7 @@ SIDE = 16
 VIT = {
     "patch_size": 4,
     "hidden_dim": 16,
-    "num_layers": 2,
+    "num_layers": 1,
     "num_heads": 2,
     "intermediate_dim": 24,
     "image_shape": (SIDE, SIDE, 3),
@@ -24,7 +24,7 @@ TEXT = {
     "vocabulary_size": 40,
     "embedding_dim": 16,
     "hidden_dim": 16,
-    "num_layers": 2,
+    "num_layers": 1,
     "num_heads": 2,
     "intermediate_dim": 24,
     "max_sequence_length": 12,
@@ -127,7 +127,7 @@ def _sentence_pieces(**more):
 def _reader(**more):
     """Returns the sizes of a network that reads texts alone."""
     return {
-        **{"num_layers": 2, "num_heads": 2, "hidden_dim": 8},
+        **{"num_layers": 1, "num_heads": 2, "hidden_dim": 8},
         **{"intermediate_dim": 12, "max_sequence_length": 20},
         **more,
     }

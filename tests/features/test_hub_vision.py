@@ -98,9 +98,9 @@ def test_other_layers_are_averaged_over_positions(hub_presets, files):
     found = features(files)[:, -16:]
     np.testing.assert_allclose(found, np.mean(tokens, axis=1), atol=1e-5)
     with pytest.raises(
-        InputError, match="one of .*encoder_block_1, vision_lay"
+        InputError, match="one of .*encoder_block_0, vision_lay"
     ):
-        PhotoFeatures(cnn, ["vision_encoder_block_2"])
+        PhotoFeatures(cnn, ["vision_encoder_block_1"])
     levels = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
     assert PhotoFeatures(levels, ["P2", "P3"]).dim == 64 + 6
 
