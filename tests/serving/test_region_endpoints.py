@@ -26,7 +26,9 @@ from tests.features import tiny_cnn
 from tests.photo_files import encode
 from tests.test_images import smooth
 
-BY_RANDOM = types.SimpleNamespace(cnn_weights="random", regions="r")
+BY_RANDOM = types.SimpleNamespace(
+    cnn_weights="random", regions="r", reads=lambda flag: flag != "cnn"
+)
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 
 
