@@ -48,7 +48,6 @@ no photo is named with the reason, left out and counted.
 import contextlib
 import dataclasses
 import errno
-import importlib
 import os
 import pathlib
 import re
@@ -268,7 +267,7 @@ def answer_typed(options, model):
     check_images(options, model)
     gallery = embed_images(options, model)
     with contextlib.suppress(ImportError):
-        importlib.import_module("readline")  # Lines are edited, and kept.
+        import readline  # noqa: F401  (lines are edited, and kept)
     sys.stdin.reconfigure(errors="replace")
     print(f"Type what is sought in {len(gallery[0]):,} images; Ctrl-D ends.")
     with contextlib.suppress(EOFError):
