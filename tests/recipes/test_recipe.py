@@ -89,6 +89,16 @@ def test_a_recipe_that_is_not_there_names_the_near_ones(folder):
         planned("text_features", text_features="features/tfdif.flags")
 
 
+def test_how_work_is_done_is_not_what_decides(folder):
+    (folder / "trees.flags").write_text("--parser=right_branching\n")
+    one = planned("trees", trees="trees.flags")
+    with (folder / "trees.flags").open("a") as file:
+        file.write("--processes=2\n")
+    assert planned("trees", trees="trees.flags").digest == one.digest
+    (folder / "trees.flags").write_text("--parser=embedded\n")
+    assert planned("trees", trees="trees.flags").digest != one.digest
+
+
 def test_photos_are_named_by_the_run(folder):
     with pytest.raises(ValueError, match="tiny.flags: `--images` must name"):
         read(images="")

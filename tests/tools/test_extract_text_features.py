@@ -47,6 +47,11 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert code == 1 and "num_terms: 3000 in" in text, text
 
 
+def test_what_is_fitted_on_is_the_training_split_wherever_it_stands(folder):
+    code, text = run(folder, "--features=tfidf", "--splits=test,train")
+    assert code == 0 and "fitted    on 3 captions" in text, text
+
+
 def test_splits_that_captions_do_not_tell_are_drawn(folder):
     rows = "".join(f"{i}.jpg,a dog {i}\n" for i in range(10))
     (folder / "captions.csv").write_text(f"image,caption\n{rows}")
