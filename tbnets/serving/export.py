@@ -115,8 +115,13 @@ def _check_reader(model, tokenizer):
         )
 
 
-def write_saved_model(
-    endpoints, path, metadata=None, half_precision=False, max_pixels=None
+def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
+    endpoints,
+    path,
+    metadata=None,
+    half_precision=False,
+    max_pixels=None,
+    extra=None,
 ):
     """Writes endpoints as a SavedModel.
 
@@ -132,6 +137,8 @@ def write_saved_model(
         max_pixels: pixels beyond which a photo is refused by its first bytes;
             None for `photo_head.MAX_PIXELS`. Decoding takes some 6 bytes for
             each.
+        extra: function of the folder and of its signatures, name -> concrete
+            function, called to write more into `assets.extra`; or None.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -142,38 +149,77 @@ def write_saved_model(
         ValueError: If the graph has an op that TensorFlow Serving does not
             know, or a weight is beyond what float16 holds.
     """
+    path = check_new(path)
+    if max_pixels is not None:
+        limit_pixels(endpoints, max_pixels)
+    module, signatures = _traced(endpoints, half_precision)
+    tokenizer, photos = endpoints.tokenizer, endpoints.photos
+    vocabulary = getattr(tokenizer, "vocabulary", None)
+    description = {
+        **versions(),
+        "signatures": describe(signatures),
+        "vocabulary_size": vocabulary and vocabulary.size,
+        "max_tokens": tokenizer and tokenizer.max_tokens,
+        "max_pixels": photos and photos.max_pixels,
+        "metadata": metadata or {},
+    }
+
+    def fill(folder):
+        if vocabulary is not None:
+            vocabulary.save(folder / VOCABULARY_FILE)
+        if extra is not None:
+            extra(folder, signatures)
+
+    default = {"serving_default": signatures[endpoints.default]}
+    return save(module, {**default, **signatures}, path, description, fill)
+
+
+def check_new(path):
+    """Returns a path as a `pathlib.Path`, once nothing is there.
+
+    Raises:
+        FileExistsError: something is.
+    """
     path = pathlib.Path(path)
     if path.exists() or path.is_symlink():
         raise ExistingFileError(
             f"`path` must not exist yet. Received: path='{path}'. Remove it, "
             f"or export to a new version, {next_version(path.parent)}."
         )
-    if max_pixels is not None:
-        limit_pixels(endpoints, max_pixels)
-    module, signatures = _traced(endpoints, half_precision)
-    vocabulary = getattr(endpoints.tokenizer, "vocabulary", None)
-    for name, function in signatures.items():
+    return path
+
+
+def save(root, signatures, path, description, fill):
+    """Writes a SavedModel whole, with what it says of itself.
+
+    Args:
+        root: what tracks all that the signatures read.
+        signatures: name -> concrete function; what none of them may have is
+            refused, see `check_ops`.
+        path: folder to write, which does not exist.
+        description: JSON-ready dict for `assets.extra/tbnets.json`, which
+            gets the sha256 of the other files.
+        fill: function of the folder, called for more files in its
+            `assets.extra`.
+
+    Returns:
+        `path`.
+    """
+    for name, function in {
+        id(f): (n, f) for n, f in signatures.items()
+    }.values():
         check_ops(name, function.graph.as_graph_def())
-    description = _describe(signatures, endpoints, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_folder(path) as folder:
-            tf.saved_model.save(
-                module,
-                str(folder),
-                signatures={
-                    "serving_default": signatures[endpoints.default],
-                    **signatures,
-                },
-                # Nobody trains what is served, and a gradient that is written
-                # out by hand can not always be saved.
-                options=tf.saved_model.SaveOptions(
-                    experimental_custom_gradients=False
-                ),
+            # Nobody trains what is served, and a gradient that is written
+            # out by hand can not always be saved.
+            options = tf.saved_model.SaveOptions(
+                experimental_custom_gradients=False
             )
+            tf.saved_model.save(root, str(folder), signatures, options)
             (folder / METADATA_FILE).parent.mkdir()
-            if vocabulary is not None:
-                vocabulary.save(folder / VOCABULARY_FILE)
+            fill(folder)
             description[SHA256] = hash_files(folder)
             write_json(folder / METADATA_FILE, description)
     except (OSError, tf.errors.OpError) as error:
@@ -223,13 +269,27 @@ def next_version(folder):
     return max(numbers, default=0) + 1
 
 
-def _describe(signatures, endpoints, metadata):
-    """Makes the content of `assets.extra/tbnets.json`."""
-    tokenizer, photos = endpoints.tokenizer, endpoints.photos
-    vocabulary = getattr(tokenizer, "vocabulary", None)
+def versions():
+    """Returns what writes a SavedModel: name -> version."""
+    return {
+        "tbnets_version": tbnets.__version__,
+        "tensorflow_version": tf.__version__,
+        "keras_version": importlib.metadata.version("keras"),
+    }
 
-    def inputs(function):
-        return {x.name: x for x in function.structured_input_signature[0]}
+
+def inputs_of(function):
+    """Returns what a signature takes: name -> `tf.TensorSpec`.
+
+    Args:
+        function: concrete function, traced or of a loaded SavedModel.
+    """
+    arguments, named = function.structured_input_signature
+    return {spec.name: spec for spec in (*arguments, *named.values())}
+
+
+def describe(signatures):
+    """Returns, ready for JSON, what concrete functions take and return."""
 
     def shapes(specs):
         return {
@@ -238,18 +298,9 @@ def _describe(signatures, endpoints, metadata):
         }
 
     return {
-        "tbnets_version": tbnets.__version__,
-        "tensorflow_version": tf.__version__,
-        "keras_version": importlib.metadata.version("keras"),
-        "signatures": {
-            name: {
-                "inputs": shapes(inputs(function)),
-                "outputs": shapes(function.structured_outputs),
-            }
-            for name, function in signatures.items()
-        },
-        "vocabulary_size": vocabulary and vocabulary.size,
-        "max_tokens": tokenizer and tokenizer.max_tokens,
-        "max_pixels": photos and photos.max_pixels,
-        "metadata": metadata or {},
+        name: {
+            "inputs": shapes(inputs_of(function)),
+            "outputs": shapes(function.structured_outputs),
+        }
+        for name, function in signatures.items()
     }

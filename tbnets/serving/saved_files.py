@@ -68,21 +68,27 @@ def load(path, trust=False):
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it is damaged, has no signatures or ops of others.
     """
+    path, root, metadata = load_root(path, trust)
+    return path, root.signatures, metadata
+
+
+def load_root(path, trust=False):
+    """Loads a SavedModel, as `load`; returns its root for the signatures."""
     path = newest_version(path)
     metadata = read_metadata(path)
     _check_files(path, metadata)
     if not trust:
         _check_graph(path)
     try:
-        signatures = tf.saved_model.load(str(path)).signatures
+        root = tf.saved_model.load(str(path))
     except Exception as error:  # Whatever bytes of others lead TensorFlow to.
         raise _failed(path, error) from error
-    if not signatures:
+    if not root.signatures:
         raise InputError(
             "`path` must be a SavedModel exported by tbnets. Received: "
             f"path='{path}' without signatures. Export the run again."
         )
-    return path, signatures, metadata
+    return path, root, metadata
 
 
 def hash_files(path):

@@ -164,6 +164,17 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
         ValueError: see `load` and `served.load_saved_model`.
         FileNotFoundError: it is neither.
     """
+    path = locate(name_or_path)
+    with startup.quiet_tensorflow():
+        from tbnets.serving.served import load_saved_model
+    return load_saved_model(path, trust)
+
+
+def locate(name_or_path: Path) -> pathlib.Path:
+    """Returns the folder of what a user names, as `open_model` takes it.
+
+    One of the zoo is checked before, file by file.
+    """
     is_name = str(name_or_path) in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not path.is_dir():
@@ -174,9 +185,7 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
         )
     if (path / CHECKSUMS).is_file():
         check_files(path)
-    with startup.quiet_tensorflow():
-        from tbnets.serving.served import load_saved_model
-    return load_saved_model(path, trust)
+    return path
 
 
 def _known():
