@@ -22,7 +22,7 @@ from tbnets.errors import (
     import_extra,
 )
 
-PATIENCE = 25
+PATIENCE = 15
 """Seconds within which the first bytes of a preset must come."""
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
