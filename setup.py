@@ -12,6 +12,7 @@ TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
+SERVING = ["tensorflow-serving-api"]
 HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
@@ -90,6 +91,7 @@ setuptools.setup(
         "map": MAP,
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
+        "serving": SERVING,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -102,6 +104,7 @@ setuptools.setup(
             *TEXT,
             *PARSE,
             *MAP,
+            *SERVING,
         ],
     },
 )

@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # those of one floor may import each other, as long as there is no circle.
 FLOORS = [
     ["commands"],
+    ["server"],
     ["runs"],
     ["tasks"],
     ["recipes"],

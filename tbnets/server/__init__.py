@@ -1,0 +1,1 @@
+"""Whatever goes over a wire: TensorFlow Serving's protocols, both sides."""

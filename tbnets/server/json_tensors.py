@@ -1,0 +1,288 @@
+"""TensorFlow Serving's REST: JSON -> arrays -> JSON.
+
+A request has its inputs by rows (`instances`) or by columns (`inputs`), and is
+answered alike (`predictions` or `outputs`). Bytes are `{"b64": ...}`. The rules
+are those of TensorFlow Serving's `json_tensor.cc`. Where they are lenient (a
+surplus input in columns, text that is not UTF-8), these are strict: what is
+taken here is taken there.
+"""
+
+import base64
+import binascii
+import itertools
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.server.protocol import MOST_SIDES, invalid
+
+_B64 = "b64"
+_ROWS, _COLUMNS = "instances", "inputs"
+# Of whole numbers all up to here are float32's.
+_MOST_WHOLE = 2**24 - 1
+_TYPES = {
+    tf.string: {str, dict},
+    tf.float32: {float, int},
+    tf.int32: {int},
+    tf.int64: {int},
+    tf.bool: {bool},
+}
+
+
+def parse(body):
+    """Returns the object that the body of a request is.
+
+    Args:
+        body: bytes.
+
+    Raises:
+        RequestError: it is no JSON object in UTF-8, or one too deep.
+    """
+    try:
+        document = json.loads(body.decode("utf-8"))
+    except RecursionError:
+        raise invalid(
+            "The body must be JSON. Received: lists in lists without end. "
+            "Send what the signature says."
+        ) from None
+    except ValueError as error:
+        raise invalid(
+            f"The body must be JSON in UTF-8. Received: {str(error)[:200]}. "
+            "Send what a JSON writer makes."
+        ) from error
+    if not isinstance(document, dict):
+        raise invalid(
+            "The body must be a JSON object. Received: "
+            f'{_kind(document)}. Send {{"inputs": ...}}.'
+        )
+    return document
+
+
+def signature_of(document):
+    """Returns the name of the signature that a request asks.
+
+    Raises:
+        RequestError: it is no string.
+    """
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(
+            "`signature_name` must be a string. Received: "
+            f"{_kind(name)}. Send the name of a signature, or none."
+        )
+    return name or "serving_default"
+
+
+def read_inputs(document, specs):
+    """Returns the inputs that a request has.
+
+    Args:
+        document: of `parse`.
+        specs: name of an input -> its `tf.TensorSpec`, of which the type
+            counts here; shapes are the graph's to check.
+
+    Returns:
+        Tuple of dict, name -> array (strings as objects, bytes), and whether
+        they came by rows, which the answer then does too.
+
+    Raises:
+        RequestError: they are not as `specs` say.
+    """
+    given = [key for key in (_ROWS, _COLUMNS) if key in document]
+    if len(given) != 1:
+        raise invalid(
+            f"The body must have `{_ROWS}` or `{_COLUMNS}`. Received: "
+            f"{' and '.join(given) or 'neither'}. Send one of them."
+        )
+    by_rows = given == [_ROWS]
+    columns = (_of_rows if by_rows else _of_columns)(document[given[0]], specs)
+    arrays = {
+        name: _array(name, columns[name], spec.dtype)
+        for name, spec in specs.items()
+    }
+    return arrays, by_rows
+
+
+def write_outputs(outputs, by_rows):
+    """Returns the body of an answer, bytes.
+
+    Args:
+        outputs: name -> array. Strings are written as base64 where a name ends
+            in `_bytes`, or one is not UTF-8.
+        by_rows: whether the request was.
+
+    Raises:
+        RequestError: by rows, and they are of different lengths.
+    """
+    values = {name: _listed(name, one) for name, one in outputs.items()}
+    only = len(values) == 1 and next(iter(values))
+    if not by_rows:
+        answer = {"outputs": values[only] if only else values}
+    else:
+        lengths = {one.shape[:1] for one in outputs.values()}
+        if len(lengths) > 1 or () in lengths:
+            raise invalid(
+                f"`{_ROWS}` must be used where all outputs have a row each. "
+                f"Received: outputs of {sorted(lengths)}. Send `{_COLUMNS}`."
+            )
+        rows = [dict(zip(values, row)) for row in zip(*values.values())]
+        answer = {"predictions": values[only] if only else rows}
+    return json.dumps(answer).encode()
+
+
+def as_b64(content):
+    """Returns what bytes are in JSON."""
+    return {_B64: base64.b64encode(content).decode("ascii")}
+
+
+def _is_b64(value):
+    return isinstance(value, dict) and list(value) == [_B64]
+
+
+def _is_named(value):
+    return isinstance(value, dict) and not _is_b64(value)
+
+
+def _of_rows(rows, specs):
+    """Returns name -> list, of what came as a list of rows."""
+    if not isinstance(rows, list) or not rows:
+        raise invalid(
+            f"`{_ROWS}` must be a list of one row at least. Received: "
+            f"{_kind(rows)}. Send `{_COLUMNS}` for none."
+        )
+    if not any(map(_is_named, rows)):
+        return {_only(_ROWS, specs): rows}
+    for place, row in enumerate(rows):
+        if not _is_named(row) or row.keys() != specs.keys():
+            raise _other_names(f"Row {place} of `{_ROWS}`", row, specs)
+    return {name: [row[name] for row in rows] for name in specs}
+
+
+def _of_columns(value, specs):
+    """Returns name -> value, of what came as columns or as a single one."""
+    if not _is_named(value):
+        return {_only(_COLUMNS, specs): value}
+    if value.keys() != specs.keys():
+        raise _other_names(f"`{_COLUMNS}`", value, specs)
+    return value
+
+
+def _only(where, specs):
+    """Returns the name of the input of a signature that has one."""
+    if len(specs) != 1:
+        raise invalid(
+            f"`{where}` must name the inputs {', '.join(sorted(specs))}. "
+            "Received: values without names. Send objects."
+        )
+    return next(iter(specs))
+
+
+def _other_names(where, value, specs):
+    names = _kind(value)
+    if isinstance(value, dict):
+        names = ", ".join(sorted(value))[:200] or "none"
+    return invalid(
+        f"{where} must have the inputs {', '.join(sorted(specs))}. Received: "
+        f"{names}. Send these and no other."
+    )
+
+
+def _array(name, value, kind):
+    """Returns an array of nested lists, which are as long as the first."""
+    shape, first = [], value
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    if len(shape) > MOST_SIDES:
+        raise invalid(
+            f"`{name}` must be lists in lists as the signature says. Received: "
+            f"{len(shape)} of them in each other. Send at most {MOST_SIDES}."
+        )
+    leaves = [value]
+    for size in shape:
+        if not all(type(one) is list and len(one) == size for one in leaves):
+            raise _uneven(name)
+        leaves = list(itertools.chain.from_iterable(leaves))
+    if any(type(one) is list for one in leaves):
+        raise _uneven(name)
+    leaves = _typed(name, leaves, kind)
+    array = np.empty(len(leaves), kind.as_numpy_dtype)
+    array[:] = leaves
+    return array.reshape(shape)
+
+
+def _uneven(name):
+    return invalid(
+        f"`{name}` must be of lists that are equally long and deep. Received: "
+        "others. Fill the shorter ones up, or send them one by one."
+    )
+
+
+def _typed(name, leaves, kind):
+    """Returns values of a type: str become bytes; refuses others."""
+    wrong = {*map(type, leaves)} - _TYPES.get(kind, set())
+    if wrong:
+        [bad, *_] = [one for one in leaves if type(one) in wrong]
+        raise _other_values(name, kind, _kind(bad))
+    if kind == tf.string:
+        return [_content(name, one) for one in leaves]
+    whole = [one for one in leaves if type(one) is int]
+    most = _MOST_WHOLE if kind.is_floating else kind.max
+    for one in whole:
+        if abs(one) > most:
+            raise _other_values(name, kind, "a number too large for it")
+    if kind == tf.float32:
+        with np.errstate(over="ignore"):
+            narrow = np.asarray(leaves, np.float64).astype(np.float32)
+        lost = np.isinf(narrow) & np.isfinite(np.asarray(leaves, np.float64))
+        if lost.any():
+            raise _other_values(name, kind, "a number too large for it")
+        return narrow
+    return leaves
+
+
+def _other_values(name, kind, given):
+    return invalid(
+        f"`{name}` must have values of {kind.name}. Received: {given}. Send "
+        "what the signature says."
+    )
+
+
+def _content(name, value):
+    """Returns the bytes of a string, or of one in base64."""
+    try:
+        if isinstance(value, str):
+            return value.encode("utf-8")
+        if not _is_b64(value) or not isinstance(value[_B64], str):
+            raise _other_values(name, tf.string, "an object without b64 alone")
+        return base64.b64decode(value[_B64], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _other_values(name, tf.string, str(error)[:200]) from error
+
+
+def _listed(name, array):
+    """Returns nested lists of an array, as JSON has them."""
+    flat = np.asarray(array).ravel().tolist()
+    if array.dtype.kind == "f":  # The fewest digits that float32 needs.
+        flat = [*map(float, map(str, array.ravel()))]
+    if array.dtype.kind in "OSU":
+        as_bytes = name.endswith("_bytes")
+        flat = [as_b64(one) if as_bytes else _text(one) for one in flat]
+    nested = np.empty(len(flat), object)
+    nested[:] = flat
+    return nested.reshape(array.shape).tolist()
+
+
+def _text(content):
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return as_b64(content)
+
+
+def _kind(value):
+    """Returns what JSON calls a value."""
+    names = {dict: "an object", list: "a list", str: "a string"}
+    names |= {bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
