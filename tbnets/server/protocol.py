@@ -87,8 +87,9 @@ def refusal(error):
             where the op stands in the graph is nothing to a client.
     """
     said = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
-    said = re.sub(r" \[Op:\S*\].*", "", said).strip()
-    return RequestError(list(HTTP_STATUS)[error.error_code], said)
+    said = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", said)
+    said = re.sub(r"assertion failed: \[(.*?)\] \[(.*)\]", r"\1 \2", said)
+    return RequestError(list(HTTP_STATUS)[error.error_code], said.strip())
 
 
 def to_proto(array):

@@ -39,18 +39,34 @@ def newest_version(path):
     """
     advice = "Give the folder of an exported model, or of a run."
     check_kind("path", path, (str, os.PathLike), advice)
+    found = find_versions(path)
+    if found:
+        return found[max(found)]
+    raise MissingFileError(
+        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
+        f"Received: path='{path}'. Give the folder of a finished run."
+    )
+
+
+def find_versions(path):
+    """Finds the SavedModels of a run.
+
+    Args:
+        path: as in `newest_version`.
+
+    Returns:
+        dict, number -> folder; a SavedModel whose folder is called by no
+        number is 1.
+    """
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
         files = folder.glob(f"[0-9]*/{GRAPH_FILE}")
         found = [one.parent for one in files if one.parent.name.isdecimal()]
         if found:
-            return max(found, key=lambda one: int(one.name))
+            return {int(one.name): one for one in found}
     if (path / GRAPH_FILE).is_file():
-        return path
-    raise MissingFileError(
-        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
-        f"Received: path='{path}'. Give the folder of a finished run."
-    )
+        return {int(path.name) if path.name.isdecimal() else 1: path}
+    return {}
 
 
 def load(path, trust=False):
@@ -89,6 +105,25 @@ def load_root(path, trust=False):
             f"path='{path}' without signatures. Export the run again."
         )
     return path, root, metadata
+
+
+def read_signature_defs(path):
+    """Reads what a SavedModel says of its signatures.
+
+    Args:
+        path: its folder.
+
+    Returns:
+        dict, name -> `SignatureDef`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        model = saved_model_pb2.SavedModel.FromString(_read_graph(path))
+        return dict(model.meta_graphs[0].signature_def)
+    except (DecodeError, IndexError) as error:
+        raise _failed(path, error) from error
 
 
 def hash_files(path):

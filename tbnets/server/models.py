@@ -1,0 +1,146 @@
+"""The models of a server: what its protocols, gRPC and REST, ask.
+
+::
+
+    models = Models({"flickr8k": "served/flickr8k"})
+    models.start()
+    models.predict("flickr8k", "embed_text", {"captions": ["a dog"]})
+    models.close()
+
+A client gets a model's newest version, or one by its number or label. It is
+for trying; TensorFlow Serving is for production.
+"""
+
+import contextlib
+import functools
+import threading
+
+from tbnets.cores import usable_cores
+from tbnets.server.protocol import RequestError
+from tbnets.server.version import Version
+from tbnets.server.versions import Versions, newest
+
+MOST_REQUESTS = 64
+"""Requests that are in work or wait, beyond which a client is sent away."""
+
+
+class Models:
+    """Models by their names.
+
+    Args:
+        folders: name -> folder, see `Versions`.
+        trust: whether their graphs may have any ops.
+        policies: name -> function of the versions there are -> those that
+            shall serve; where it has none, the newest.
+        labels: name -> label -> version.
+        poll_seconds: between two looks at the folders.
+        tell: function of a line: what is loaded, what fails.
+    """
+
+    def __init__(
+        self,
+        folders,
+        trust=False,
+        policies=None,
+        labels=None,
+        poll_seconds=1,
+        tell=print,
+    ):
+        slots = threading.BoundedSemaphore(max(2, usable_cores()))
+        load = functools.partial(Version, trust=trust, slots=slots)
+        policies = policies or {}
+        self._labels = labels or {}
+        self._versions = {
+            name: Versions(name, folder, load, policies.get(name, newest), tell)
+            for name, folder in folders.items()
+        }
+        self._poll_seconds = poll_seconds
+        self._requests = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._ending = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def names(self):
+        """Returns the names of the models."""
+        return list(self._versions)
+
+    def start(self):
+        """Loads each model, then watches their folders.
+
+        Raises:
+            ValueError: a model has no version, or one that does not load.
+        """
+        for versions in self._versions.values():
+            versions.start()
+        self._watcher.start()
+
+    def close(self):
+        """Ends the watching, and gives no version out any more."""
+        self._ending.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        for versions in self._versions.values():
+            versions.close()
+
+    @contextlib.contextmanager
+    def using(self, model, version=None, label=""):
+        """Gives the `Version` that a client asks for, until the context ends.
+
+        Args:
+            model: its name.
+            version: its number; None for the newest.
+            label: or what it is labelled.
+
+        Raises:
+            RequestError: there is none of these, or too much is asked at once.
+        """
+        versions = self._of(model)
+        if label:
+            version = self._labels.get(model, {}).get(label)
+            if version is None:
+                raise RequestError(
+                    "INVALID_ARGUMENT",
+                    f"Unrecognized servable version label: {label}",
+                )
+        if not self._requests.acquire(blocking=False):
+            raise RequestError(
+                "UNAVAILABLE",
+                f"The server works on {MOST_REQUESTS} requests, and takes no "
+                "more. Ask again later.",
+            )
+        try:
+            with versions.using(version) as served:
+                yield served
+        finally:
+            self._requests.release()
+
+    def predict(self, model, signature, inputs, version=None, **more):
+        """Calls a signature; see `using` and `Version.predict`."""
+        with self.using(model, version) as served:
+            return served.predict(signature, inputs, **more)
+
+    def metadata(self, model, version=None, label=""):
+        """Returns (number of the version, name -> `SignatureDef`)."""
+        with self.using(model, version, label) as served:
+            return served.number, served.signature_defs
+
+    def status(self, model, version=None):
+        """Returns the `State` of a version, or of each, the newest first.
+
+        Raises:
+            RequestError: there is none.
+        """
+        return self._of(model, "find any versions of model").states(version)
+
+    def _of(self, model, doing="serve model"):
+        if model not in self._versions:
+            raise RequestError(
+                "NOT_FOUND",
+                f"Could not {doing} {model}. There are: "
+                f"{', '.join(self._versions)}.",
+            )
+        return self._versions[model]
+
+    def _watch(self):
+        while not self._ending.wait(self._poll_seconds):
+            for versions in self._versions.values():
+                versions.look()
