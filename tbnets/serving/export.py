@@ -34,6 +34,9 @@ from tbnets.serving.saved_files import (
 )
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
+DEFAULT = "serving_default"
+"""Name of the signature that a server calls where a client names none."""
+
 
 def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     model: Any,
@@ -164,14 +167,15 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         "metadata": metadata or {},
     }
 
+    signatures = {DEFAULT: signatures[endpoints.default], **signatures}
+
     def fill(folder):
         if vocabulary is not None:
             vocabulary.save(folder / VOCABULARY_FILE)
         if extra is not None:
             extra(folder, signatures)
 
-    default = {"serving_default": signatures[endpoints.default]}
-    return save(module, {**default, **signatures}, path, description, fill)
+    return save(module, signatures, path, description, fill)
 
 
 def check_new(path):

@@ -8,8 +8,6 @@ from tbnets.serving.doors import guarded
 from tbnets.serving.served import Served
 from tbnets.store.manifest import file_sha256
 
-_DEFAULT = "serving_default"
-
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, path, *, keep=(), add=None, metadata=None, extra=None, trust=False
@@ -64,9 +62,9 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     made = add(Served(source, before, said)) if add else {}
     added = {name: guarded(one) for name, one in made.items()}
     signatures = {**before, **added}
-    signatures.pop(_DEFAULT, None)
+    signatures.pop(export.DEFAULT, None)
     kept = {name: signatures[name] for name in _chosen(keep, signatures)}
-    default = _default(before.get(_DEFAULT), kept)
+    default = _default(before.get(export.DEFAULT), kept)
     for name in before.keys() - kept.keys():
         if hasattr(root, name):
             delattr(root, name)
@@ -74,14 +72,15 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         setattr(root, name, kept[name])
     _keep_variables(root, [default, *kept.values()])
 
+    signatures = {export.DEFAULT: default, **kept}
+
     def fill(folder):
         vocabulary = source / saved_files.VOCABULARY_FILE
         if vocabulary.is_file():
             shutil.copyfile(vocabulary, folder / saved_files.VOCABULARY_FILE)
         if extra is not None:
-            extra(folder, kept)
+            extra(folder, signatures)
 
-    signatures = {_DEFAULT: default, **kept}
     said = _described(source, said, kept, metadata)
     return export.save(root, signatures, path, said, fill)
 
@@ -100,7 +99,7 @@ def _chosen(keep, signatures):
 def _default(default, kept):
     """Returns the default signature: the one there was, or the first."""
     if default is not None:
-        taken = export.describe({_DEFAULT: default})[_DEFAULT]
+        taken = export.describe({export.DEFAULT: default})[export.DEFAULT]
         if taken in export.describe(kept).values():
             return default
     return next(iter(kept.values()))
