@@ -86,6 +86,6 @@ def test_a_damaged_file_is_named(folder):
     with pytest.raises(ValueError, match="warmup_requests` must hold TFRec"):
         warmup.read_requests(folder)
     with tf.io.TFRecordWriter(str(path)) as file:
-        file.write(b"\x0a\x00")
+        file.write(b"\x12\x00")
     with pytest.raises(ValueError, match="other requests: .'classify_log'"):
         warmup.read_requests(folder)
