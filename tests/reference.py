@@ -525,3 +525,16 @@ def is_whole_tree(rows, vocabulary_size):
     return all(
         row[2] == 1 or place in has_child for place, row in enumerate(nodes)
     )
+
+
+def best_rows(queries, rows, k):
+    """Returns the k rows of the largest dot product with each query.
+
+    Of equal ones the first comes first: what a search is to find.
+    """
+    found = []
+    for query in queries:
+        values = [sum(a * b for a, b in zip(query, row)) for row in rows]
+        order = sorted(range(len(rows)), key=lambda row: (-values[row], row))
+        found.append([(row, values[row]) for row in order[:k]])
+    return found

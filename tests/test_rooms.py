@@ -31,6 +31,7 @@ FLOORS = [
     ["data"],
     ["evaluation"],
     ["text"],
+    ["index"],
     ["store"],
     ["losses"],
     ["scenes"],

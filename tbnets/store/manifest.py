@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 
+import ml_dtypes
 import numpy as np
 
 from tbnets import files
@@ -28,6 +29,8 @@ FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
+BFLOAT16 = "bfloat16"
+"""What embeddings may be stored as too: in a file, its bits as uint16."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
@@ -77,7 +80,7 @@ class Manifest:
         kind: one of KINDS: a row an image, or any number of regions.
         extraction: JSON value of all that made the features.
         dim: features in a row; 0 for boxes alone.
-        dtype: one of DTYPES.
+        dtype: one of DTYPES, or BFLOAT16.
         complete: whether the extraction came to its end.
         shards: tuple of `Shard`.
         failed: id -> reason.
@@ -103,7 +106,7 @@ class Manifest:
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Returns what the arrays of a shard must be: part -> (shape, dtype).
+        """Returns what the arrays of a shard are: part -> (shape, dtype).
 
         Args:
             images: how many images the shard has.
@@ -117,9 +120,20 @@ class Manifest:
             "sizes": ((images, 2), "int64"),
         }
         return {
-            part: (shape, np.dtype(dtype).newbyteorder("<"))
-            for part, (shape, dtype) in kinds.items()
+            part: (shape, _dtype(name)) for part, (shape, name) in kinds.items()
         }
+
+
+def _dtype(name):
+    """Returns the `numpy.dtype` of numbers in memory, by its name."""
+    if name == BFLOAT16:
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name).newbyteorder("<")
+
+
+def in_file(dtype):
+    """Returns the `numpy.dtype` that a file has for one of `array_kinds`."""
+    return np.dtype("<u2") if dtype == _dtype(BFLOAT16) else dtype
 
 
 def write_manifest(folder, manifest):
@@ -156,12 +170,13 @@ def read_manifest(folder) -> Manifest:
     if found != FORMAT:
         file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
     _check_fields(file, "manifest", value, _MANIFEST)
-    if value["dtype"] not in DTYPES or (
+    dtypes = (*DTYPES, BFLOAT16)
+    if value["dtype"] not in dtypes or (
         (value["kind"], value["dim"] > 0) not in _PARTS
     ):
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(DTYPES)} and 'dim' from 1, or 0 for boxes alone; "
+            f"{' or '.join(dtypes)} and 'dim' from 1, or 0 for boxes alone; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
     for place, entry in enumerate(value["failed"]):

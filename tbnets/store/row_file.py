@@ -55,6 +55,11 @@ class RowFile:
             self.fill(file, first, rows)
         return rows
 
+    def map(self) -> np.ndarray:
+        """Returns all rows, read where they are used; holds the file open."""
+        mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
+        return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
+
     def fill(self, file, first, out):
         """Reads rows that follow each other into an array in memory.
 

@@ -15,7 +15,12 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.identity import first_twice
 from tbnets.store.arrays import Features, check_rows, slices
-from tbnets.store.manifest import MANIFEST, file_sha256, read_manifest
+from tbnets.store.manifest import (
+    MANIFEST,
+    file_sha256,
+    in_file,
+    read_manifest,
+)
 from tbnets.store.npy import check_numbers
 from tbnets.store.row_file import COPY_AGAIN, RowFile, copy_rows
 
@@ -55,12 +60,14 @@ class FeatureStore(Features):
         path, ids, self._row_files = os.fspath(path), [], []
         for shard in manifest.shards:
             paths = {k: os.path.join(path, v) for k, v in shard.files.items()}
-            ids += _read_ids(paths.pop("ids"), shard)
+            ids += read_ids(paths.pop("ids"), shard)
             kinds = manifest.array_kinds(shard.images, shard.rows)
             self._row_files.append(
-                {part: _open_array(paths[part], *kinds[part]) for part in paths}
+                {part: open_array(paths[part], *kinds[part]) for part in paths}
             )
         super().__init__(ids, manifest.dim, path)
+        self.row_files = [one.get("features") for one in self._row_files]
+        """The `RowFile` of the features of each shard."""
         self.manifest = manifest
         self.kind = manifest.kind
         self.extraction = manifest.extraction
@@ -121,9 +128,8 @@ class FeatureStore(Features):
         return super().take(rows)
 
     def _read(self, rows):
-        files = [files["features"] for files in self._row_files]
         taken = np.empty((len(rows), self.dim), np.float32)
-        copy_rows(files, self._row_starts, rows, taken)
+        copy_rows(self.row_files, self._row_starts, rows, taken)
         return taken
 
     def chunks(self):
@@ -241,8 +247,12 @@ class FeatureStore(Features):
                     )
 
 
-def _read_ids(path, shard):
-    """Returns the ids of a shard, one a line."""
+def read_ids(path, shard):
+    """Returns the ids of a shard, one a line.
+
+    Raises:
+        ValueError: there are more or fewer than the manifest says.
+    """
     file = CheckedFile(path)
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):
@@ -266,11 +276,15 @@ def _check_ids(store):
         )
 
 
-def _open_array(path, shape, dtype):
-    """Returns the `RowFile` of an array that is just as the manifest says."""
-    wanted = f"shape {shape} and dtype {dtype}"
+def open_array(path, shape, dtype):
+    """Returns the `RowFile` of an array that is just as the manifest says.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    wanted = f"shape {shape} and dtype {in_file(dtype)}"
     header = check_numbers(path, wanted, COPY_AGAIN)
-    if header[:2] != (shape, dtype) or header.by_columns:
+    if header[:2] != (shape, in_file(dtype)) or header.by_columns:
         found = f"shape {header.shape} and dtype {header.dtype}"
         found += ", column by column (Fortran's order)" * header.by_columns
         CheckedFile(path).report(

@@ -54,7 +54,7 @@ class FeatureWriter:
 
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
-        wanted = _new_manifest(extraction, dim, dtype, kind)
+        wanted = new_manifest(extraction, dim, dtype, kind)
         self.done = set()
         """Ids whose features are stored."""
         self._written = None
@@ -65,7 +65,7 @@ class FeatureWriter:
             self._manifest = store.manifest
             self._written = (self.path / MANIFEST).read_bytes()
         else:
-            _make_folder(self.path)
+            make_folder(self.path)
             self._write(wanted)
 
     @property
@@ -102,7 +102,7 @@ class FeatureWriter:
             OSError: the disk is full; the earlier shards stay as they are.
         """
         ids, failed = list(ids), dict(failed)
-        self._check_ids(ids, failed)
+        check_ids([*ids, *failed], self.done, self.path)
         noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
         manifest = dataclasses.replace(
             self._manifest, complete=False, failed={**noted, **failed}
@@ -115,7 +115,7 @@ class FeatureWriter:
                     f" Received: {len(arrays)} in this order, by name "
                     f"{', '.join(named) or 'none'}. Give all by name."
                 )
-            shard = self._write_shard(ids, _checked(manifest, ids, given))
+            shard = self._write_shard(ids, checked_arrays(manifest, ids, given))
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
@@ -131,23 +131,6 @@ class FeatureWriter:
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
         self._write(dataclasses.replace(self._manifest, complete=True))
-
-    def _check_ids(self, ids, failed):
-        """Raises ValueError for ids that can not be stored."""
-        seen = set()
-        for key in [*ids, *failed]:
-            reason = ""
-            if not isinstance(key, str) or not _ID.fullmatch(key):
-                reason = "is no line of Unicode text"
-            elif key in seen or key in self.done:
-                reason = f"stands twice among them or is in {self.path} already"
-            if reason:
-                raise InputError(
-                    "`ids` and `failed` must be new ids of one line. "
-                    f"Received: {shown(key)}, which {reason}. Leave it out, "
-                    "or rename the image."
-                )
-            seen.add(key)
 
     def _check_alone(self):
         """Raises ValueError if another process wrote the manifest."""
@@ -171,30 +154,71 @@ class FeatureWriter:
         """Writes the files of the next shard; returns what they are."""
         self._check_alone()
         name = f"{len(self._manifest.shards):05d}"
-        parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
-        checksums = dict(
-            self._write_part(name, *part) for part in parts.items()
-        )
         rows = len(arrays["features" if self._manifest.dim else "boxes"])
-        return manifests.Shard(name, len(ids), rows, checksums)
-
-    def _write_part(self, name, part, content):
-        """Writes bytes or an array; returns the file's name and checksum."""
-        if part != "ids":
-            buffer = io.BytesIO()
-            np.save(buffer, content, allow_pickle=False)
-            content = buffer.getbuffer()
-        name = manifests.file_of(name, part)
-        files.write_atomically(
-            self.path / name, lambda file: file.write(content)
-        )
-        return name, hashlib.sha256(content).hexdigest()
+        return write_shard(self.path, name, ids, arrays, rows)
 
 
-def _new_manifest(extraction, dim, dtype, kind):
-    """Returns the manifest of an empty store, its arguments checked."""
+def write_shard(folder, name, ids, arrays, rows):
+    """Writes the files of a shard; no manifest names them yet.
+
+    Args:
+        folder: `pathlib.Path` of the store.
+        name: what the files begin with.
+        ids: n strings.
+        arrays: part -> array, in the types of the store.
+        rows: rows of features, or boxes.
+
+    Returns:
+        The `manifest.Shard`.
+    """
+    parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
+    checksums = dict(_write_part(folder, name, *part) for part in parts.items())
+    return manifests.Shard(name, len(ids), rows, checksums)
+
+
+def _write_part(folder, name, part, content):
+    """Writes bytes or an array; returns the file's name and checksum."""
+    if part != "ids":
+        buffer = io.BytesIO()
+        stored = content.view(manifests.in_file(content.dtype))
+        np.save(buffer, stored, allow_pickle=False)
+        content = buffer.getbuffer()
+    name = manifests.file_of(name, part)
+    files.write_atomically(folder / name, lambda file: file.write(content))
+    return name, hashlib.sha256(content).hexdigest()
+
+
+def check_ids(ids, done, path):
+    """Raises ValueError for ids that can not be stored.
+
+    Args:
+        ids: list of those to store.
+        done: set of those that are stored.
+        path: where, for the message.
+    """
+    seen = set()
+    for key in ids:
+        reason = ""
+        if not isinstance(key, str) or not _ID.fullmatch(key):
+            reason = "is no line of Unicode text"
+        elif key in seen or key in done:
+            reason = f"stands twice among them or is in {path} already"
+        if reason:
+            raise InputError(
+                "`ids` and `failed` must be new ids of one line. "
+                f"Received: {shown(key)}, which {reason}. Leave it out, "
+                "or rename the image."
+            )
+        seen.add(key)
+
+
+def new_manifest(extraction, dim, dtype, kind):
+    """Returns the manifest of an empty store, its arguments checked.
+
+    Args: as of `FeatureWriter`.
+    """
     check_choice("kind", kind, manifests.KINDS)
-    check_choice("dtype", dtype, manifests.DTYPES)
+    check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
     if dim < (kind == "images"):
         raise InputError(
             "`dim` must be at least 1, or 0 for a store of boxes alone. "
@@ -212,11 +236,20 @@ def _new_manifest(extraction, dim, dtype, kind):
     return manifests.Manifest(kind, value, int(dim), dtype)
 
 
-def _make_folder(path):
-    """Makes the folder of a store; it may be there if nothing is in it."""
+def make_folder(path, known=()):
+    """Makes the folder of a store; it may be there if nothing is in it.
+
+    Args:
+        path: `pathlib.Path`.
+        known: names of files that do not count.
+
+    Raises:
+        ValueError: something else is there.
+    """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
-        names = [n for n in os.listdir(path) if not files.is_partial(n)]
+        names = {n for n in os.listdir(path) if not files.is_partial(n)}
+        names -= set(known)
         if names:
             holds = f"holds {', '.join(sorted(names)[:5])} but no {MANIFEST}"
     if holds:
@@ -227,7 +260,7 @@ def _make_folder(path):
     path.mkdir(parents=True, exist_ok=True)
 
 
-def _checked(manifest, ids, given):
+def checked_arrays(manifest, ids, given):
     """Returns the arrays of a shard in the types of the store.
 
     Args:

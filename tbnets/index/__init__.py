@@ -1,0 +1,1 @@
+"""Embeddings on disk that are searched as they lie there."""
