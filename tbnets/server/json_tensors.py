@@ -17,6 +17,9 @@ import tensorflow as tf
 
 from tbnets.server.protocol import MOST_SIDES, invalid
 
+MOST_VALUES = 2**20
+"""What a request may have, told by its commas: Python makes an object of each.
+"""
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 # Of whole numbers all up to here are float32's.
@@ -39,6 +42,11 @@ def parse(body):
     Raises:
         RequestError: it is no JSON object in UTF-8, or one too deep.
     """
+    if body.count(b",") > MOST_VALUES:
+        raise invalid(
+            f"The body must have at most {MOST_VALUES} values. Received: more. "
+            "Send fewer rows at once, or ask by gRPC."
+        )
     try:
         document = json.loads(body.decode("utf-8"))
     except RecursionError:
