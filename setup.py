@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
     *("__init__.pyi", "py.typed"),
-    *("pictures/page.html", "scenes/README.txt"),
+    *("pictures/page.html", "scenes/README.txt", "server/demo/*"),
 ]
 
 

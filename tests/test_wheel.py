@@ -30,6 +30,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(tmp_path):
     for name in (
         *("__init__.pyi", "py.typed"),
         *("pictures/page.html", "scenes/README.txt"),
+        *("server/demo/page.html", "server/demo/captions.txt"),
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (tmp_path / "tbnets" / name).read_bytes() == original

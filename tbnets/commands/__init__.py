@@ -28,6 +28,7 @@ VERBS = {
     "export": "exports a run's network once more, or otherwise",
     "query": "searches photos by sentences, or sentences by a photo",
     "localize": "finds the boxes that phrases name in a photo",
+    "demo": "serves a page on this machine to search and look",
     "describe_data": "tells what data hold, and what is wrong with them",
     "extract_image_features": "photos, or boxes in them -> features",
     "extract_text_features": "captions -> tf-idf, means, Fisher vectors",

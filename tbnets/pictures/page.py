@@ -79,12 +79,17 @@ def thumbnail(photo):
     Args:
         photo: `PIL.Image.Image`, left as it is.
     """
+    code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
+    return f"data:image/jpeg;base64,{code}"
+
+
+def jpeg(photo, side):
+    """Returns a photo as a JPEG, scaled down to a longer side in pixels."""
     small = photo.copy()
-    small.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE), Image.Resampling.LANCZOS)
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    code = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return f"data:image/jpeg;base64,{code}"
+    return buffer.getvalue()
 
 
 def link(photo, start):

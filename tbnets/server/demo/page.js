@@ -1,0 +1,405 @@
+// The page's address holds the question; this asks it and shows the answer.
+// Text of others becomes textContent, never HTML.
+"use strict";
+
+const FIRST = 24;
+const SVG = "http://www.w3.org/2000/svg";
+const at = (id) => document.getElementById(id);
+let about = null;
+let asked = new AbortController();
+
+/** Makes an element with attributes and children, strings or elements. */
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** Returns the address of the page with a question. */
+function address(question) {
+  const search = new URLSearchParams(question).toString();
+  return search ? `/?${search}` : "/";
+}
+
+/** Asks the server; throws what it says is wrong. */
+async function ask(path, question = [], options = {}) {
+  const signal = options.signal || asked.signal;
+  let answer;
+  try {
+    answer = await fetch(
+      `${path}?${new URLSearchParams(question)}`, { ...options, signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer. Is tbnets demo running?");
+  }
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+const count = (number, thing) =>
+  `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
+const shown = (similarity) => similarity.toFixed(3);
+
+/** Tells, and shows how much of the folder is read, until all of it is. */
+async function tellAbout() {
+  const signal = new AbortController().signal;
+  about = await ask("/about", [], { signal });
+  const boxes = about.finds_boxes ? `, boxes by ${about.localizer}` : "";
+  at("about").textContent =
+    `${count(about.photos, "photo")} of ${about.folder}, asked by ` +
+    `${about.model}${boxes}`;
+  const left = about.read < about.photos;
+  at("reading").hidden = !left;
+  at("progress").max = about.photos;
+  at("progress").value = about.read;
+  at("reading").lastElementChild.textContent =
+    `reading photos: ${about.read.toLocaleString("en")} so far`;
+  at("find").hidden = !about.finds_boxes;
+  at("phrases").placeholder = about.phrases;
+  return left;
+}
+
+/** Follows the reading of the folder, and asks again at its end. */
+async function follow() {
+  try {
+    while (await tellAbout()) {
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+    return true;
+  } catch (error) {
+    tellError(error);
+    return false;
+  }
+}
+
+function tellError(error) {
+  if (error.name === "AbortError") return;
+  at("error").textContent = error.message;
+  at("status").textContent = "";
+}
+
+/** Shows the photos that were found. */
+function showPhotos(answers) {
+  const cards = answers.map(({ image, similarity }, row) => {
+    const facts = similarity === undefined ? "" :
+      make("span", { class: "facts" },
+        make("span", { class: "rank" }, `${row + 1}`), " ",
+        make("span", { class: "similarity" }, shown(similarity)));
+    const picture = make("img", {
+      alt: "", loading: "lazy",
+      src: `/picture?${new URLSearchParams({ photo: image, side: 400 })}`,
+    });
+    picture.addEventListener("error", () =>
+      picture.replaceWith(make("span", { class: "missing" }, "no photo")));
+    // A long name is broken where it reads well.
+    const parts = image.split(/(?<=[/_-])|(?=\.[^.]*$)/);
+    const name = make("span", { class: "name" },
+      ...parts.flatMap((part) => [part, make("wbr")]));
+    const href = address({ photo: image });
+    return make("li", {}, make("a", { href }, picture, facts, " ", name));
+  });
+  at("found").replaceChildren(...cards);
+}
+
+/** Asks for photos and shows them; returns a line on them. */
+async function findPhotos(path, question, title) {
+  const top = question.get("top") || FIRST;
+  const asks = new URLSearchParams(question);
+  asks.set("top", top);
+  const found = await ask(path, asks);
+  at("photos").hidden = false;
+  at("photos-title").textContent = title;
+  at("note").textContent = found.note || "";
+  at("score").textContent = about.score;
+  showPhotos(found.answers);
+  const number = found.answers.length;
+  at("more").hidden = number < top || number >= found.among || number >= 240;
+  if (!found.among) return "No photo is read yet: wait a moment.";
+  const note = found.note ? ` ${found.note}.` : "";
+  return `The best ${count(number, "photo")} of ` +
+    `${found.among.toLocaleString("en")}.${note}`;
+}
+
+/** Shows some of the photos where nothing is asked. */
+function showSome() {
+  at("photos-title").textContent = "Or open one of the photos";
+  at("note").textContent = at("score").textContent = "";
+  at("more").hidden = true;
+  at("photos").hidden = false;
+  showPhotos(about.some.map((image) => ({ image })));
+}
+
+/** Shows a photo; the boxes come into the same frame. */
+function showPhoto(key) {
+  const name = key.startsWith("given ") ? "Your photo" : key;
+  at("photo-title").textContent = name;
+  const src = `/picture?${new URLSearchParams({ photo: key, side: 1280 })}`;
+  const before = at("frame").querySelector("img");
+  if (!before || before.getAttribute("src") !== src) {
+    const picture = make("img", { src, alt: `the photo ${name}` });
+    picture.addEventListener("load", () => {
+      const { naturalWidth: width, naturalHeight: height } = picture;
+      at("frame").style.maxWidth = `${70 * width / height}vh`;
+    });
+    if (before) before.remove();
+    at("frame").prepend(picture);
+  }
+  at("photo").hidden = false;
+}
+
+async function findCaptions(question, own) {
+  const lines = own.map((line) => ["caption", line]);
+  const asks = [["photo", question.get("photo")], ...lines];
+  const found = await ask("/captions", asks);
+  at("captions-about").textContent = own.length
+    ? `Of ${count(found.among, "caption")} of yours. Each finds photos.`
+    : `The best of ${count(found.among, "caption")}. Each finds photos.`;
+  at("captions").replaceChildren(
+    ...found.answers.map(({ caption, similarity }) =>
+      make("li", {},
+        make("a", { href: address({ q: caption }) }, caption),
+        make("span", { class: "similarity" }, shown(similarity)))));
+}
+
+/** Draws a box with its number; alike ones get dashes, to be seen both. */
+function drawBox(box, size, row, drawn) {
+  const colour = about.colours[row % about.colours.length];
+  const part = box.map((edge, side) => 100 * edge / size[side % 2]);
+  const [left, top, right, bottom] = part;
+  const alike = drawn.filter((other) =>
+    other.every((edge, side) => Math.abs(edge - part[side]) < 2)).length;
+  drawn.push(part);
+  const group = document.createElementNS(SVG, "g");
+  const place = {
+    x: `${left}%`, y: `${top}%`,
+    width: `${right - left}%`, height: `${bottom - top}%`,
+  };
+  const add = (name, attributes) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) {
+      made.setAttribute(key, value);
+    }
+    group.append(made);
+    return made;
+  };
+  if (!alike) add("rect", { ...place, class: "casing" });
+  const dashes = alike ? { "stroke-dasharray": "9 9" } : {};
+  add("rect", { ...place, class: "line", stroke: colour, ...dashes });
+  // Number of the phrase, on its colour, in the corner; alike boxes in a row.
+  const corner = { x: place.x, y: place.y };
+  const moved = `translate(${25 * alike} ${top < 6 ? 0 : -22})`;
+  add("rect", {
+    ...corner, width: 24, height: 22, class: "badge-ground", transform: moved,
+  }).style.fill = colour;
+  const dark = colour === "#0072b2" ? "#fff" : "#000";
+  add("text", {
+    ...corner, dx: 12, dy: 16.5, fill: dark, transform: moved,
+  }).textContent = `${row + 1}`;
+  return group;
+}
+
+/** Shows the boxes of phrases and what their colours mean. */
+async function findBoxes(key, phrases) {
+  const asks = phrases.map((phrase) => ["phrase", phrase]);
+  const found = await ask("/boxes", [["photo", key], ...asks]);
+  const size = [found.width, found.height];
+  const groups = [];
+  const drawn = [];
+  const items = found.phrases.map(({ phrase, note, regions }, row) => {
+    const group = regions.map((one) => drawBox(one.box, size, row, drawn));
+    groups.push(...group);
+    const colour = about.colours[row % about.colours.length];
+    const badge = make("span", { class: "badge" }, `${row + 1}`);
+    badge.style.background = colour;
+    badge.style.color = colour === "#0072b2" ? "#fff" : "#000";
+    const words = make("span", {}, phrase);
+    if (note) words.append(make("small", {}, note));
+    const score = regions.length ? shown(regions[0].similarity) : "no box";
+    const button = make("button", { type: "button" }, badge, words,
+      make("span", { class: "similarity" }, score));
+    const alone = (is) => () => groups.forEach((one) =>
+      one.classList.toggle("dim", is && !group.includes(one)));
+    for (const name of ["mouseenter", "focus"]) {
+      button.addEventListener(name, alone(true));
+    }
+    for (const name of ["mouseleave", "blur"]) {
+      button.addEventListener(name, alone(false));
+    }
+    return make("li", {}, button);
+  });
+  at("boxes").replaceChildren(...groups);
+  at("legend").replaceChildren(...items);
+  const boxes = found.phrases.filter((one) => one.regions.length).length;
+  return `${count(boxes, "box")}`.replace("boxs", "boxes") +
+    ` for ${count(phrases.length, "phrase")}.`;
+}
+
+/** Asks all about a photo. */
+async function askPhoto(question) {
+  const key = question.get("photo");
+  const phrases = question.getAll("phrase");
+  const own = question.getAll("caption");
+  showPhoto(key);
+  at("phrases").value = phrases.join(", ");
+  at("own-captions").value = own.join("\n");
+  at("boxes").replaceChildren();
+  at("legend").replaceChildren();
+  const told = [];
+  if (phrases.length) told.push(await findBoxes(key, phrases));
+  await findCaptions(question, own);
+  if (about.finds_like) {
+    told.push(await findPhotos("/like", question, "Photos like it"));
+  }
+  return told.join(" ");
+}
+
+/** Shows what the page's address asks. */
+async function show() {
+  asked.abort();
+  asked = new AbortController();
+  const { signal } = asked;
+  const question = new URLSearchParams(location.search);
+  const sentence = question.get("q");
+  const key = question.get("photo");
+  at("error").textContent = "";
+  at("status").textContent = sentence || key ? "Searching\u2026" : "";
+  at("answer").setAttribute("aria-busy", "true");
+  if (!key) at("photo").hidden = true;
+  at("examples").hidden = Boolean(key || sentence);
+  at("sentence").value = sentence || "";
+  const title = sentence || (key && "A photo");
+  document.title = title ? `${title} \u2013 tbnets demo` : "tbnets demo";
+  try {
+    let told = "";
+    if (key) told = await askPhoto(question);
+    else if (sentence) {
+      told = await findPhotos(
+        "/search", question, `Photos for \u201c${sentence}\u201d`);
+    } else showSome();
+    at("status").textContent = told;
+  } catch (error) {
+    if (signal.aborted) return;
+    tellError(error);
+    if (!at("found").childElementCount) at("photos").hidden = true;
+  }
+  if (!signal.aborted) at("answer").removeAttribute("aria-busy");
+}
+
+/** Goes to a question; the focus goes to its answer, or stays in a form. */
+async function go(question, moves = false) {
+  history.pushState(null, "", address(question));
+  const shows = show();
+  if (!moves) return;
+  scrollTo(0, 0);
+  const isOfPhoto = new URLSearchParams(question).has("photo");
+  if (!isOfPhoto) await shows;
+  at(isOfPhoto ? "photo-title" : "photos-title").focus({ preventScroll: true });
+}
+
+/** Gives a file to the server, and asks about it. */
+async function give(file) {
+  if (!file || !about) return;
+  at("error").textContent = "";
+  try {
+    if (file.size > about.most_bytes) {
+      const most = Math.floor(about.most_bytes / 2 ** 20);
+      throw new Error(`A photo may have ${most} MB at most.`);
+    }
+    at("status").textContent = "Reading the photo\u2026";
+    const { signal } = new AbortController();
+    const options = { method: "POST", body: file, signal };
+    const { photo } = await ask("/photos", [], options);
+    await go({ photo }, true);
+  } catch (error) {
+    tellError(error);
+  }
+}
+
+function pairs(name, texts) {
+  return texts.map((text) => text.trim()).filter(Boolean)
+    .map((text) => [name, text]);
+}
+
+/** Asks the same photo otherwise: one kind of texts is replaced. */
+function askAgain(name, texts) {
+  const kept = [...new URLSearchParams(location.search)]
+    .filter(([key]) => key !== name && key !== "top");
+  const question = [...kept, ...pairs(name, texts)];
+  if (question.length > kept.length) go(question);
+}
+
+at("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const sentence = at("sentence").value.trim();
+  if (sentence) go({ q: sentence });
+});
+at("find").addEventListener("submit", (event) => {
+  event.preventDefault();
+  askAgain("phrase", at("phrases").value.split(/[,;]/));
+});
+at("own").addEventListener("submit", (event) => {
+  event.preventDefault();
+  askAgain("caption", at("own-captions").value.split("\n"));
+});
+at("more").addEventListener("click", async () => {
+  const question = new URLSearchParams(location.search);
+  const before = at("found").childElementCount;
+  question.set("top", 2 * before);
+  history.replaceState(null, "", address(question));
+  await show();
+  const next = at("found").children[before];
+  if (next) next.firstElementChild.focus();
+});
+at("file").addEventListener("change", () => {
+  give(at("file").files[0]);
+  at("file").value = "";
+});
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='/']");
+  const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
+  if (!link || event.button || !plain) return;
+  event.preventDefault();
+  const question = new URL(link.href).search;
+  go(question, question !== "");
+  if (!question) at("sentence").focus();
+});
+document.addEventListener("paste", (event) => {
+  if (event.clipboardData.files.length) give(event.clipboardData.files[0]);
+});
+const hasFile = (event) => event.dataTransfer.types.includes("Files");
+document.addEventListener("dragover", (event) => {
+  if (!hasFile(event)) return;
+  event.preventDefault();
+  document.body.classList.add("dropping");
+});
+document.addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) document.body.classList.remove("dropping");
+});
+document.addEventListener("drop", (event) => {
+  document.body.classList.remove("dropping");
+  if (!hasFile(event)) return;
+  event.preventDefault();
+  give(event.dataTransfer.files[0]);
+});
+addEventListener("popstate", show);
+
+(async () => {
+  const signal = new AbortController().signal;
+  try {
+    about = await ask("/about", [], { signal });
+  } catch (error) {
+    tellError(error);
+    return;
+  }
+  const links = about.examples.map((text) =>
+    make("a", { href: address({ q: text }) }, text));
+  at("examples").append(...links);
+  const wasReading = about.read < about.photos;
+  await tellAbout();
+  await show();
+  if (wasReading && await follow()) show();
+})();
