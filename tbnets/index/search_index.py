@@ -41,6 +41,7 @@ class SearchIndex:
         ids: tuple of n strings.
         dim: numbers in an embedding.
         dtype: "float32", or "bfloat16".
+        shards: list of arrays `[n_i, dim]`, mapped.
         embedded_by: JSON value that tells the model.
         notes: dict of strings, for people.
     """
@@ -51,7 +52,7 @@ class SearchIndex:
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        self._shards = [file.map() for file in store.row_files]
+        self.shards = [file.map() for file in store.row_files]
 
     __repr__ = short_repr("path", "dim", "dtype", rows=len)
 
@@ -115,7 +116,7 @@ class SearchIndex:
         compare = exact.cosines if similarities is None else learned
         size = exact.QUERIES_AT_ONCE
         found = [
-            exact.top_k(queries[at : at + size], self._shards, k, compare)
+            exact.top_k(queries[at : at + size], self.shards, k, compare)
             for at in range(0, max(len(queries), 1), size)
         ]
         rows, values = (np.concatenate(part) for part in zip(*found))

@@ -7,7 +7,7 @@ import PIL.Image
 import tensorflow as tf
 
 from tbnets.annotations import Photos, Strings
-from tbnets.checked_numbers import check_finite
+from tbnets.checked_numbers import check_finite, checked_number
 from tbnets.errors import InputError
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
@@ -47,6 +47,8 @@ def as_input(argument, spec, values):
         if spec.name == IMAGE_BYTES:
             values = [read_content(one) for one in values]
         return tf.constant(list(values), tf.string, [len(values)])
+    if spec.dtype == tf.int32 and not spec.shape.rank:
+        return tf.constant(checked_number(argument, values, 1, whole=True))
     values = np.asarray(values, np.float32)
     if not spec.shape.is_compatible_with(values.shape):
         raise InputError(

@@ -1,0 +1,132 @@
+"""Tests of a search in the graph: it finds what the search in Python finds."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.index import exact
+from tbnets.index import writer as writing
+from tbnets.index.search_index import open_index
+from tbnets.index.writer import IndexWriter
+from tbnets.serving import search_endpoint
+from tbnets.serving.entries import about
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.reexport import reexport
+from tbnets.serving.served import load_saved_model
+from tests import reference
+
+# Whole numbers: sums are exact in any order, and many are equal.
+ROWS = np.random.default_rng(0).integers(-2, 3, [11, 3]).astype(np.float32)
+QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 3]).astype(np.float32)
+IDS = [f"caf\u00e9/{row}.jpg" for row in range(len(ROWS))]
+
+
+class Plain(tf.Module):
+    """Embeds everything as it is."""
+
+    embedding_dim = 3
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(1.0)
+
+    def embed_images(self, images, training=False):
+        return images * self.scale
+
+    embed_text = embed_images
+
+
+class Learned(Plain):
+    """Compares by how far apart two are."""
+
+    learned_similarity = True
+
+    def similarities(self, images, texts):
+        distances = tf.abs(images[:, None] - texts[None])
+        return -tf.reduce_sum(distances, axis=2)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16", "learned"])
+def made(request, tmp_path_factory):
+    """Returns a model with a search of an index, and the index."""
+    folder = tmp_path_factory.mktemp("search")
+    learned = request.param == "learned"
+    network = Learned() if learned else Plain()
+    shape = {"image_shape": (3,), "text_dim": 3}
+    export_saved_model(network, None, folder / "plain" / "1", **shape)
+    model = load_saved_model(folder / "plain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "SHARD_ROWS", 5)
+        patch.setattr(exact, "CAST_AT_ONCE", 2)
+        patch.setattr(exact, "QUERIES_AT_ONCE", 2)
+        patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 3)
+        dtype = "bfloat16" if request.param == "bfloat16" else "float32"
+        with IndexWriter(folder / "index", about(model), 3, dtype) as writer:
+            writer.put(IDS, ROWS)
+        index = open_index(folder / "index")
+        add = search_endpoint.add_search(index)
+        reexport(model.path, folder / "searching" / "1", add=add)
+    compare = model.compare if learned else None
+    return load_saved_model(folder / "searching"), index, compare
+
+
+@pytest.mark.parametrize("k", [1, 4, 99])
+def test_the_graph_finds_what_python_finds(made, k):
+    model, index, compare = made
+    answers = model.call("search", text_features=QUERIES, k=k)
+    rows, similarities = index.search(QUERIES, k, compare)
+    found = [[one.decode() for one in ids] for ids in answers["ids"]]
+    assert found == [[IDS[row] for row in some] for some in rows]
+    np.testing.assert_array_equal(answers["similarities"], similarities)
+    if compare is None:
+        told = [list(zip(*pair)) for pair in zip(rows, similarities)]
+        assert told == reference.best_rows(QUERIES, ROWS, k)
+
+
+def test_no_query_has_no_answer(made):
+    answers = made[0].call("search", text_features=np.zeros([0, 3]), k=4)
+    assert {k: v.shape for k, v in answers.items()} == {
+        "ids": (0, 4),
+        "similarities": (0, 4),
+    }
+
+
+def test_its_signature_is_as_it_is_told(made):
+    specs = made[0].inputs("search")
+    assert {
+        name: (s.shape.as_list(), s.dtype) for name, s in specs.items()
+    } == {
+        "text_features": ([None, 3], tf.float32),
+        "k": ([], tf.int32),
+    }
+    outputs = made[0].signatures["search"].structured_outputs
+    assert {name: (s.shape.rank, s.dtype) for name, s in outputs.items()} == {
+        "ids": (2, tf.string),
+        "similarities": (2, tf.float32),
+    }
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_a_number_of_answers_below_one_is_refused(made, k):
+    with pytest.raises(ValueError, match="`k` must be a whole number from 1"):
+        made[0].call("search", text_features=QUERIES, k=k)
+    search = made[0].signatures["search"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 1"):
+        search(text_features=tf.constant(QUERIES), k=tf.constant(k))
+
+
+def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
+    model, index, _ = made
+    with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
+        writer.put(["a"], [[1, 2, 3]])
+    add = search_endpoint.add_search(open_index(tmp_path / "other"))
+    with pytest.raises(ValueError, match="embeddings of the model that is"):
+        add(model)
+    with IndexWriter(tmp_path / "empty", {"model": "x"}, 3):
+        pass
+    with pytest.raises(ValueError, match="which is empty"):
+        search_endpoint.add_search(open_index(tmp_path / "empty"))
+    path = min((tmp_path / "other").glob("*.npy"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(ValueError, match="expected the sha256"):
+        search_endpoint.add_search(open_index(tmp_path / "other"))
