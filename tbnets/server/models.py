@@ -30,6 +30,7 @@ class Models:
     Args:
         folders: name -> folder, see `Versions`.
         trust: whether their graphs may have any ops.
+        batching: `Batching`; None for none.
         policies: name -> function of the versions there are -> those that
             shall serve; where it has none, the newest.
         labels: name -> label -> version.
@@ -41,13 +42,16 @@ class Models:
         self,
         folders,
         trust=False,
+        batching=None,
         policies=None,
         labels=None,
         poll_seconds=1,
         tell=print,
     ):
         slots = threading.BoundedSemaphore(max(2, usable_cores()))
-        load = functools.partial(Version, trust=trust, slots=slots)
+        load = functools.partial(
+            Version, trust=trust, slots=slots, batching=batching
+        )
         policies = policies or {}
         self._labels = labels or {}
         self._versions = {

@@ -9,9 +9,11 @@ import threading
 
 import tensorflow as tf
 
-from tbnets.server.protocol import RequestError, refusal
+from tbnets.server.batching import Batched, is_batchable
+from tbnets.server.protocol import RequestError, refusal, to_array
+from tbnets.server.warmup import WARMUP_FILE, read_requests
 from tbnets.serving import saved_files
-from tbnets.serving.served import load_saved_model
+from tbnets.serving.served import Served
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -22,22 +24,33 @@ class Version:
     Args:
         number: which one.
         path: folder of the SavedModel.
-        trust: as of `load_saved_model`.
+        trust: as of `saved_files.load`.
         slots: semaphore, as many calls as shall run at once; None for any.
+        batching: `Batching`; None for none.
 
     Attributes:
         served: the `Served` model.
         signature_defs: name -> `SignatureDef`, of each signature.
 
     Raises:
-        ValueError: see `saved_files.load`.
+        ValueError: see `saved_files.load`; or a request that the model comes
+            with to warm up by fails.
     """
 
-    def __init__(self, number, path, trust=False, slots=None):
+    def __init__(self, number, path, trust=False, slots=None, batching=None):
         self.number = number
         self._slots = slots or threading.Semaphore(1 << 30)
-        self.served = load_saved_model(path, trust)
+        # Held: a graph holds its variables weakly.
+        path, self._root, metadata = saved_files.load_root(path, trust)
+        self.served = Served(path, dict(self._root.signatures), metadata)
         self.signature_defs = saved_files.read_signature_defs(path)
+        self._batched = {
+            name: Batched(function, batching)
+            for name, function in self.served.signatures.items()
+            if batching and is_batchable(function)
+        }
+        for request in read_requests(path):
+            self._warm_up(request)
 
     def inputs(self, signature=""):
         """Returns what a signature takes: name -> `tf.TensorSpec`.
@@ -77,14 +90,33 @@ class Version:
         specs = self.inputs(signature)
         _check_names(specs, inputs)
         tensors = {n: _tensor(specs[n], v) for n, v in inputs.items()}
-        function = self.served.signatures[signature]
-        wanted = _wanted(function.structured_outputs, output_filter)
+        outputs = self.served.signatures[signature].structured_outputs
+        wanted = _wanted(outputs, output_filter)
         try:
-            with self._turn(timeout):
-                answers = function(**tensors)
+            answers = self._call(signature, tensors, timeout)
             return {name: answers[name].numpy() for name in wanted}
         except tf.errors.OpError as error:
             raise refusal(error) from error
+
+    def _call(self, signature, tensors, timeout):
+        """Calls a signature, together with others where it may be."""
+        batched = self._batched.get(signature)
+        answers = batched and batched(tensors)
+        if answers:
+            return answers
+        with self._turn(timeout):
+            return self.served.signatures[signature](**tensors)
+
+    def _warm_up(self, request):
+        """Answers a `PredictRequest`, so that the next one is answered fast."""
+        inputs = request.inputs.items()
+        signature = request.model_spec.signature_name
+        try:
+            arrays = {name: to_array(name, proto) for name, proto in inputs}
+            self.predict(signature, arrays, request.output_filter)
+        except RequestError as error:
+            error.args = (f"{WARMUP_FILE} of {signature}: {error}",)
+            raise
 
     @contextlib.contextmanager
     def _turn(self, timeout):

@@ -4,11 +4,15 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.server import protocol
 from tbnets.server.models import Models
 from tbnets.server.protocol import RequestError
+from tbnets.server.version import Version
 from tbnets.server.versions import Versions
+from tbnets.server.warmup import WARMUP_FILE
 from tests.server.tiny_models import write_version
 
 
@@ -193,3 +197,21 @@ def test_without_a_version_that_loads_nothing_starts(tmp_path):
     put(tmp_path, 1, "broken")
     with pytest.raises(ValueError, match="it is broken"):
         versions.start()
+
+
+@pytest.mark.parametrize(("sign", "fails"), [(1, False), (-1, True)])
+def test_a_version_answers_its_warm_up_requests_first(
+    versions, tmp_path, sign, fails
+):
+    path = shutil.copytree(versions / "1", tmp_path / "1")
+    log = protocol.api("prediction_log_pb2").PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = "times"
+    request.inputs["numbers"].CopyFrom(protocol.to_proto(sign * ONES))
+    with tf.io.TFRecordWriter(str(path / WARMUP_FILE)) as file:
+        file.write(log.SerializeToString())
+    if not fails:
+        assert Version(1, path).number == 1
+        return
+    with pytest.raises(RequestError, match="warmup_requests of times: `numb"):
+        Version(1, path)

@@ -12,7 +12,9 @@ def write_version(folder, number):
 
     Signatures: `times` (numbers float32 `[n, 2]`, none below 0) -> `products`
     `[n, 2]`, the numbers times that of the version, and `sums` `[n]`; `pairs`
-    (first, second: float32 `[n]`, `[m]`) -> `sums` `[n, m]`.
+    (first, second: float32 `[n]`, `[m]`) -> `sums` `[n, m]`; `together`
+    (numbers float32 `[n]`, none below 0) -> `rows` int32 `[n]`, with how many
+    rows each was in work.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2], name="numbers")])
@@ -31,5 +33,12 @@ def write_version(folder, number):
     def pairs(first, second):
         return {"sums": first[:, None] + second}
 
-    endpoints = Endpoints({"times": times, "pairs": pairs}, "times")
+    @tf.function(input_signature=[tf.TensorSpec([None], name="numbers")])
+    def together(numbers):
+        good = tf.reduce_all(numbers >= 0)
+        numbers = require(numbers, good, "`numbers` must be positive:", numbers)
+        return {"rows": tf.fill(tf.shape(numbers), tf.size(numbers))}
+
+    functions = {"times": times, "pairs": pairs, "together": together}
+    endpoints = Endpoints(functions, "times")
     return write_saved_model(endpoints, folder / str(number))
