@@ -30,6 +30,9 @@ class Browser:
 
     Args:
         folder: empty folder for what it keeps.
+
+    Raises:
+        ConnectionError: it does not start, or ends.
     """
 
     def __init__(self, folder):
@@ -86,7 +89,8 @@ class Browser:
     def _next(self):
         while b"\0" not in self._rest:
             some = os.read(self._read, 1 << 20)
-            assert some, "Chromium has ended"
+            if not some:
+                raise ConnectionError("Chromium has ended")
             self._rest += some
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)

@@ -39,6 +39,7 @@ from tbnets.commands.asking import MODEL, Asked
 from tbnets.commands.localize import NEEDED
 from tbnets.commands.query import read_captions
 from tbnets.data import captions as caption_files
+from tbnets.data.photos import left_out_lines
 from tbnets.errors import InputError
 from tbnets.flags.flag import Limits, flag
 from tbnets.scenes.dataset import ensure_scenes
@@ -139,6 +140,9 @@ def show(options, folder, captions, cache):
     if options.folder:
         about["folder"] = files.readable(str(folder))
     photos = Photos(model, folder, cache)
+    out = dict.fromkeys(photos.links_out, "is a link out of the folder")
+    for line in left_out_lines(out, (), len(photos) + len(out)):
+        print(line, file=sys.stderr)
     return Shown(
         *(model, photos, captions, embeddings, localizer, usual[2], about)
     )

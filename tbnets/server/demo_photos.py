@@ -40,6 +40,9 @@ class Photos:
         folder: folder of photos, subfolders included.
         cache: as of `index.embed_folder`.
 
+    Attributes:
+        links_out: paths of its links that lead out of it, which are left out.
+
     Raises:
         FileNotFoundError: the folder holds no file named as a photo.
     """
@@ -49,7 +52,9 @@ class Photos:
         self._model, self._root = model, os.path.realpath(folder)
         found, self._others = sort_files(folder)
         inside = {n: one for n, one in found.items() if self._is_inside(one)}
-        self._others += [found[name] for name in found if name not in inside]
+        self.links_out = [
+            one.path for n, one in found.items() if n not in inside
+        ]
         if not inside:
             raise MissingFileError(
                 "`folder` must hold photos. Received: folder="
@@ -72,8 +77,10 @@ class Photos:
 
     @property
     def keys(self):
-        """The keys of the folder's photos, a list."""
-        return list(self._names)
+        """The keys of the folder's photos but those known to be broken."""
+        known = dict(self._index.entries)
+        broken = {name for name, one in known.items() if one.reason}
+        return [k for k, name in self._names.items() if name not in broken]
 
     @property
     def num_read(self):
