@@ -309,7 +309,9 @@ def _said_by(path):
         ) from error
 
 
-def export(session, path=None, half_precision=False, max_pixels=None):
+def export(
+    session, path=None, half_precision=False, max_pixels=None, extra=None
+):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -322,6 +324,7 @@ def export(session, path=None, half_precision=False, max_pixels=None):
         half_precision: whether weights are kept as float16.
         max_pixels: pixels beyond which the model refuses a photo; None for
             `photo_head.MAX_PIXELS`.
+        extra: as in `write_saved_model`.
 
     Returns:
         Path of the version, `run_dir/saved_model/<n>`.
@@ -345,4 +348,5 @@ def export(session, path=None, half_precision=False, max_pixels=None):
         },
         half_precision=half_precision,
         max_pixels=max_pixels,
+        extra=extra,
     )

@@ -303,7 +303,16 @@ EVALUATE = [
 ]
 
 EXPORT = [
-    ("", ["`--run_dir` must be given", "Write --run_dir=VALUE", "--help"]),
+    (
+        "",
+        ["`--run_dir` or `--model` must be", "Write --run_dir=VALUE", "--help"],
+    ),
+    ("--model=scenes_embedding", ["`--output` must be given", "Write --outp"]),
+    ("--model=absent --output={root}/x/1", ["must be a name of the zoo"]),
+    ("--model=a --output=b --max_pixels=9", ["`--max_pixels` must come with"]),
+    ("--run_dir=a --model=b --output=c", ["must be given", "Received: both"]),
+    ("--run_dir=a --signatures=b", ["`--signatures` must come with --model"]),
+    ("--run_dir={root}/run --output=a!b --serving", ["letters, digits", "a!b"]),
     ("--run_dir={root}/absent", ["must be the folder of a run"]),
     ("--run_dir={root}/young", ["must hold a finished epoch"]),
     ("--run_dir={root}/run --checkpoint=first", ["--checkpoint=first"]),

@@ -12,6 +12,7 @@ For instance:
       --num_boxes=200 --num_photos=128
   python tools/benchmark.py --benchmark=search --images=flickr8k/images \
       --num_photos=1000
+  python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
@@ -32,6 +33,7 @@ import sys
 
 from tbnets import commands, startup
 from tbnets.flags.flag import Count, Whole, flag
+from tbnets.serving import zoo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,10 +50,12 @@ class Options:
         "fisher_vectors: encoding captions against writing them down. "
         "region_step: a step of phrase localization against its matmuls. "
         "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM. "
-        "search: a folder of photos, embedded and found again.",
+        "search: a folder of photos, embedded and found again. batch_sizes: "
+        "sentences and photos embedded as a server does.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
+            "batch_sizes",
         ],
     )
     num_images: list[int] = flag(
@@ -71,7 +75,7 @@ class Options:
         None,
         "Timed runs of each row; default 15, of evaluation 3 and search 3.",
     )
-    images: str = flag("", "Photos, for extraction and search.")
+    images: str = flag("", "Photos: extraction, search and batch_sizes.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, for extraction; weights are random."
     )
@@ -101,11 +105,8 @@ def main(options):
         case "train_step":
             [first, *_] = images or [500]
             benchmark.run(first, captions or 2, hidden, dim, often)
-        case "evaluation":
-            [first, *_] = images or [5000]
-            benchmark.run(first, captions or 5, dim, seldom)
-        case "pair_scores":
-            [first, *_] = images or [200]
+        case "evaluation" | "pair_scores" as name:
+            [first, *_] = images or [5000 if name == "evaluation" else 200]
             benchmark.run(first, captions or 5, dim, seldom)
         case "region_step":
             for count in images or (8, 100):
@@ -118,6 +119,9 @@ def main(options):
             benchmark.run(*size, options.num_components, often)
         case "extraction":
             run_extraction(options, benchmark, often)
+        case "batch_sizes":
+            model = zoo.open_model("flickr8k_photos")
+            benchmark.run(model, options.images, often)
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)

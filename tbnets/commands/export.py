@@ -7,16 +7,34 @@ on features of tools/extract_image_features.py:
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
-The next version is written to RUN/saved_model; docs/serving.md tells how to
-serve it. With --half_precision it takes half the space; with --max_pixels it
-takes smaller photos alone, which bounds the memory of a server.
+The next version is written to RUN/saved_model, or below --output. With
+--half_precision it takes half the space; with --max_pixels it takes smaller
+photos alone, which bounds the memory of a server.
+
+What is exported already, a model of the zoo too, is written once more by
+
+  python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
+      --serving
+
+as served/flickr8k/1, or the next version: its signatures answer the same to
+the bit. --serving adds requests that a server warms up by to the model and, to
+its folder, what TensorFlow Serving is started with, in docker or Kubernetes
+(needs pip install "tbnets[serving]"). A server batches the requests of clients
+where every signature can be: --signatures=embed_text,embed_image keeps two
+that can. docs/serving.md tells more.
 """
 
 import dataclasses
+import pathlib
 
 from tbnets import runs
+from tbnets.commands.asking import MODEL
 from tbnets.commands.checks import OfRun
-from tbnets.flags.flag import REQUIRED, Count, flag
+from tbnets.errors import InputError
+from tbnets.flags.flag import Count, changed, flag, must_come_with
+from tbnets.serving import zoo
+from tbnets.serving.export import next_version
+from tbnets.serving.reexport import reexport
 from tbnets.tasks.readers import start_at_photo
 
 
@@ -24,7 +42,24 @@ from tbnets.tasks.readers import start_at_photo
 class Options(OfRun):
     """Which network is exported, and how."""
 
-    run_dir: str = flag(REQUIRED, "Folder of the run.")
+    run_dir: str = flag("", "Folder of the run; or give --model.")
+    model: str = flag("", f"What is exported already: {MODEL}")
+    output: str = flag(
+        "",
+        "Folder of the model, which gets the next version; or that of a "
+        "version, a number, which must not exist. Default, of a run: "
+        "RUN/saved_model.",
+    )
+    signatures: list[str] = flag(
+        [], "Of --model: the signatures to keep; default all."
+    )
+    serving: bool = flag(
+        False,
+        "Write what TensorFlow Serving needs: requests to warm up by, "
+        "models.config, docker-compose.yml, kubernetes.yaml and, where all "
+        "signatures can be batched, batching_parameters.txt.",
+    )
+    trust: bool = flag(False, "Load --model whatever ops its graph has.")
     cnn_weights: str = flag(
         "",
         "imagenet or the weights file that the run's image features were made "
@@ -40,17 +75,95 @@ class Options(OfRun):
     )
 
 
+_OF_MODEL = {"signatures", "trust"}
+_OF_BOTH = {"run_dir", "model", "output", "serving"}
+
+
 def main(options):
     """Exports by the flags."""
+    check_source(options)
+    path, name = place(options)
+    extra = None
+    if options.serving:
+        # Above what the other exports need.
+        from tbnets.server import deployment, protocol, warmup
+
+        deployment.check_name(name)
+        protocol.api("prediction_log_pb2")
+        extra = warmup.warm_up
+    if options.model:
+        path = reexport(
+            zoo.locate(options.model),
+            path,
+            keep=options.signatures,
+            extra=extra,
+            trust=options.trust,
+        )
+    else:
+        path = export_run(options, path, extra)
+    print(f"SavedModel  {path}")
+    if options.serving:
+        tell(*deployment.write_deployment(path, name))
+
+
+def check_source(options):
+    """Refuses flags that do not name one source, or that it does not read."""
+    if bool(options.run_dir) == bool(options.model):
+        given = "both" if options.model else "neither"
+        raise InputError(
+            "`--run_dir` or `--model` must be given: a run, or what is "
+            f"exported already. Received: {given}. Write --run_dir=VALUE; "
+            "--help tells more."
+        )
+    given = changed(options) - _OF_BOTH
+    if options.model:
+        if not options.output:
+            raise InputError(
+                "`--output` must be given, the folder to write. Received: "
+                f"--model={options.model} alone. Write --output=served/NAME."
+            )
+        for name in sorted(given - _OF_MODEL):
+            raise must_come_with(options, name, "--run_dir")
+    for name in sorted(given & _OF_MODEL if options.run_dir else ()):
+        raise must_come_with(
+            options, name, "--model", "Export the run, then its SavedModel."
+        )
+
+
+def place(options):
+    """Returns the folder of the new version, and the name of the model."""
+    if options.output:
+        folder = pathlib.Path(options.output).absolute()
+        if folder.name.isascii() and folder.name.isdecimal():
+            return folder, folder.parent.name
+        return folder / str(next_version(folder)), folder.name
+    folder = pathlib.Path(options.run_dir).absolute()
+    return None, folder.name
+
+
+def export_run(options, path, extra):
+    """Exports a run's network; returns the folder."""
     session = runs.open_run(
         options.run_dir,
         options.checkpoint,
         data_root=options.data_root,
         adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
     )
-    path = runs.export(
+    return runs.export(
         session,
+        path,
         half_precision=options.half_precision,
         max_pixels=options.max_pixels,
+        extra=extra,
     )
-    print(f"SavedModel  {path}")
+
+
+def tell(paths, unbatched):
+    """Tells what was written for a server, and whether it batches."""
+    for path in paths:
+        print(f"Serving     {path}")
+    if unbatched:
+        print(
+            "No batches: a server would batch every signature, and can not "
+            f"{', '.join(sorted(unbatched))}. --signatures names those to keep."
+        )

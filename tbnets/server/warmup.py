@@ -37,16 +37,26 @@ _TREES = (
 _WIDTH, _HEIGHT = 96, 64
 
 
-def write_requests(folder, signatures):
-    """Writes requests for each signature, which are answered for that.
+def warm_up(folder):
+    """Writes requests for each signature of a SavedModel.
 
     Args:
-        folder: of a SavedModel; `assets.extra` is there.
-        signatures: name -> concrete function.
+        folder: of the SavedModel; its `assets.extra` is there.
 
     Raises:
         ImportError: the extra `serving` is not installed.
         ValueError: a signature does not answer what it should.
+    """
+    write_requests(folder, tf.saved_model.load(str(folder)).signatures)
+
+
+def write_requests(folder, signatures):
+    """Writes requests for signatures, once they are answered; see `warm_up`.
+
+    Args:
+        folder: as of `warm_up`.
+        signatures: name -> concrete function whose arguments have the names
+            of its inputs.
     """
     requests = [
         _request(name, _inputs(signature, size))
@@ -109,16 +119,12 @@ def _request(name, inputs):
 
 def _answer(request, signature):
     """Answers a request as a server does."""
-    arguments, named = signature.structured_input_signature
     tensors = {
         name: tf.constant(protocol.to_array(name, proto), proto.dtype)
         for name, proto in request.inputs.items()
     }
     try:
-        signature(
-            *[tensors[spec.name] for spec in arguments],
-            **{name: tensors[spec.name] for name, spec in named.items()},
-        )
+        signature(**tensors)
     except tf.errors.OpError as error:
         raise InputError(
             f"`{request.model_spec.signature_name}` must answer requests to "

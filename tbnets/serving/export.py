@@ -140,8 +140,8 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         max_pixels: pixels beyond which a photo is refused by its first bytes;
             None for `photo_head.MAX_PIXELS`. Decoding takes some 6 bytes for
             each.
-        extra: function of the folder and of its signatures, name -> concrete
-            function, called to write more into `assets.extra`; or None.
+        extra: function of the folder, called when the graph is there to write
+            more into its `assets.extra`; or None.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -173,7 +173,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         if vocabulary is not None:
             vocabulary.save(folder / VOCABULARY_FILE)
         if extra is not None:
-            extra(folder, signatures)
+            extra(folder)
 
     return save(module, signatures, path, description, fill)
 
@@ -308,3 +308,24 @@ def describe(signatures):
         }
         for name, function in signatures.items()
     }
+
+
+def is_batchable(described):
+    """Tells whether a server may put the rows of several requests together.
+
+    TensorFlow Serving joins the inputs of requests along their first side and
+    takes the outputs apart again: there is one input, whose other sides are
+    known, and each output has a row for each of its rows.
+
+    Args:
+        described: what `describe` returned for the signature.
+    """
+    inputs, outputs = (
+        [one["shape"] for one in described[kind].values()]
+        for kind in ("inputs", "outputs")
+    )
+    return (
+        len(inputs) == 1
+        and None not in inputs[0][1:]
+        and all(shape[:1] == [None] for shape in inputs + outputs)
+    )

@@ -72,15 +72,14 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         setattr(root, name, kept[name])
     _keep_variables(root, [default, *kept.values()])
 
-    signatures = {export.DEFAULT: default, **kept}
-
     def fill(folder):
         vocabulary = source / saved_files.VOCABULARY_FILE
         if vocabulary.is_file():
             shutil.copyfile(vocabulary, folder / saved_files.VOCABULARY_FILE)
         if extra is not None:
-            extra(folder, signatures)
+            extra(folder)
 
+    signatures = {export.DEFAULT: default, **kept}
     said = _described(source, said, kept, metadata)
     return export.save(root, signatures, path, said, fill)
 

@@ -20,8 +20,8 @@ def signature(function, **specs):
     return traced.get_concrete_function()
 
 
-def localize(photo, boxes, phrases):
-    sides = tf.cast(tf.shape(tf.io.decode_jpeg(photo))[1::-1], tf.float32)
+def localize(image_bytes, boxes, phrases):
+    sides = tf.cast(tf.shape(tf.io.decode_jpeg(image_bytes))[1::-1], tf.float32)
     inside = (boxes[:, :2] < boxes[:, 2:]) & (boxes[:, 2:] <= sides)
     tf.debugging.assert_equal(tf.reduce_all(inside), True)
     return {"words": tf.strings.length(phrases)}
@@ -29,7 +29,7 @@ def localize(photo, boxes, phrases):
 
 SIGNATURES = {
     "embed_trees": signature(
-        lambda rows: {"rows": TREES(rows)}, trees=([None, None, 6], tf.int32)
+        lambda trees: {"rows": TREES(trees)}, trees=([None, None, 6], tf.int32)
     ),
     "localize": signature(
         localize,
@@ -38,12 +38,12 @@ SIGNATURES = {
         phrases=([None], tf.string),
     ),
     "score": signature(
-        lambda photos, rows: {"n": tf.strings.length(photos), "rows": rows},
+        lambda image_bytes, image_features: {"rows": image_features},
         image_bytes=([None], tf.string),
         image_features=([None, 100_000], tf.float32),
     ),
     "search": signature(
-        lambda rows, k: {"rows": rows[:, :k]},
+        lambda text_features, k: {"rows": text_features[:, :k]},
         text_features=([None, 4], tf.float32),
         k=([], tf.int32),
     ),

@@ -31,6 +31,7 @@ TITLES = {
     "tree_lstm": "3 captions of 12 words, 62 nodes in 8 levels, 4 -> 5, ",
     "search": "2 photos that are new, flickr8k_photos, ",
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
+    "batch_sizes": "signature    size  ms a call",
 }
 ROWS = {
     "loss": ["matmuls forward", "matmuls forward + backward", "miner + loss"],
@@ -66,6 +67,7 @@ ROWS = {
         "encoded, words anew",
         "a sentence at a time",
     ],
+    "batch_sizes": ["embed_text     64", "embed_image     1"],
 }
 
 
@@ -75,6 +77,10 @@ class Searched(test_index.MeanColour):
     made_by = {"cnn": "SqueezeNet", "image_size": 64, "layers": ["last"]}
     metadata = {"metadata": {"image_features_made_by": made_by}}
     takes_photos = True
+    signatures = {
+        "embed_text": lambda captions: {"embeddings": captions},
+        "embed_image": lambda image_bytes: {"embeddings": image_bytes},
+    }
 
     def embed_features(self, rows):
         return rows
