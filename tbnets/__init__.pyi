@@ -48,6 +48,8 @@ from .data.examples import Examples as Examples
 from .data.batches import EpochBatches as EpochBatches
 from .images import decode_images as decode_images
 from .store.opening import open_features as open_features
+from .index.search_index import open_index as open_index
+from .index.writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer
 from .text.vocabulary import Vocabulary as Vocabulary
 from .text.vocabulary import split_words as split_words

@@ -119,6 +119,13 @@ def data(folder: pathlib.Path) -> tbnets.CaptionedImages:
     some: tbnets.CaptionedImages = images.subset([1, 0])
     print(images.file_name(0), counts.sum(), some.captions[0].split())
     np.save(folder / "x.npy", FEATURES)
+    with tbnets.IndexWriter(folder / "x", {"model": "1f"}, dim=2) as writer:
+        writer.put(["a", "b"], np.eye(2))
+        writer.remove([])
+        writer.remove_others()
+    index = tbnets.open_index(folder / "x", model={"model": "1f"})
+    best, values = index.search(np.eye(2), 1)
+    print(index.ids[best[0, 0]], values.max(), writer.added, len(index))
     features = tbnets.open_features(folder / "x.npy")
     rows: np.ndarray = features.take(features.rows(["1", "0"]))
     print(rows.mean(), features.dim, len(features))

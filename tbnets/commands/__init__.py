@@ -27,6 +27,7 @@ VERBS = {
     "evaluate": "measures a run, two taken together, or saved arrays",
     "export": "exports a run's network once more, or otherwise",
     "query": "searches photos by sentences, or sentences by a photo",
+    "index": "photos or features -> an index to search",
     "localize": "finds the boxes that phrases name in a photo",
     "demo": "serves a page on this machine to search and look",
     "describe_data": "tells what data hold, and what is wrong with them",

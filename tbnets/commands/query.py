@@ -34,6 +34,10 @@ of a table (the image is a photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
+An index that tbnets index made (docs/search.md), of any number of photos:
+
+  python tools/query.py --index=photos.index "a dog in the snow"
+
 A network that reads sentences along their syntax (docs/hm_lstm.md) has them
 parsed on the way in, which needs an extra: pip install "tbnets[parse]".
 
@@ -47,22 +51,21 @@ no photo is named with the reason, left out and counted.
 
 import contextlib
 import dataclasses
-import errno
 import os
-import pathlib
 import re
 import sys
 
-from tbnets import files
 from tbnets.checked_files import CheckedFile
 from tbnets.commands.asking import Asked, alone, check_text, write_json
 from tbnets.commands.checks import check_place
+from tbnets.commands.pictures_of_answers import write_montage, write_page
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag, must_come_with
-from tbnets.pictures import montage, page
+from tbnets.index.search_index import open_index
 from tbnets.serving import index, search
+from tbnets.serving.entries import about
 from tbnets.store.opening import open_features
 
 
@@ -77,6 +80,11 @@ class Options(Asked):
         kind="words",
     )
     images: str = flag("", "Folder of photos, subfolders included.")
+    index: str = flag(
+        "",
+        "Folder of tbnets index: what it holds is searched. Photos for the "
+        "pictures are in --images, by default where they were then.",
+    )
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
@@ -212,46 +220,6 @@ def answers_record(options, notes, ids, order, similarities):
     return {"model": options.model, "queries": asked}
 
 
-def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage, or beside the embeddings."""
-    folder = files.folder_beside(options.images, options.cache)
-    path = pathlib.Path(options.montage or folder / "answers.png")
-    asked = [*options.queries, *map(pathlib.Path, options.like)]
-    sheet = montage.draw_montage(
-        asked, ids, order, similarities, options.images
-    )
-    try:
-        if not options.montage:
-            files.make_folder_of(options.images, folder)
-        files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
-    except OSError as error:
-        if options.montage:
-            raise
-        reason = os.strerror(error.errno or errno.EIO)
-        print(
-            f"note: the answers are not drawn: {path}: {reason}. Name another "
-            "place by --montage.",
-            file=sys.stderr,
-        )
-    else:
-        print(f"\nThe best images side by side: {path}")
-
-
-def write_page(options, notes, ids, order, similarities):
-    """Writes the page to --html."""
-    sections = []
-    told = [note for _, note in notes] + ["photos like it"] * len(options.like)
-    asked = [*options.queries, *options.like]
-    for query, note, rows, values in zip(asked, told, order, similarities):
-        names = [ids[row] for row in rows]
-        sections.append(page.Section(query, note, names, values))
-    about = f"The best of {len(ids):,} photos in {options.images}, found by "
-    page.write_page(
-        options.html, sections, options.images, about + options.model
-    )
-    print(f"\nThe answers as a page: {options.html}")
-
-
 def answer(options, model, gallery=None):
     """Answers what is asked, and tells it as --json says."""
     with alone(options.json):
@@ -262,10 +230,10 @@ def answer(options, model, gallery=None):
     write_json(options.json, found)
 
 
-def answer_typed(options, model):
+def answer_typed(options, model, gallery=None):
     """Answers sentences as they are typed, until Ctrl-D."""
     check_images(options, model)
-    gallery = embed_images(options, model)
+    gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (lines are edited, and kept)
     sys.stdin.reconfigure(errors="replace")
@@ -281,6 +249,7 @@ def answer_typed(options, model):
 def with_folder(options):
     """Takes the first word for --images where no flag says what is searched."""
     is_told = options.images or options.image or options.captions
+    is_told = is_told or options.index
     if is_told or not options.queries:
         return options
     first, *queries = options.queries
@@ -291,7 +260,7 @@ def with_folder(options):
             "`tools/query.py` must be given a folder of photos before the "
             f"sentences. Received: {first}, which is no folder. Write for "
             'example tools/query.py photos "a dog in the snow", or add --images'
-            "=FOLDER or --image_features=FILE."
+            "=FOLDER, --index=FOLDER or --image_features=FILE."
         )
     return dataclasses.replace(options, images=first, queries=queries)
 
@@ -323,8 +292,9 @@ def check_flags(options, is_typed=False):
 def check_images(options, model):
     """Refuses a question without the images that this network takes."""
     needed = "images" if model.takes_photos else "image_features"
-    by_photo = model.takes_photos and options.image
-    if not (by_photo or getattr(options, needed)):
+    by_photo = model.takes_photos and (options.image or options.index)
+    by_index = options.index and not (options.image or options.like)
+    if not (by_photo or by_index or getattr(options, needed)):
         raise InputError(
             f"`--{needed}` must be given, as this network takes them. "
             f"Received: none. Add --{needed}=..."
@@ -334,8 +304,13 @@ def check_images(options, model):
 def main(options):
     """Answers the queries, or asks for them where there are none."""
     options = with_folder(options)
+    found = open_index(options.index) if options.index else None
+    if found is not None and not options.images:
+        photos = str(found.photos or "")
+        options = dataclasses.replace(options, images=photos)
     given = options.queries, options.like, options.image, options.captions
-    is_open = any([options.images, options.image_features]) and not any(given)
+    searched = options.images, options.index, options.image_features
+    is_open = any(searched) and not any(given)
     terminals = [one and one.isatty() for one in (sys.stdin, sys.stdout)]
     is_typed = is_open and all(terminals)
     if is_open and not is_typed and sys.stdin:
@@ -346,4 +321,7 @@ def main(options):
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
-    (answer_typed if is_typed else answer)(options, model)
+    if found is not None:
+        found.check_embedded_by(about(model))
+    gallery = None if found is None else (found.ids, found)
+    (answer_typed if is_typed else answer)(options, model, gallery)

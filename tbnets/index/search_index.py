@@ -13,17 +13,19 @@ its place, and who has it open still has what was there.
 
 import os
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Path
+from tbnets.annotations import Array, Path
 from tbnets.checked_files import is_kind, shown
 from tbnets.checked_numbers import check_finite, checked_number
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.index import exact
 from tbnets.short_repr import short_repr
 from tbnets.store.manifest import MANIFEST
-from tbnets.store.shards import open_store
+from tbnets.store.shards import FeatureStore, open_store
 
 EMBEDDED_BY = "embedded_by"
 """What the extraction calls the model, its digest and what else tells it."""
@@ -46,13 +48,13 @@ class SearchIndex:
         notes: dict of strings, for people.
     """
 
-    def __init__(self, store):
+    def __init__(self, store: FeatureStore) -> None:
         self.store, self.path = store, store.path
         self.ids, self.dim = store.ids, store.dim
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        self.shards = [file.map() for file in store.row_files]
+        self.shards: list[np.ndarray] = [x.map() for x in store.row_files]
 
     __repr__ = short_repr("path", "dim", "dtype", rows=len)
 
@@ -60,13 +62,13 @@ class SearchIndex:
         return len(self.ids)
 
     @property
-    def photos(self):
+    def photos(self) -> pathlib.Path | None:
         """The folder of the photos; None where there is none."""
-        name = self.notes.get("photos")
+        name = self.notes.get("photos", "")
         folder = pathlib.Path(os.path.normpath(os.path.join(self.path, name)))
         return folder if name and folder.is_dir() else None
 
-    def check_embedded_by(self, model):
+    def check_embedded_by(self, model: Any) -> None:
         """Refuses another model's question.
 
         Args:
@@ -84,7 +86,13 @@ class SearchIndex:
                 f"{shown(model)}. Ask that model, or make another index."
             )
 
-    def search(self, queries, k, similarities=None):
+    def search(
+        self,
+        queries: Array,
+        k: int,
+        similarities: Callable[[np.ndarray, np.ndarray], np.ndarray]
+        | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the rows that are closest to each query, exactly.
 
         Args:
@@ -126,7 +134,7 @@ class SearchIndex:
         return rows.astype(np.int64), values
 
 
-def open_index(path: Path, model=None) -> SearchIndex:
+def open_index(path: Path, model: Any = None) -> SearchIndex:
     """Opens a search index, without reading its embeddings.
 
     It is there as it was at this moment, whatever is written to it then.

@@ -10,9 +10,12 @@ import hashlib
 import os
 import pathlib
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
 from tbnets.index.search_index import (
     EMBEDDED_BY,
@@ -80,7 +83,14 @@ class IndexWriter:
             writer.remove(["old.jpg"])
     """
 
-    def __init__(self, path, model, dim, dtype=None, notes=None):
+    def __init__(
+        self,
+        path: Path,
+        model: Any,
+        dim: int,
+        dtype: str | None = None,
+        notes: dict[str, str] | None = None,
+    ) -> None:
         self.path = pathlib.Path(path)
         extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
         manifest = new_manifest(extraction, dim, dtype or "float32", "images")
@@ -103,24 +113,35 @@ class IndexWriter:
         )
         self._row_of = {key: row for row, key in enumerate(store.ids)}
         self._gone = np.zeros(len(store), bool)
-        self._seen, self._new, self._ids, self._rows = set(), [], [], []
-        self.added = 0
+        self._seen, self._new = set(), []
+        self._ids, self._rows = [], []
+        self.added: int = 0
         """Rows that were put, and were not there as they are."""
 
-    def __enter__(self):
+    def __enter__(self) -> "IndexWriter":
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.finish()
         self._lock = None
 
     @property
-    def removed(self):
+    def removed(self) -> int:
         """Rows that were there and are not, or not as they were."""
         return int(self._gone.sum())
 
-    def put(self, ids, rows):
+    @property
+    def dtype(self) -> str:
+        """How embeddings are stored."""
+        return self._manifest.dtype
+
+    @property
+    def size(self) -> int:
+        """The rows that the index has once all is written."""
+        return len(self._gone) - self.removed + self.added
+
+    def put(self, ids: Sequence[str], rows: Array) -> None:
         """Adds rows, or puts them in place of those that have their ids.
 
         Rows that are there already stay where they are.
@@ -151,7 +172,7 @@ class IndexWriter:
         if len(self._ids) >= SHARD_ROWS:
             self._flush(SHARD_ROWS)
 
-    def remove(self, ids):
+    def remove(self, ids: Sequence[str]) -> None:
         """Removes rows that were there before the block.
 
         Raises:
@@ -160,12 +181,12 @@ class IndexWriter:
         rows = self._store.rows(list(ids))
         self._gone[rows] = True
 
-    def remove_others(self):
+    def remove_others(self) -> None:
         """Removes all rows that were not put."""
         held = self._store.ids
         self._gone |= np.array([key not in self._seen for key in held], bool)
 
-    def finish(self):
+    def finish(self) -> None:
         """Makes the index what was put and not removed, all at once."""
         self._flush(1)
         groups, size = [], SHARD_ROWS

@@ -25,8 +25,10 @@ from tbnets.images import (
     read_photo,
     read_photo_sizes,
 )
+from tbnets.index.search_index import SearchIndex
 from tbnets.serving import index
 from tbnets.serving import search as searching
+from tbnets.serving.entries import about
 from tbnets.serving.served_inputs import Texts, refuse_single
 
 SUPPRESSION = 0.5
@@ -36,7 +38,7 @@ SUPPRESSION = 0.5
 def search(
     model: Any,
     queries: Texts = (),
-    images: Path | Photos | None = None,
+    images: Path | Photos | SearchIndex | None = None,
     top: int = 5,
     *,
     like: Photos = (),
@@ -53,7 +55,8 @@ def search(
         images: what is searched, as in `embed_images`; or a folder, of which
             all photos are, while files that are none are told on standard
             error and left out; or, where the model takes photos, float array
-            `[n, embedding_dim]`, what `embed_images` returned.
+            `[n, embedding_dim]`, what `embed_images` returned; or a
+            `SearchIndex`.
         top: number of answers for each query.
         like: images to search by, as in `embed_images`, after the sentences
             or instead of them.
@@ -63,7 +66,8 @@ def search(
 
     Returns:
         list with a list for each query, best first, of `(image,
-        similarity)`: the path, or the row where images have none.
+        similarity)`: the path, the id in an index, or the row where images
+        have neither.
 
     Raises:
         ValueError: the model is one of phrase localization, or learned to
@@ -110,6 +114,9 @@ def search(
 
 def _gallery(model, images, cache):
     """Returns the images that are searched, and their embeddings."""
+    if isinstance(images, SearchIndex):
+        images.check_embedded_by(about(model))
+        return images.ids, images
     takes_photos = model.takes_photos
     if isinstance(images, str | os.PathLike):
         folder = pathlib.Path(images)

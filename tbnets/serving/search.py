@@ -10,6 +10,7 @@ from tbnets.checked_numbers import check_finite
 from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.images import BrokenImageError
+from tbnets.index.search_index import SearchIndex
 from tbnets.progress import progress_bar
 from tbnets.serving.served_inputs import refuse_single
 from tbnets.text.vocabulary import split_words
@@ -166,7 +167,8 @@ def rank(model, queries, like, embeddings, top):
         model: a `Served` that takes captions.
         queries: as in `Served.embed_text`.
         like: as in `Served.embed_images`; both may be none.
-        embeddings: float32 `[n, embedding_dim]` of what is ranked.
+        embeddings: float32 `[n, embedding_dim]` of what is ranked, or a
+            `SearchIndex` of them.
         top: number of answers for each.
 
     Returns:
@@ -184,10 +186,19 @@ def rank(model, queries, like, embeddings, top):
     found = []
     if len(queries) or not len(like):
         texts = embed(model.embed_text, queries, "query")
-        found.append(model.compare(embeddings, texts).T)
+        if isinstance(embeddings, SearchIndex):
+            learned = model.compare if model.has("compare") else None
+            found.append(embeddings.search(texts, top, learned))
+        else:
+            found.append(best(model.compare(embeddings, texts).T, top))
     if len(like):
-        found.append(embed_examples(model, like) @ embeddings.T)
-    return best(np.concatenate(found), top)
+        examples = embed_examples(model, like)
+        if isinstance(embeddings, SearchIndex):
+            found.append(embeddings.search(examples, top))
+        else:
+            found.append(best(examples @ embeddings.T, top))
+    order, similarities = map(np.concatenate, zip(*found))
+    return order, similarities
 
 
 def answer_queries(model, queries, ids, embeddings, top, hits=None):
@@ -230,8 +241,7 @@ def format_tables(titles, ids, order, similarities, hits=None):
         title += f" among {len(ids)} images"
         if right is not None:
             title += f", hits: {len(right)}"
-        told = {**dict(enumerate(ids)), **(right or {})}
         marks = None if right is None else [row in right for row in rows]
-        answers = [told[row] for row in rows]
+        answers = [(right or {}).get(row, ids[row]) for row in rows]
         tables.append(format_answers(title, values, answers, marks))
     return "\n\n".join(tables)

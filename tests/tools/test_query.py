@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import commands
-from tbnets.commands import query
+from tbnets.commands import pictures_of_answers, query
 from tbnets.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
@@ -453,7 +453,9 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         images=str(photos), cache=None, montage=None, queries=["red"], like=[]
     )
     order = np.zeros([1, 1], int)
-    query.write_montage(options, ["red.png"], order, np.ones([1, 1]))
+    pictures_of_answers.write_montage(
+        options, ["red.png"], order, np.ones([1, 1])
+    )
     place = tmp_path / "photos.tbnets"
     assert (place / "answers.png").is_file()
     assert place.stat().st_mode & 0o7777 == rights

@@ -1,0 +1,116 @@
+"""Tests of the index tool: an index made, brought up to date, and asked."""
+
+import json
+import shutil
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import tbnets
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.served import load_saved_model
+from tests import saved_models
+from tests.tools.test_query import (
+    COLORS,
+    VOCABULARY,
+    ColorNetwork,
+    answers_of,
+)
+from tests.verbs import ask
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Networks of photos and features, three photos, features."""
+    folder = tmp_path_factory.mktemp("index")
+    for name, shape, read_photos in (
+        ("bytes", (4, 4, 3), lambda photos: tbnets.decode_images(photos, 4)),
+        ("features", (3,), None),
+    ):
+        export_saved_model(
+            ColorNetwork(),
+            VOCABULARY,
+            folder / name / "1",
+            image_shape=shape,
+            read_photos=read_photos,
+        )
+    (folder / "photos").mkdir()
+    for name, color in COLORS.items():
+        photo = folder / "photos" / f"{name}.png"
+        PIL.Image.new("RGB", (30, 20), color).save(photo)
+    rows = np.float32([[3, 4, 0], [0, 0, 2], [3, 4, 0]])
+    np.save(folder / "x_ims.npy", rows)
+    (folder / "x_ids.txt").write_text("a\nb\na\n")
+    with saved_models.loaded_once():
+        yield folder
+
+
+def told(folder, *words, photos="photos", output="photos.index"):
+    """Indexes photos; returns what is said of it."""
+    line = [folder / photos, f"--output={folder / output}", *words]
+    out, _, failure = ask("index", f"--model={folder}/bytes/1", *line)
+    return failure or out.partition("  ")[2].strip()
+
+
+def query(folder, index, *words, model="bytes"):
+    """Asks an index; returns output and error."""
+    line = [f"--model={folder}/{model}/1", f"--index={folder / index}"]
+    out, _, failure = ask("query", *line, *words)
+    return out, failure
+
+
+def test_photos_are_indexed_searched_and_brought_up_to_date(folder):
+    shutil.copytree(folder / "photos", folder / "own")
+    place = {"photos": "own", "output": "own.index"}
+    new = "3 rows of 3 float32: 3 added, 0 removed"
+    assert told(folder, **place) == new
+    assert told(folder, **place) == "3 rows of 3 float32: 0 added, 0 removed"
+    out, _ = query(folder, "own.index", "red", f"--like={folder}/own/blue.png")
+    [[title, found], [_, like]] = answers_of(out)
+    assert title == '"red" among 3 images'
+    assert [found[0], like[0]] == [("1.000", "red.png"), ("1.000", "blue.png")]
+    # The pictures are those of the folder that the index tells.
+    assert (folder / "own.tbnets" / "answers.png").is_file()
+    (folder / "own" / "red.png").unlink()
+    PIL.Image.new("RGB", (9, 9), COLORS["red"]).save(folder / "own/blue.png")
+    shutil.copy(folder / "photos/green.png", folder / "own/new.png")
+    changed = "3 rows of 3 float32: 2 added, 2 removed"
+    assert told(folder, **place) == changed
+    out, _ = query(folder, "own.index", "red", "--top=1", "--json=-")
+    [asked] = json.loads(out)["queries"]
+    assert asked["answers"] == [{"image": "blue.png", "similarity": 1.0}]
+
+
+def test_the_answers_are_those_of_the_folder(folder):
+    told(folder, "--dtype=bfloat16", output="half.index")
+    words = ["red", "a Blue zebra", "green", "--montage="]
+    by_index, _ = query(folder, "half.index", *words)
+    line = [f"--model={folder}/bytes/1", f"--images={folder}/photos", *words]
+    assert answers_of(by_index) == answers_of(ask("query", *line)[0])
+    model = load_saved_model(folder / "bytes")
+    found = tbnets.open_index(folder / "half.index")
+    [answers] = model.search(["green"], found, top=2)
+    assert answers[0] == ("green.png", 1.0) and len(answers) == 2
+
+
+def test_features_are_indexed_by_their_ids(folder):
+    line = [f"--image_features={folder}/x_ims.npy", f"--output={folder}/x"]
+    out, _, _ = ask("index", f"--model={folder}/features/1", *line)
+    assert out == f"{folder}/x  2 rows of 3 float32: 2 added, 0 removed\n"
+    out, _ = query(folder, "x", "blue", model="features")
+    assert answers_of(out)[0][1] == [("1.000", "b"), ("0.000", "a")]
+    _, failure = query(folder, "x", "--like=a", model="features")
+    assert failure.startswith("`--image_features` must be given")
+
+
+def test_what_can_not_be_done_is_said(folder):
+    told(folder)
+    _, failure = query(folder, "photos.index", "red", model="features")
+    assert failure.startswith("`--index` must hold embeddings of the model")
+    assert f"{folder}/bytes/1" in failure
+    _, failure = query(folder, "photos", "red")
+    assert "Make one by tbnets index" in failure
+    assert "one folder of photos, or --image_features" in told(folder, "photos")
+    assert "`--dtype` must be that of the" in told(folder, "--dtype=bfloat16")
+    assert "new folder, an empty one" in told(folder, output="photos")
