@@ -78,6 +78,8 @@ def test_a_preset_is_measured_by_its_own_embeddings(
     measured = json.loads((tmp_path / "a.json").read_text())
     expected = retrieval.evaluate_retrieval(*wanted, np.arange(8) // 2)
     assert measured == expected
+    if kind != "CLIP":
+        return
     # A second time nothing is embedded.
     for module in ("extraction", "caption_features"):
         monkeypatch.delattr(f"tbnets.features.{module}.extract")

@@ -5,11 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tbnets import runs, tasks
 from tbnets.commands import run_line
 from tbnets.errors import InputError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
+from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tbnets.store.shards import open_store
 from tbnets.tasks import readers
@@ -27,9 +29,15 @@ def prepared(tmp_path_factory, hub_presets):
     for seed, name in enumerate(NAMES):
         (root / "photos" / name).write_bytes(photo(seed))
     write_captions(root / "own.csv", NAMES)
-    for kind in ("clip", "resnet"):
-        shutil.copytree(hub_presets[kind], root / kind)
+    for name, kind in (("clip",) * 2, ("resnet",) * 2, ("words", "clip")):
+        shutil.copytree(hub_presets[kind], root / name)
     return root
+
+
+@pytest.fixture(scope="module")
+def clip(hub_presets):
+    """Returns the `Cnn` of the CLIP: read it only."""
+    return build_named_cnn(f"hub:{hub_presets['clip']}", None)
 
 
 @pytest.fixture
@@ -65,52 +73,82 @@ def begun(*more, resume=False):
     return runs.prepare(settings, runs.start(settings, resume))
 
 
-def trained(*more, resume=False):
-    """Returns the session of a run that was trained to its end."""
-    session, train = begun(*more, resume=resume)
-    loop.fit(session, train)
-    return session
-
-
 FINE = (
     *("--image_encoder=hub:clip", "--fine_tune", "--image_features="),
-    "--images_per_batch=8",
+    *("--text_encoder=hub:words", "--fine_tune_text", "--images_per_batch=8"),
 )
+TEXTS = ["A red dog, 20!", "", "✓", "the ball"]
 
 
-def test_a_fine_tuned_preset_goes_on_without_its_folder(folder, hub_presets):
-    straight = trained(*FINE, "--run_dir=straight")
-    first = build_named_cnn(f"hub:{hub_presets['clip']}", None)
-    trained(*FINE, "--epochs=1")
-    shutil.rmtree("clip")
-    again = trained(*FINE, resume=True)
-    assert again.state.epoch == 2
-    for one, other in zip(straight.network.weights, again.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+def weights(session):
+    """Returns copies of all weights."""
+    return [np.asarray(one) for one in session.network.get_weights()]
+
+
+def embedded(session):
+    """Returns the embeddings of `TEXTS` by the network at hand."""
+    reader = session.task.data.texts.reader(session.state.fitted)
+    return session.network.embed_text(reader(tf.constant(TEXTS))).numpy()
+
+
+def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, clip):
+    session, train = begun(*FINE)
+    before = embedded(session)
+    with tiny.copied_after(1, "run", "again"):
+        loop.fit(session, train)
+    shutil.rmtree("clip")  # Of images nothing is read again.
+    again, train = begun(*FINE, "--run_dir=again", resume=True)
+    assert again.state.epoch == 1
+    loop.fit(again, train)
+    for one, other in zip(weights(session), weights(again), strict=True):
+        np.testing.assert_array_equal(one, other)
     tuned = again.network.image_encoder.network
     moved = [
         np.abs(a - b).max()
-        for a, b in zip(tuned.get_weights(), first.network.get_weights())
+        for a, b in zip(tuned.get_weights(), clip.network.get_weights())
     ]
     assert 0 < max(moved) < 0.1
-    _check_export(folder, runs.open_run("run"))
+    assert again.network.text_encoder is not None
+    opened = runs.open_run("again", "last")
+    told = check_served(folder, opened, before)
+    assert told["metadata"]["settings"]["image_encoder"] == "hub:clip"
 
 
-def _check_export(folder, session):
-    """Asks the SavedModel, which must not tell where the preset was."""
+def check_served(folder, session, before):
+    """Exports a run; its SavedModel must embed as the network at hand.
+
+    Args:
+        folder: that of the photos.
+        session: the run.
+        before: what `embedded` returned before it learned.
+
+    Returns:
+        What the SavedModel tells of itself; not where presets were.
+    """
     path = runs.export(session)
-    told = (path / "assets.extra" / "tbnets.json").read_text()
-    assert "hub:clip" in told and str(folder) not in told
+    model, told = load_saved_model(path), read_metadata(path)
     contents = [(folder / "photos" / name).read_bytes() for name in NAMES[:2]]
-    read = session.task.data.photo_reader({})
-    expected = session.network.embed_images(read(contents), training=False)
-    found = load_saved_model(path).embed_images(contents)
+    reader = session.task.data.photo_reader(
+        session.state.fitted["image_features_made_by"]
+    )
+    expected = session.network.embed_images(reader(contents), training=False)
+    found = model.embed_images(contents)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    after = embedded(session)
+    assert abs(after - before).max() > 0
+    found = model.embed_text(TEXTS)
+    np.testing.assert_allclose(found, after, atol=1e-5)
+    assert told["metadata"]["settings"]["text_encoder"] == "hub:words"
+    assert told["vocabulary_size"] is None
+    assert str(folder) not in str(told)
+    return told
 
 
 def test_a_frozen_preset_keeps_its_weights(folder, hub_presets):
     flags = "--image_encoder=hub:resnet", "--image_size=24", "--epochs=1"
-    network = trained(*flags).network
+    session, train = begun(*flags)
+    loop.fit(session, train)
+    network = session.network
     own = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
     kept = network.image_encoder.network.get_weights()
     for one, other in zip(kept, own.network.get_weights()):
@@ -118,12 +156,11 @@ def test_a_frozen_preset_keeps_its_weights(folder, hub_presets):
     assert network.input_shapes["images"] == (None, 24, 24, 3)
 
 
-def test_features_of_a_recipe_are_those_in_the_exported_graph(folder):
+def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     (folder / "clip.flags").write_text("--cnn=hub:clip\n")
     session, train = begun(
-        "--image_features=clip.flags",
-        "--cnn_weights=hub:clip",
-        "--data_root=.",
+        *("--image_features=clip.flags", "--cnn_weights=hub:clip"),
+        *("--text_encoder=hub:words", "--data_root=.", "--epochs=1"),
     )
     rows = train.images.batch(range(len(train.records.image_ids)))
     contents = [
@@ -133,13 +170,12 @@ def test_features_of_a_recipe_are_those_in_the_exported_graph(folder):
     alone = settings_for("--image_features=hub:clip", "--data_root=.")
     [same] = tasks.open_task(alone).data.missing()
     assert (folder / "made" / f"clip-{same.digest}").is_dir()
-    features = PhotoFeatures(build_named_cnn("hub:clip", None))
+    features = PhotoFeatures(clip)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
-    model = load_saved_model(runs.export(session))
-    expected = session.network.embed_images(rows)
-    np.testing.assert_allclose(
-        model.embed_images(contents), expected, atol=1e-5
-    )
+    before = embedded(session)
+    loop.fit(session, train)
+    assert session.network.text_encoder is None
+    check_served(folder, runs.open_run("run", "last"), before)
     settings = readers.start_at_photo(session.settings, "imagenet")
     with pytest.raises(InputError, match="must be the preset that made"):
         readers.photo_reader(
