@@ -28,7 +28,7 @@ class Batching:
     """
 
     max_batch_size: int = 32
-    batch_timeout_micros: int = 2000
+    batch_timeout_micros: int = 1000
     max_enqueued_batches: int = 10
     num_batch_threads: int = dataclasses.field(default_factory=usable_cores)
     allowed_batch_sizes: tuple = ()
@@ -81,26 +81,12 @@ def read_parameters(path):
     return made
 
 
-def is_batchable(function):
-    """Tells whether a signature works row by row.
-
-    Args:
-        function: concrete function of it: one input and all outputs have as
-            many rows as there are.
-    """
-    specs = [*function.structured_input_signature[1].values()]
-    sides = [*specs, *function.structured_outputs.values()]
-    return len(specs) == 1 and all(
-        one.shape.rank and one.shape[0] is None for one in sides
-    )
-
-
 class Batched:
     """A signature whose calls are put together.
 
     Args:
-        function: concrete function of it, see `is_batchable`; what holds its
-            variables must stay.
+        function: concrete function of it, see `export.is_batchable`; what
+            holds its variables must stay.
         options: `Batching`.
     """
 

@@ -14,7 +14,9 @@ for trying; TensorFlow Serving is for production.
 import contextlib
 import functools
 import threading
+import time
 
+from tbnets import files
 from tbnets.cores import usable_cores
 from tbnets.server.protocol import RequestError
 from tbnets.server.version import Version
@@ -22,6 +24,8 @@ from tbnets.server.versions import Versions, newest
 
 MOST_REQUESTS = 64
 """Requests that are in work or wait, beyond which a client is sent away."""
+MOST_FAILURES = 20
+"""Requests that fail, of which a line is told, in a minute."""
 
 
 class Models:
@@ -35,7 +39,8 @@ class Models:
             shall serve; where it has none, the newest.
         labels: name -> label -> version.
         poll_seconds: between two looks at the folders.
-        tell: function of a line: what is loaded, what fails.
+        tell: function of a line: what is loaded, and requests that fail, a
+            few of them.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Models:
         }
         self._poll_seconds = poll_seconds
         self._requests = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._failures = _Failures(tell)
         self._ending = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
@@ -97,14 +103,28 @@ class Models:
         Raises:
             RequestError: there is none of these, or too much is asked at once.
         """
-        versions = self._of(model)
-        if label:
-            version = self._labels.get(model, {}).get(label)
-            if version is None:
-                raise RequestError(
-                    "INVALID_ARGUMENT",
-                    f"Unrecognized servable version label: {label}",
-                )
+        try:
+            versions = self._of(model)
+            if label:
+                version = self._labelled(model, label)
+            with self._admitted(), versions.using(version) as served:
+                yield served
+        except RequestError as error:
+            self._failures.tell(f"{model}: {error.code}: {error}")
+            raise
+
+    def _labelled(self, model, label):
+        version = self._labels.get(model, {}).get(label)
+        if version is None:
+            raise RequestError(
+                "INVALID_ARGUMENT",
+                f"Unrecognized servable version label: {label}",
+            )
+        return version
+
+    @contextlib.contextmanager
+    def _admitted(self):
+        """Sends a client away where too many others are here."""
         if not self._requests.acquire(blocking=False):
             raise RequestError(
                 "UNAVAILABLE",
@@ -112,8 +132,7 @@ class Models:
                 "more. Ask again later.",
             )
         try:
-            with versions.using(version) as served:
-                yield served
+            yield
         finally:
             self._requests.release()
 
@@ -148,3 +167,29 @@ class Models:
         while not self._ending.wait(self._poll_seconds):
             for versions in self._versions.values():
                 versions.look()
+
+
+class _Failures:
+    """Tells of requests that fail: some a minute, the others counted.
+
+    Args:
+        tell: function of a line.
+    """
+
+    def __init__(self, tell):
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._since, self._count = 0, 0
+
+    def tell(self, line):
+        """Tells a line, unless too many were told before."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._since > 60:
+                more = self._count - MOST_FAILURES
+                if more > 0:
+                    self._tell(f"{more} more requests failed")
+                self._since, self._count = now, 0
+            self._count += 1
+            if self._count <= MOST_FAILURES:
+                self._tell(files.readable(f"failed: {line[:300]}"))

@@ -9,10 +9,10 @@ import threading
 
 import tensorflow as tf
 
-from tbnets.server.batching import Batched, is_batchable
+from tbnets.server.batching import Batched
 from tbnets.server.protocol import RequestError, refusal, to_array
 from tbnets.server.warmup import WARMUP_FILE, read_requests
-from tbnets.serving import saved_files
+from tbnets.serving import export, saved_files
 from tbnets.serving.served import Served
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -44,10 +44,11 @@ class Version:
         path, self._root, metadata = saved_files.load_root(path, trust)
         self.served = Served(path, dict(self._root.signatures), metadata)
         self.signature_defs = saved_files.read_signature_defs(path)
+        signatures = self.served.signatures
         self._batched = {
-            name: Batched(function, batching)
-            for name, function in self.served.signatures.items()
-            if batching and is_batchable(function)
+            name: Batched(signatures[name], batching)
+            for name, described in export.describe(signatures).items()
+            if batching and export.is_batchable(described)
         }
         for request in read_requests(path):
             self._warm_up(request)
