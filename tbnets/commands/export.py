@@ -21,7 +21,13 @@ the bit. --serving adds requests that a server warms up by to the model and, to
 its folder, what TensorFlow Serving is started with, in docker or Kubernetes
 (needs pip install "tbnets[serving]"). A server batches the requests of clients
 where every signature can be: --signatures=embed_text,embed_image keeps two
-that can. docs/serving.md tells more.
+that can.
+
+  python tools/export.py --model=flickr8k_photos --output=served/search \
+      --index=photos.index
+
+puts an index of tools/index.py into the model, which then has the signature
+search. docs/serving.md tells more.
 """
 
 import dataclasses
@@ -32,9 +38,12 @@ from tbnets.commands.asking import MODEL
 from tbnets.commands.checks import OfRun
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, changed, flag, must_come_with
+from tbnets.index.search_index import open_index
+from tbnets.server import deployment, protocol, warmup
 from tbnets.serving import zoo
 from tbnets.serving.export import next_version
 from tbnets.serving.reexport import reexport
+from tbnets.serving.search_endpoint import add_search
 from tbnets.tasks.readers import start_at_photo
 
 
@@ -52,6 +61,11 @@ class Options(OfRun):
     )
     signatures: list[str] = flag(
         [], "Of --model: the signatures to keep; default all."
+    )
+    index: str = flag(
+        "",
+        "With --model: folder of an index that `tbnets index` made of the "
+        "model's embeddings; the signature search then asks it.",
     )
     serving: bool = flag(
         False,
@@ -75,7 +89,7 @@ class Options(OfRun):
     )
 
 
-_OF_MODEL = {"signatures", "trust"}
+_OF_MODEL = {"signatures", "index", "trust"}
 _OF_BOTH = {"run_dir", "model", "output", "serving"}
 
 
@@ -85,22 +99,11 @@ def main(options):
     path, name = place(options)
     extra = None
     if options.serving:
-        # Above what the other exports need.
-        from tbnets.server import deployment, protocol, warmup
-
         deployment.check_name(name)
         protocol.api("prediction_log_pb2")
         extra = warmup.warm_up
-    if options.model:
-        path = reexport(
-            zoo.locate(options.model),
-            path,
-            keep=options.signatures,
-            extra=extra,
-            trust=options.trust,
-        )
-    else:
-        path = export_run(options, path, extra)
+    export = export_again if options.model else export_run
+    path = export(options, path, extra)
     print(f"SavedModel  {path}")
     if options.serving:
         tell(*deployment.write_deployment(path, name))
@@ -139,6 +142,22 @@ def place(options):
         return folder / str(next_version(folder)), folder.name
     folder = pathlib.Path(options.run_dir).absolute()
     return None, folder.name
+
+
+def export_again(options, path, extra):
+    """Exports what is exported already; returns the folder."""
+    keep, add = options.signatures, None
+    if options.index:
+        add = add_search(open_index(options.index))
+        keep = keep and [*keep, "search"]
+    return reexport(
+        zoo.locate(options.model),
+        path,
+        keep=keep,
+        add=add,
+        extra=extra,
+        trust=options.trust,
+    )
 
 
 def export_run(options, path, extra):
