@@ -123,7 +123,7 @@ def write_outputs(outputs, by_rows):
     Raises:
         RequestError: by rows, and they are of different lengths.
     """
-    values = {name: _listed(name, one) for name, one in outputs.items()}
+    values = {name: listed(name, one) for name, one in outputs.items()}
     only = len(values) == 1 and next(iter(values))
     if not by_rows:
         answer = {"outputs": values[only] if only else values}
@@ -269,8 +269,13 @@ def _content(name, value):
         raise _other_values(name, tf.string, str(error)[:200]) from error
 
 
-def _listed(name, array):
-    """Returns nested lists of an array, as JSON has them."""
+def listed(name, array):
+    """Returns nested lists of an array, as JSON has them.
+
+    Args:
+        name: of the tensor; where it ends in `_bytes`, strings are base64.
+        array: of strings (bytes) or numbers.
+    """
     flat = np.asarray(array).ravel().tolist()
     if array.dtype.kind == "f":  # The fewest digits that float32 needs.
         flat = [*map(float, map(str, array.ravel()))]

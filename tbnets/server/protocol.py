@@ -92,6 +92,12 @@ def refusal(error):
     return RequestError(list(HTTP_STATUS)[error.error_code], said.strip())
 
 
+def to_numpy(tensor):
+    """Returns the array of a tensor, also of a single string."""
+    value = tensor.numpy()
+    return np.array(value, object) if isinstance(value, bytes) else value
+
+
 def to_proto(array):
     """Returns the `TensorProto` of an array; strings are bytes or str."""
     is_text = array.dtype.kind in "OSU"

@@ -10,7 +10,7 @@ import threading
 import tensorflow as tf
 
 from tbnets.server.batching import Batched
-from tbnets.server.protocol import RequestError, refusal, to_array
+from tbnets.server.protocol import RequestError, refusal, to_array, to_numpy
 from tbnets.server.warmup import WARMUP_FILE, read_requests
 from tbnets.serving import export, saved_files
 from tbnets.serving.served import Served
@@ -95,7 +95,7 @@ class Version:
         wanted = _wanted(outputs, output_filter)
         try:
             answers = self._call(signature, tensors, timeout)
-            return {name: answers[name].numpy() for name in wanted}
+            return {name: to_numpy(answers[name]) for name in wanted}
         except tf.errors.OpError as error:
             raise refusal(error) from error
 

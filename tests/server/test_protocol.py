@@ -40,6 +40,11 @@ def test_an_array_comes_back_as_it_went(array):
     assert back.tobytes() == array.tobytes() or back.tolist() == array.tolist()
 
 
+def test_a_single_string_is_an_array_too():
+    array = protocol.to_numpy(tf.constant(b"is empty\0"))
+    assert array.shape == () and array.item() == b"is empty\0"
+
+
 def test_text_goes_as_bytes():
     message = protocol.to_proto(np.array(["dög"]))
     assert message.string_val == ["dög".encode()]
