@@ -29,6 +29,7 @@ VERBS = {
     "query": "searches photos by sentences, or sentences by a photo",
     "index": "photos or features -> an index to search",
     "localize": "finds the boxes that phrases name in a photo",
+    "serve": "serves models as TensorFlow Serving does, to try them",
     "demo": "serves a page on this machine to search and look",
     "describe_data": "tells what data hold, and what is wrong with them",
     "extract_image_features": "photos, or boxes in them -> features",
