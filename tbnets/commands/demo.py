@@ -29,6 +29,7 @@ import contextlib
 import dataclasses
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -177,5 +178,10 @@ def serve(options, shown):
 
 def main(options):
     """Opens what is shown, and serves it."""
-    with open_folder(options) as (folder, captions, cache):
-        serve(options, show(options, folder, captions, cache))
+    # What is drawn is removed too where a program ends this one.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with open_folder(options) as (folder, captions, cache):
+            serve(options, show(options, folder, captions, cache))
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -40,7 +40,7 @@ MOST_LETTERS, MOST_TEXTS = 500, 50
 """Of a sentence; sentences of one question."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
 COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
-LOGIT = "A score is the log odds of a match: 0 is as likely as not."
+LEARNED = "A score compares answers to one question: more is better."
 
 
 class Shown(NamedTuple):
@@ -105,7 +105,6 @@ class Demo:
 
     def _about(self, request):
         shown = self.shown
-        learned = shown.model.has("compare")
         return {
             **shown.about,
             "photos": len(shown.photos),
@@ -115,8 +114,9 @@ class Demo:
             "some": _some(shown.photos.keys, 12),
             "phrases": shown.phrases,
             "finds_boxes": shown.localizer is not None,
-            "finds_like": not learned,
-            "score": LOGIT if learned else COSINE,
+            "finds_like": not shown.model.has("compare"),
+            "score": _score_of(shown.model),
+            "box_score": shown.localizer and _score_of(shown.localizer),
             "colours": COLOURS,
             "most_bytes": MOST_BYTES,
         }
@@ -232,6 +232,11 @@ def _texts(request, name):
             f"{longest}. Say it in fewer words."
         )
     return texts
+
+
+def _score_of(model):
+    """Returns what its scores are, a sentence."""
+    return LEARNED if model.has("compare") else COSINE
 
 
 def _some(things, most):

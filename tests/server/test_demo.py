@@ -108,6 +108,17 @@ def test_phrases_find_boxes(client):
     )
 
 
+def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
+    learned = shown_colours.Colours(tmp_path / "model")
+    learned.has = lambda *names: True
+    found = demo.Demo(made.shown._replace(model=learned))
+    client = Client(loopback.LocalApp(found))
+    about = get(client, "/about")
+    assert (about["finds_like"], about["score"]) == (False, demo.LEARNED)
+    assert names(get(client, "/search", q="red", top=1)) == ["in.png"]
+    assert "learned to compare" in refused(client, "/like", photo="red.png")
+
+
 def test_a_given_photo_is_asked_of_as_any_other(client, made):
     key = give(client, png((0, 200, 0), (50, 40)))["photo"]
     assert names(get(client, "/like", photo=key))[0] == "more/green.png"

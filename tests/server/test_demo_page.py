@@ -70,7 +70,8 @@ def test_the_whole_page_is_walked_by_keyboard(page, tmp_path):
     assert page.run(f"{FOCUS}.id") == "sentence"
     page.type("a green thing")
     page.press("Enter")
-    said(page, "The best 4 photos of 4. unknown words: a, thing.")
+    said(page, "The best 4 photos of 4.")
+    assert texts(page, "#note[role=status]") == ["unknown words: a, thing"]
     assert page.run(f"{FOCUS}.id") == "sentence"
     assert texts(page, "#found .name")[0] == "more/green.png"
     assert texts(page, "#found .similarity")[0] == "1.000"
@@ -93,7 +94,10 @@ def test_the_whole_page_is_walked_by_keyboard(page, tmp_path):
     assert legend[2].startswith("3nothingno word of this is known")
     assert page.run("document.querySelectorAll('#boxes g').length") == 2
     page.tab_to(f"{at('legend')}.querySelectorAll('button')[1]")
+    page.press("Enter")
     assert texts(page, "#boxes .dim") == ["1"]
+    page.press("Enter")
+    assert texts(page, "#boxes .dim") == []
     # Captions of one's own.
     page.tab_to("document.querySelector('summary')")
     page.press("Enter")
@@ -133,7 +137,7 @@ def test_names_and_captions_of_others_are_text(page):
     sentence = "</title><script>alert(1)</script>"
     page.run(f"{at('sentence')}.value = {sentence!r}")
     page.run("document.querySelector('#search button').click()")
-    said(page, "no word of this is known")
+    page.wait(f"{at('note')}.textContent === 'no word of this is known'")
     assert sentence in page.run("document.title")
     assert page.run("document.scripts.length") == 1
     assert page.run("document.querySelectorAll('[onerror]').length") == 0

@@ -119,9 +119,8 @@ async function findPhotos(path, question, title) {
   const number = found.answers.length;
   at("more").hidden = number < top || number >= found.among || number >= 240;
   if (!found.among) return "No photo is read yet: wait a moment.";
-  const note = found.note ? ` ${found.note}.` : "";
   return `The best ${count(number, "photo")} of ` +
-    `${found.among.toLocaleString("en")}.${note}`;
+    `${found.among.toLocaleString("en")}.`;
 }
 
 /** Shows some of the photos where nothing is asked. */
@@ -133,9 +132,11 @@ function showSome() {
   showPhotos(about.some.map((image) => ({ image })));
 }
 
+const nameOf = (key) => (key.startsWith("given ") ? "Your photo" : key);
+
 /** Shows a photo; the boxes come into the same frame. */
 function showPhoto(key) {
-  const name = key.startsWith("given ") ? "Your photo" : key;
+  const name = nameOf(key);
   at("photo-title").textContent = name;
   const src = `/picture?${new URLSearchParams({ photo: key, side: 1280 })}`;
   const before = at("frame").querySelector("img");
@@ -155,9 +156,10 @@ async function findCaptions(question, own) {
   const lines = own.map((line) => ["caption", line]);
   const asks = [["photo", question.get("photo")], ...lines];
   const found = await ask("/captions", asks);
-  at("captions-about").textContent = own.length
-    ? `Of ${count(found.among, "caption")} of yours. Each finds photos.`
-    : `The best of ${count(found.among, "caption")}. Each finds photos.`;
+  const whose = own.length ? " of yours" : "";
+  at("captions-about").textContent =
+    `The best of ${count(found.among, "caption")}${whose}; each finds ` +
+    `photos. ${about.score}`;
   at("captions").replaceChildren(
     ...found.answers.map(({ caption, similarity }) =>
       make("li", {},
@@ -202,6 +204,17 @@ function drawBox(box, size, row, drawn) {
   return group;
 }
 
+/** Shows the box of one line of the legend alone, or all again. */
+function showAlone(button, group, groups) {
+  const alone = button.getAttribute("aria-pressed") === "false";
+  for (const other of at("legend").querySelectorAll("button")) {
+    other.setAttribute("aria-pressed", alone && other === button);
+  }
+  for (const one of groups) {
+    one.classList.toggle("dim", alone && !group.includes(one));
+  }
+}
+
 /** Shows the boxes of phrases and what their colours mean. */
 async function findBoxes(key, phrases) {
   const asks = phrases.map((phrase) => ["phrase", phrase]);
@@ -219,23 +232,18 @@ async function findBoxes(key, phrases) {
     const words = make("span", {}, phrase);
     if (note) words.append(make("small", {}, note));
     const score = regions.length ? shown(regions[0].similarity) : "no box";
-    const button = make("button", { type: "button" }, badge, words,
-      make("span", { class: "similarity" }, score));
-    const alone = (is) => () => groups.forEach((one) =>
-      one.classList.toggle("dim", is && !group.includes(one)));
-    for (const name of ["mouseenter", "focus"]) {
-      button.addEventListener(name, alone(true));
-    }
-    for (const name of ["mouseleave", "blur"]) {
-      button.addEventListener(name, alone(false));
-    }
+    const button = make("button",
+      { type: "button", "aria-pressed": "false", title: "show it alone" },
+      badge, words, make("span", { class: "similarity" }, score));
+    const show = () => showAlone(button, group, groups);
+    button.addEventListener("click", show);
     return make("li", {}, button);
   });
   at("boxes").replaceChildren(...groups);
   at("legend").replaceChildren(...items);
-  const boxes = found.phrases.filter((one) => one.regions.length).length;
-  return `${count(boxes, "box")}`.replace("boxs", "boxes") +
-    ` for ${count(phrases.length, "phrase")}.`;
+  at("legend-about").textContent = about.box_score;
+  return `${groups.length} ${groups.length === 1 ? "box" : "boxes"} for ` +
+    `${count(phrases.length, "phrase")}.`;
 }
 
 /** Asks all about a photo. */
@@ -244,10 +252,9 @@ async function askPhoto(question) {
   const phrases = question.getAll("phrase");
   const own = question.getAll("caption");
   showPhoto(key);
-  at("phrases").value = phrases.join(", ");
-  at("own-captions").value = own.join("\n");
   at("boxes").replaceChildren();
   at("legend").replaceChildren();
+  at("legend-about").textContent = "";
   const told = [];
   if (phrases.length) told.push(await findBoxes(key, phrases));
   await findCaptions(question, own);
@@ -255,6 +262,14 @@ async function askPhoto(question) {
     told.push(await findPhotos("/like", question, "Photos like it"));
   }
   return told.join(" ");
+}
+
+/** Writes what the page's address asks into the forms. */
+function fill() {
+  const question = new URLSearchParams(location.search);
+  at("sentence").value = question.get("q") || "";
+  at("phrases").value = question.getAll("phrase").join(", ");
+  at("own-captions").value = question.getAll("caption").join("\n");
 }
 
 /** Shows what the page's address asks. */
@@ -270,8 +285,7 @@ async function show() {
   at("answer").setAttribute("aria-busy", "true");
   if (!key) at("photo").hidden = true;
   at("examples").hidden = Boolean(key || sentence);
-  at("sentence").value = sentence || "";
-  const title = sentence || (key && "A photo");
+  const title = sentence || (key && nameOf(key));
   document.title = title ? `${title} \u2013 tbnets demo` : "tbnets demo";
   try {
     let told = "";
@@ -292,6 +306,7 @@ async function show() {
 /** Goes to a question; the focus goes to its answer, or stays in a form. */
 async function go(question, moves = false) {
   history.pushState(null, "", address(question));
+  fill();
   const shows = show();
   if (!moves) return;
   scrollTo(0, 0);
@@ -385,12 +400,15 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   give(event.dataTransfer.files[0]);
 });
-addEventListener("popstate", show);
+addEventListener("popstate", () => {
+  fill();
+  show();
+});
 
 (async () => {
-  const signal = new AbortController().signal;
+  let isReading;
   try {
-    about = await ask("/about", [], { signal });
+    isReading = await tellAbout();
   } catch (error) {
     tellError(error);
     return;
@@ -398,8 +416,7 @@ addEventListener("popstate", show);
   const links = about.examples.map((text) =>
     make("a", { href: address({ q: text }) }, text));
   at("examples").append(...links);
-  const wasReading = about.read < about.photos;
-  await tellAbout();
+  if (location.search) fill();
   await show();
-  if (wasReading && await follow()) show();
+  if (isReading && await follow()) show();
 })();
