@@ -10,7 +10,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 MOST_LINES = 200
 ROOMS = {path.stem for path in (ROOT / "tbnets").glob("[a-z]*")}
-FILES = ("csv", "flags", "json", "jsonl", "md", "npy", "npz", "py", "txt")
+FILES = (
+    "config",
+    "csv",
+    "flags",
+    "json",
+    "jsonl",
+    "md",
+    "npy",
+    "npz",
+    "py",
+    "txt",
+)
 
 
 def anchors(page):

@@ -10,10 +10,11 @@ from tbnets.index.search_index import open_index
 from tbnets.index.writer import IndexWriter
 from tbnets.serving import search_endpoint
 from tbnets.serving.entries import about
-from tbnets.serving.export import export_saved_model
+from tbnets.serving.export import describe, export_saved_model
 from tbnets.serving.reexport import reexport
 from tbnets.serving.served import load_saved_model
 from tests import reference
+from tests.serving.test_signatures import in_the_table
 
 # Whole numbers: sums are exact in any order, and many are equal.
 ROWS = np.random.default_rng(0).integers(-2, 3, [11, 3]).astype(np.float32)
@@ -68,6 +69,10 @@ def made(request, tmp_path_factory):
         reexport(model.path, folder / "searching" / "1", add=add)
     compare = model.compare if learned else None
     return load_saved_model(folder / "searching"), index, compare
+
+
+def test_the_signature_is_the_documented_one(made):
+    assert in_the_table(describe({"search": made[0].signatures["search"]}))
 
 
 @pytest.mark.parametrize("k", [1, 4, 99])

@@ -1,0 +1,138 @@
+"""The table of signatures in docs/serving.md says what models really have."""
+
+import itertools
+import json
+import pathlib
+import re
+
+import pytest
+
+from tbnets.serving import zoo
+from tbnets.serving.export import describe, is_batchable
+from tbnets.serving.image_endpoints import two_branch_endpoints
+from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.serving.saved_files import METADATA_FILE
+from tests import tiny_localizer
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/serving.md"
+TENSOR = re.compile(r"`(\w+)` (string|float32|int32) `\[(.*?)\]`")
+ANY_NUMBER = {"m", "n", "p", "nodes"}
+FEATURES, TREES = (
+    "`text_features` float32 `[m, t]`",
+    "`trees` int32 `[m, nodes, 6]`",
+)
+WORDS = {
+    "texts": ("`captions` string `[m]`", FEATURES, TREES),
+    "phrases": ("`phrases` string `[m]`", FEATURES, TREES),
+    "images": (
+        "`image_bytes` string `[n]`",
+        "`image_features` float32 `[n, i]`",
+    ),
+}
+
+
+def tensors(text):
+    """Returns what a cell says: a set of (name, dtype, known sides)."""
+    found = set()
+    for name, dtype, sides in TENSOR.findall(text):
+        sides = [one for one in sides.split(", ") if one]
+        known = tuple(
+            None if one in ANY_NUMBER else one.isdigit() and int(one)
+            for one in sides
+        )
+        found.add((name, dtype, known))
+    return found
+
+
+def said(described):
+    """Returns the same of what a model says; a fixed side is False."""
+    fixed = {("trees", 2): 6, ("boxes", 1): 4, ("spans", 1): 2}
+    return {
+        (
+            name,
+            one["dtype"],
+            tuple(
+                size and fixed.get((name, axis), False)
+                for axis, size in enumerate(one["shape"])
+            ),
+        )
+        for name, one in described.items()
+    }
+
+
+def rows():
+    """Yields each row: name, inputs, outputs, whether batched, models."""
+    for line in PAGE.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        match = re.match(r"`(\w+)`", cells[0])
+        if line.startswith("| `") and match and len(cells) >= 4:
+            inputs, outputs, batched = cells[1:4]
+            models = cells[4].strip("| ") if cells[4:] else ""
+            for some in alternatives(inputs):
+                is_tree = "trees" in some
+                joins = batched.startswith("yes") and not is_tree
+                yield (
+                    (match[1], tensors(some), tensors(outputs), joins),
+                    set(filter(None, models.split(", "))),
+                )
+
+
+def alternatives(cell):
+    """Returns a cell with all that its words, such as "texts", stand for."""
+    parts = re.split(r", (?![^`]*\]`)", cell)
+    found = [WORDS.get(one, (one,)) for one in parts]
+    return [", ".join(some) for some in itertools.product(*found)]
+
+
+ROWS = list(rows())
+
+
+def entries(signatures):
+    """Returns what a model has, in the form of the table."""
+    return [
+        (
+            name,
+            said(one["inputs"]),
+            said(one["outputs"]),
+            is_batchable(one),
+        )
+        for name, one in signatures.items()
+        if name != "serving_default"
+    ]
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_a_model_of_the_zoo_has_what_the_table_says(name):
+    text = (zoo.folder() / name / "1" / METADATA_FILE).read_text()
+    mine = entries(json.loads(text)["signatures"])
+    rows_of_model = [row for row, models in ROWS if name in models]
+    assert all(one in rows_of_model for one in mine)
+    assert {row[0] for row in rows_of_model} == {one[0] for one in mine}
+
+
+def in_the_table(described):
+    """Tells whether signatures are as the table says."""
+    table = [row for row, _ in ROWS]
+    return all(entry in table for entry in entries(described))
+
+
+class Learned(tiny_localizer.ColourNetwork):
+    learned_similarity = True
+
+
+def networks():
+    """Yields the kinds of exports that the zoo has none of."""
+    features = {"image_shape": (3,), "text_dim": 3}
+    model = Learned()
+    model.embed_text = model.embed_images
+    yield two_branch_endpoints(model, None, **features)
+    yield region_endpoints(model, None, region_dim=3, text_dim=3)
+
+
+def test_other_exports_have_what_the_table_says():
+    for endpoints in networks():
+        traced = {
+            name: one.get_concrete_function()
+            for name, one in endpoints.functions.items()
+        }
+        assert in_the_table(describe(traced))
