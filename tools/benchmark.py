@@ -13,6 +13,7 @@ For instance:
   python tools/benchmark.py --benchmark=search --images=flickr8k/images \
       --num_photos=1000
   python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
+  python tools/benchmark.py --benchmark=index --num_images=1000000
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
@@ -51,17 +52,19 @@ class Options:
         "region_step: a step of phrase localization against its matmuls. "
         "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM. "
         "search: a folder of photos, embedded and found again. batch_sizes: "
-        "sentences and photos embedded as a server does.",
+        "sentences and photos embedded as a server does. index: rows of a "
+        "search index found, in Python and in a SavedModel.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
-            "batch_sizes",
+            *("batch_sizes", "index"),
         ],
     )
     num_images: list[int] = flag(
         [],
         "Images: of a batch, one table each (default 500,1500; train_step "
-        "takes the first), of the evaluation (default 5000), or known (20000).",
+        "takes the first), of the evaluation (default 5000), known (20000), or "
+        "in the index (1,000,000).",
     )
     captions_per_image: Count | None = flag(
         None, "Captions of each image; default 2, of the evaluation 5."
@@ -111,12 +114,13 @@ def main(options):
         case "region_step":
             for count in images or (8, 100):
                 benchmark.run(count, hidden, dim, often)
-        case "tree_lstm":
+        case "index":
+            [first, *_] = images or [1_000_000]
+            benchmark.run(first, dim, often)
+        case "fisher_vectors" | "tree_lstm" as name:
+            last = hidden if name == "tree_lstm" else options.num_components
             size = (options.num_captions, options.word_dim)
-            benchmark.run(*size, hidden, often)
-        case "fisher_vectors":
-            size = (options.num_captions, options.word_dim)
-            benchmark.run(*size, options.num_components, often)
+            benchmark.run(*size, last, often)
         case "extraction":
             run_extraction(options, benchmark, often)
         case "batch_sizes":

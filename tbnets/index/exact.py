@@ -49,8 +49,8 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         step = CAST_AT_ONCE if is_cast else rows_at_once
         count = shard.shape[0]
         for start in range(0, count, step):
-            # One tile after the other, in a graph too.
-            with tf.control_dependencies(values[-1:]):
+            # In a graph two tiles are in work at once, no more.
+            with tf.control_dependencies(values[-2:-1]):
                 tile = shard[start : start + step]
                 found = similarities(queries, tile)
                 best = tf.math.top_k(found, tf.minimum(k, tile.shape[0]))

@@ -32,6 +32,7 @@ TITLES = {
     "search": "2 photos that are new, flickr8k_photos, ",
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
     "batch_sizes": "signature    size  ms a call",
+    "index": "2 x 4, float32, built in ",
 }
 ROWS = {
     "loss": ["matmuls forward", "matmuls forward + backward", "miner + loss"],
@@ -68,6 +69,7 @@ ROWS = {
         "a sentence at a time",
     ],
     "batch_sizes": ["embed_text     64", "embed_image     1"],
+    "index": ["float32, 1: in Python", "bfloat16, 32: in the graph"],
 }
 
 

@@ -1,0 +1,158 @@
+"""Times a search index, in Python and in a graph, and takes its memory."""
+
+import gc
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import timing
+from tbnets.index.search_index import open_index
+from tbnets.index.writer import IndexWriter
+from tbnets.serving.entries import about
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.reexport import reexport
+from tbnets.serving.search_endpoint import add_search
+from tbnets.serving.served import load_saved_model
+
+QUERIES = (1, 32)
+TOP = 10
+AT_ONCE = 2**15
+FLOOR = "matmul and top-k"
+
+
+class Plain(tf.Module):
+    """Embeds everything as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(1.0)
+
+    def embed_images(self, images, training=False):
+        """Returns the images."""
+        return images * self.scale
+
+    embed_text = embed_images
+
+
+def run(count, dim, repeats):
+    """Prints a table for each number of queries and each way to store.
+
+    Args:
+        count: rows of the index, random ones of length 1.
+        dim: numbers in a row.
+        repeats: timed runs of each row.
+    """
+    shape = {"image_shape": (dim,), "text_dim": dim}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "plain", "1")
+        export_saved_model(Plain(), None, path, **shape)
+        plain = load_saved_model(path)
+        for dtype in ("float32", "bfloat16"):
+            place = pathlib.Path(folder, dtype)
+            _time(plain, place, count, dtype, repeats)
+            shutil.rmtree(place)
+
+
+def _unit(count, dim, seed):
+    """Returns random rows of length 1."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((count, dim), np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _time(plain, folder, count, dtype, repeats):
+    """Prints the tables of an index, made below a folder.
+
+    Args:
+        plain: the `Served` whose embeddings it holds.
+        folder: that does not exist.
+        count: its rows.
+        dtype: how they are stored.
+        repeats: timed runs.
+    """
+    folder.mkdir()
+    dim = plain.embedding_dim
+    start = time.perf_counter()
+    with IndexWriter(folder / "index", about(plain), dim, dtype) as writer:
+        for at in range(0, count, AT_ONCE):
+            size = min(AT_ONCE, count - at)
+            ids = [f"{at + row}.jpg" for row in range(size)]
+            writer.put(ids, _unit(size, dim, at))
+    built = time.perf_counter() - start
+    reexport(
+        plain.path,
+        folder / "searching" / "1",
+        add=add_search(open_index(folder / "index")),
+    )
+    queries = _unit(QUERIES[-1], dim, 1)
+    plain.embed_text(queries)
+    index, held = _held(lambda: open_index(folder / "index"), queries)
+    served, loaded = _held(lambda: _Graph(folder / "searching"), queries)
+    size = sum(shard.nbytes for shard in index.shards)
+    print(
+        f"{count} x {dim}, {dtype}, built in {built:.1f} s, "
+        f"{size / 2**20:.0f} MiB; memory of it in Python {held / size:.2f}, "
+        f"in the graph {loaded / size:.2f}"
+    )
+    rows = tf.Variable(index.store.take(range(count)))
+
+    @tf.function
+    def bare(some):
+        best = tf.math.top_k(
+            tf.matmul(some, rows, transpose_b=True), min(TOP, count)
+        )
+        return best.indices, best.values
+
+    for number in QUERIES:
+        some = queries[:number]
+        runs = {
+            FLOOR: lambda some=some: _numpy(bare(some)),
+            "in Python": lambda some=some: index.search(some, TOP),
+            "in the graph": lambda some=some: served.search(some, TOP),
+        }
+        found = timing.interleaved(runs, repeats)
+        named = {f"{dtype}, {number}: {name}": found[name] for name in found}
+        timing.print_table("queries", named, f"{dtype}, {number}: {FLOOR}")
+    _compare(_numpy(bare(queries)), index.search(queries, TOP), "in Python")
+    _compare(_numpy(bare(queries)), served.search(queries, TOP), "in the graph")
+
+
+class _Graph:
+    """A SavedModel that is searched."""
+
+    def __init__(self, path):
+        self._model = load_saved_model(path)
+
+    def search(self, queries, k):
+        found = self._model.call("search", text_features=queries, k=k)
+        rows = [[int(x[:-4]) for x in some] for some in found["ids"]]
+        return np.array(rows), found["similarities"]
+
+
+def _held(open_it, queries):
+    """Returns what is opened and asked, and the bytes that this takes."""
+    gc.collect()  # What was exported before is not counted as free.
+    before = _resident()
+    found = open_it()
+    found.search(queries, TOP)
+    return found, _resident() - before
+
+
+def _resident():
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _numpy(tensors):
+    return [one.numpy() for one in tensors]
+
+
+def _compare(wanted, found, where):
+    same = np.mean(wanted[0] == found[0])
+    apart = np.abs(wanted[1] - found[1]).max()
+    print(f"{where}: {same:.2%} of the rows the same, apart by {apart:.1e}")
