@@ -41,7 +41,7 @@ from tbnets.commands.localize import NEEDED
 from tbnets.commands.query import read_captions
 from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
-from tbnets.errors import InputError
+from tbnets.errors import InputError, UserError
 from tbnets.flags.flag import Limits, flag
 from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.files import DATASET
@@ -135,7 +135,12 @@ def show(options, folder, captions, cache):
         )
     localizer = None
     if boxes:
-        localizer = dataclasses.replace(options, model=boxes).open(NEEDED)
+        try:
+            localizer = dataclasses.replace(options, model=boxes).open(NEEDED)
+        except UserError as error:
+            said = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
+            error.args = (said,)
+            raise
     embeddings = search.embed(model.embed_text, captions, "caption")
     about = {"model": name, "localizer": boxes, "folder": "drawn scenes"}
     if options.folder:

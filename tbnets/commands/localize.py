@@ -174,22 +174,9 @@ def print_found(phrases, notes, found):
 
 def found_record(options, phrases, notes, found, photo):
     """Returns what --json says of a photo."""
-    answers = []
-    for phrase, (unknown, note), regions in zip(phrases, notes, found):
-        told = [
-            {"box": [float(edge) for edge in box], "similarity": similarity}
-            for box, similarity in regions
-        ]
-        answers.append(
-            {
-                "phrase": phrase,
-                "unknown_words": unknown,
-                "note": note,
-                "regions": told,
-            }
-        )
     record = {"photo": files.readable(photo), "model": options.model}
-    return {**record, "phrases": answers}
+    told = search.regions_record(phrases, notes, found)
+    return {**record, "phrases": told}
 
 
 def write_picture(path, pixels, phrases, found):

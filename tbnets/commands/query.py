@@ -179,9 +179,9 @@ def answer_image(options, model):
         model.compare(query, embeddings), options.top
     )
     title = f"{options.image} among {len(captions)} captions"
-    answers, values = [captions[i] for i in order[0]], similarities[0].tolist()
-    print(search.format_answers(title, values, answers))
-    told = [{"caption": a, "similarity": v} for a, v in zip(answers, values)]
+    answers = [captions[row] for row in order[0]]
+    print(search.format_answers(title, similarities[0], answers))
+    told = search.answers_record("caption", captions, order[0], similarities[0])
     return {"model": options.model, "image": options.image, "answers": told}
 
 
@@ -212,11 +212,8 @@ def answers_record(options, notes, ids, order, similarities):
         for query, (unknown, note) in zip(options.queries, notes)
     ]
     asked += [{"like": image} for image in options.like]
-    for one, rows, values in zip(asked, order, similarities.tolist()):
-        one["answers"] = [
-            {"image": ids[row], "similarity": value}
-            for row, value in zip(rows, values)
-        ]
+    for one, rows, values in zip(asked, order, similarities):
+        one["answers"] = search.answers_record("image", ids, rows, values)
     return {"model": options.model, "queries": asked}
 
 

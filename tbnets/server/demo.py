@@ -142,8 +142,7 @@ class Demo:
         order, values = search.rank(
             self.shown.model, queries, like, rows, top + 1
         )
-        found = zip(order[0], values[0].tolist())
-        answers = [{"image": keys[row], "similarity": v} for row, v in found]
+        answers = search.answers_record("image", keys, order[0], values[0])
         answers = [one for one in answers if one["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 
@@ -156,8 +155,7 @@ class Demo:
         with self.shown.photos.decoding:
             query = search.embed_examples(model, [photo])
         order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
-        found = zip(order[0], values[0].tolist())
-        told = [{"caption": captions[row], "similarity": v} for row, v in found]
+        told = search.answers_record("caption", captions, order[0], values[0])
         return {"among": len(captions), "answers": told}
 
     def _boxes(self, request):
@@ -172,17 +170,7 @@ class Demo:
             [[width, height]] = read_photo_sizes([photo]).tolist()
             found = localizer.find(phrases, photo)
         notes = search.notes_on(localizer, phrases)
-        told = [
-            {
-                "phrase": phrase,
-                "note": note,
-                "regions": [
-                    {"box": box.tolist(), "similarity": value}
-                    for box, value in regions
-                ],
-            }
-            for phrase, (_, note), regions in zip(phrases, notes, found)
-        ]
+        told = search.regions_record(phrases, notes, found)
         return {"width": width, "height": height, "phrases": told}
 
     def _photo(self, request):

@@ -245,3 +245,40 @@ def format_tables(titles, ids, order, similarities, hits=None):
         answers = [(right or {}).get(row, ids[row]) for row in rows]
         tables.append(format_answers(title, values, answers, marks))
     return "\n\n".join(tables)
+
+
+def answers_record(kind, names, rows, similarities):
+    """Returns the answers to one question as JSON has them.
+
+    Args:
+        kind: what answers are called, "image" or "caption".
+        names: names of the candidates.
+        rows: ints `[k]`, the answers among them, best first.
+        similarities: float32 `[k]`.
+    """
+    return [
+        {kind: names[row], "similarity": float(similarity)}
+        for row, similarity in zip(rows, similarities)
+    ]
+
+
+def regions_record(phrases, notes, found):
+    """Returns what phrases name in a photo as JSON has it.
+
+    Args:
+        phrases: list of strings.
+        notes: what `notes_on` says of them.
+        found: what `Served.find` returned of them.
+    """
+    return [
+        {
+            "phrase": phrase,
+            "unknown_words": unknown,
+            "note": note,
+            "regions": [
+                {"box": [float(edge) for edge in box], "similarity": similarity}
+                for box, similarity in regions
+            ],
+        }
+        for phrase, (unknown, note), regions in zip(phrases, notes, found)
+    ]

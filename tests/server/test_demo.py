@@ -99,6 +99,7 @@ def test_phrases_find_boxes(client):
     first, second = found["phrases"]
     assert first == {
         "phrase": "red",
+        "unknown_words": [],
         "note": "",
         "regions": [{"box": [0, 0, 20, 10], "similarity": 0.5}],
     }
@@ -399,7 +400,14 @@ def opened(monkeypatch):
     def use(folder):
         model = shown_colours.Colours(folder / "model")
         model.takes_captions = True
-        monkeypatch.setattr(verb.Asked, "open", lambda *_: model)
+        open_named = verb.Asked.open
+        monkeypatch.setattr(
+            verb.Asked,
+            "open",
+            lambda asked, needed: (
+                open_named(asked, needed) if asked.model == "x" else model
+            ),
+        )
 
     return use
 
@@ -471,6 +479,10 @@ def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
         (["--port=70000"], "`--port` must lie"),
         (["nowhere"], "images=nowhere, which has none"),
         (["--captions=nowhere.txt"], "nowhere.txt"),
+        (
+            ["--localizer=x", "photos"],
+            "`--localizer` must be a name of the zoo",
+        ),
         (["--host=no.such.host.invalid", "photos"], "`--port` must be one"),
     ],
 )

@@ -158,6 +158,28 @@ def test_nothing_is_wider_than_a_narrow_window(page):
     assert 300 < found <= 336
 
 
+def test_a_photo_is_dropped_and_everything_has_a_name(page):
+    page.open(page.run("location.origin") + "/?photo=red.png&phrase=red")
+    said(page, "1 box for 1 phrase.")
+    page.send("Accessibility.enable")
+    found = page.send("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "link", "textbox", "searchbox", "image", "heading"}
+    nodes = [n for n in found if n.get("role", {}).get("value") in roles]
+    assert len(nodes) > 15
+    names = [n["name"]["value"] for n in nodes if not n["ignored"]]
+    assert "the photo red.png" in names and all(names)
+    code = ", ".join(map(str, png(COLOURS["green"])))
+    page.run(
+        "{ const given = new DataTransfer();"
+        f"given.items.add(new File([new Uint8Array([{code}])], 'a.png'));"
+        "document.body.dispatchEvent(new DragEvent('drop', {bubbles: true,"
+        "cancelable: true, dataTransfer: given})); 0 }"
+    )
+    page.wait(f"{at('photo-title')}.textContent === 'Your photo' && {IDLE}")
+    assert texts(page, "#found .name")[0] == "more/green.png"
+    assert texts(page, "#legend li") == []
+
+
 def test_errors_are_shown_and_the_next_question_is_answered(page, tmp_path):
     (tmp_path / "own.png").write_bytes(b"no photo")
     page.choose("#file", tmp_path / "own.png")
