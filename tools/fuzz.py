@@ -6,6 +6,7 @@ For instance:
   python tools/fuzz.py --mutations=200 --readers=word_vectors_text,entities_xml
   python tools/fuzz.py --only=word_vectors_text:137
   python tools/fuzz.py --requests=600
+  python tools/fuzz.py --wire=1000
   python tools/fuzz.py --kills=100
 
 --mutations writes a small valid file for every reader of the package, breaks
@@ -16,7 +17,8 @@ fault: another exception, a crash, more than 5 seconds, more memory than 64 MB
 and ten times the file. A fault is shown with its number, and --only shows it
 again. docs/robustness.md has the tables.
 
---requests sends malformed requests to the models of the zoo, --kills ends
+--requests sends malformed requests to the models of the zoo, --wire to a
+server of them by gRPC and REST (the extra `serving`), --kills ends
 trainings and other tools by SIGKILL and starts them again. The exit code is
 1 where there was a fault. The harness is tests/fuzz, so the tool runs in a
 clone of the repository.
@@ -48,6 +50,7 @@ class Options:
     )
     seed: Whole = flag(0, "Seed of what is drawn.")
     requests: Whole = flag(0, "Malformed requests to the models of the zoo.")
+    wire: Whole = flag(0, "Malformed requests to a server, by gRPC and REST.")
     kills: Whole = flag(0, "Tools to kill and start again.")
 
 
@@ -67,9 +70,11 @@ def read_broken_files(given):
 def main(given):
     """Runs what was asked for; exits with 1 where there were faults."""
     faults = 0
-    if not any((given.mutations, given.only, given.requests, given.kills)):
+    asked = given.mutations, given.only, given.requests, given.wire, given.kills
+    if not any(asked):
         raise InputError(
-            "`--mutations`, `--only`, `--requests` or `--kills` must be set. "
+            "`--mutations`, `--only`, `--requests`, `--wire` or `--kills` must "
+            "be set. "
             "Received: none of them. Set --mutations=100 for a first look."
         )
     if given.only or given.mutations:
@@ -78,6 +83,10 @@ def main(given):
         from tests.fuzz import requests
 
         faults += requests.run(given.requests, given.seed)
+    if given.wire:
+        from tests.fuzz import wire_run
+
+        faults += wire_run.run(given.wire, given.seed)
     if given.kills:
         from tests.fuzz import kills
 

@@ -16,6 +16,8 @@ from tbnets.serving import export, saved_files
 from tbnets.serving.served import Served
 
 DEFAULT_SIGNATURE = "serving_default"
+MOST_ROWS = 4096
+"""Of an input: a million of empty captions are few bytes, their network not."""
 
 
 class Version:
@@ -162,6 +164,12 @@ def _tensor(spec, value):
             "INVALID_ARGUMENT",
             f"Expects `{spec.name}` to be of shape {_sides(spec)} but "
             f"{_sides(tensor)} is provided.",
+        )
+    if spec.shape.rank and tensor.shape[0] > MOST_ROWS:
+        raise RequestError(
+            "INVALID_ARGUMENT",
+            f"`{spec.name}` must have at most {MOST_ROWS} rows. Received: "
+            f"{tensor.shape[0]}. Send fewer at once.",
         )
     return tensor
 

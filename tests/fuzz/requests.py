@@ -162,19 +162,7 @@ class Served:
 
     def inputs(self, name):
         """Returns the `Input`s of a signature."""
-        import tensorflow as tf
-
-        return [
-            Input(
-                key,
-                np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype),
-                tuple(
-                    None if dim.size < 0 else dim.size
-                    for dim in info.tensor_shape.dim
-                ),
-            )
-            for key, info in sorted(self._signatures[name].inputs.items())
-        ]
+        return inputs_of(self._signatures[name])
 
     def call(self, name, inputs):
         """Returns the outputs of a signature: name -> array."""
@@ -222,24 +210,48 @@ class Served:
         """Returns (signature, what is wrong, inputs) of a malformed request."""
         generator = np.random.default_rng([seed, number])
         name = self.names[number % len(self.names)]
-        specs, inputs = self.inputs(name), dict(self.good[name])
+        specs = self.inputs(name)
         spec = specs[generator.integers(len(specs))]
-        ways = {**_ANY, **_ways_of(spec)}
-        what = list(ways)[generator.integers(len(ways))]
-        if what == "missing":
-            del inputs[spec.name]
-        elif what == "surplus":
-            inputs["surplus:0"] = np.zeros([2], np.float32)
-        else:
-            value = ways[what](inputs[spec.name], generator)
-            inputs[spec.name] = value
+        ways = list(ways_of(spec))
+        what = ways[generator.integers(len(ways))]
+        inputs = broken(self.good[name], spec, what, generator)
         return name, f"{spec.name} {what}", inputs
 
     def _good(self, name):
-        return {spec.name: _example(spec) for spec in self.inputs(name)}
+        return {spec.name: example(spec) for spec in self.inputs(name)}
 
 
-def _example(spec):
+def inputs_of(signature):
+    """Returns the `Input`s of a `SignatureDef`."""
+    import tensorflow as tf
+
+    return [
+        Input(
+            key,
+            np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype),
+            tuple(
+                None if dim.size < 0 else dim.size
+                for dim in info.tensor_shape.dim
+            ),
+        )
+        for key, info in sorted(signature.inputs.items())
+    ]
+
+
+def broken(good, spec, what, generator):
+    """Returns inputs of which one is wrong, in one of the `ways_of` it."""
+    inputs = dict(good)
+    if what == "missing":
+        del inputs[spec.name]
+    elif what == "surplus":
+        inputs["surplus:0"] = np.zeros([2], np.float32)
+    else:
+        way = ways_of(spec)[what]
+        inputs[spec.name] = way(inputs[spec.name], generator)
+    return inputs
+
+
+def example(spec):
     """Returns a good value of an input."""
     if spec.name == "image_bytes":
         photo = _photo()
@@ -389,12 +401,8 @@ _TREES = {
 }
 
 
-def _ways_of(spec):
+def ways_of(spec):
     """Returns what can be wrong with an input: name -> function."""
-    if spec.name == "image_bytes":
-        return _PHOTOS
-    if spec.name == "boxes":
-        return _BOXES
-    if spec.name == "trees":
-        return _TREES
-    return _TEXTS if spec.dtype == np.object_ else _NUMBERS
+    ways = _TEXTS if spec.dtype == np.object_ else _NUMBERS
+    named = {"image_bytes": _PHOTOS, "boxes": _BOXES, "trees": _TREES}
+    return {**_ANY, **named.get(spec.name, ways)}
