@@ -19,7 +19,7 @@ IMAGE = "tensorflow/serving:2.21.0"
 """The server's image. It must not be older than what exports."""
 MOST_ROWS = 32
 """Rows that a server puts together: photos a second are as many beyond."""
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _BYTES_A_PIXEL = 6
 _GIB = 2**30
 _MADE = (
@@ -134,8 +134,8 @@ def check_name(name):
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            "`output` must be a folder called as the model shall be: letters, "
-            "digits and _.- between them, 63 at most. Received: "
+            "`output` must be a folder called as the model shall be: a letter, "
+            "then letters, digits and _.- between them, 63 at most. Received: "
             f"output={name}. Choose another name."
         )
 

@@ -128,7 +128,7 @@ def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
     assert ports == {"grpc": 8500, "rest": 8501}
 
 
-@pytest.mark.parametrize("name", ["", "a b", "..", "a/b", "x" * 64, "-a"])
+@pytest.mark.parametrize("name", ["", "a b", "..", "a/b", "x" * 64, "-a", "1a"])
 def test_a_name_that_no_url_has_is_refused(name):
     with pytest.raises(ValueError, match="`output` must be a folder called"):
         deployment.check_name(name)
