@@ -11,6 +11,7 @@ REGIONS = ["opencv-contrib-python-headless>=4.8"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
+FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 SERVING = ["tensorflow-serving-api"]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -89,6 +90,7 @@ setuptools.setup(
         "text": TEXT,
         "parse": PARSE,
         "map": MAP,
+        "faiss": FAISS,
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
         "serving": SERVING,
@@ -104,6 +106,7 @@ setuptools.setup(
             *TEXT,
             *PARSE,
             *MAP,
+            *FAISS,
             *SERVING,
         ],
     },

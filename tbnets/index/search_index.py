@@ -86,6 +86,18 @@ class SearchIndex:
                 f"{shown(model)}. Ask that model, or make another index."
             )
 
+    def checked(self, queries: Array, k: int) -> np.ndarray:
+        """Returns queries as float32; refuses what can not be searched by."""
+        checked_number("k", k, 1, whole=True)
+        queries = np.asarray(queries, np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.dim:
+            raise InputError(
+                f"`queries` must be embeddings [m, {self.dim}]. Received: "
+                f"shape {queries.shape}. Ask the model that made the index."
+            )
+        check_finite("queries", queries)
+        return queries
+
     def search(
         self,
         queries: Array,
@@ -109,14 +121,7 @@ class SearchIndex:
         Raises:
             ValueError: the queries are no embeddings, or the index is damaged.
         """
-        checked_number("k", k, 1, whole=True)
-        queries = np.asarray(queries, np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise InputError(
-                f"`queries` must be embeddings [m, {self.dim}]. Received: "
-                f"shape {queries.shape}. Ask the model that made the index."
-            )
-        check_finite("queries", queries)
+        queries = self.checked(queries, k)
 
         def learned(some, rows):
             return similarities(np.float32(rows), some).T

@@ -17,6 +17,7 @@ import numpy as np
 
 from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
+from tbnets.index import approximate
 from tbnets.index.search_index import (
     EMBEDDED_BY,
     NOTES,
@@ -38,7 +39,7 @@ from tbnets.store.writer import (
 SHARD_ROWS = 32768
 """Rows of a shard, at most: what is written again where one row goes."""
 _LOCK = ".writer"
-_OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy)")
+_OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 
 @dataclasses.dataclass
@@ -200,6 +201,7 @@ class IndexWriter:
         self._manifest = dataclasses.replace(self._manifest, shards=shards)
         write_manifest(self.path, self._manifest)
         named = {name for shard in shards for name in shard.sha256}
+        named.add(approximate.file_of(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()

@@ -114,3 +114,21 @@ def test_what_can_not_be_done_is_said(folder):
     assert "one folder of photos, or --image_features" in told(folder, "photos")
     assert "`--dtype` must be that of the" in told(folder, "--dtype=bfloat16")
     assert "new folder, an empty one" in told(folder, output="photos")
+
+
+def test_nearly_all_are_found_by_cells(folder):
+    pytest.importorskip("faiss", reason="needs the extra: tbnets[faiss]")
+    told(folder, "--approximate", output="cells.index")
+    by_cells, _ = query(folder, "cells.index", "--approximate", "red", "blue")
+    assert answers_of(by_cells) == answers_of(
+        query(folder, "cells.index", "red", "blue")[0]
+    )
+    told(folder, output="own.cells")
+    _, failure = query(folder, "own.cells", "--approximate", "red")
+    assert "Run tbnets index with --approximate once more" in failure
+
+
+def test_cells_are_those_of_an_index(folder):
+    line = [f"--images={folder}/photos", "--approximate", "red"]
+    _, _, failure = ask("query", f"--model={folder}/bytes/1", *line)
+    assert failure.startswith("`--approximate` must come with --index.")
