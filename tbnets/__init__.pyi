@@ -82,5 +82,6 @@ from .evaluation.tables import format_table as format_table
 from .serving.export import export_saved_model as export_saved_model
 from .serving.served import load_saved_model as load_saved_model
 from .serving import zoo as zoo
+from .server.client import Client as Client
 
 __version__: str

@@ -225,6 +225,8 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
     for box, cosine in found:
         print(box.tolist(), cosine)
     print(localizer.localize(["a ball"], "a.jpg", localizer.propose("a.jpg")))
+    with tbnets.Client("grpc://localhost", "flickr8k_photos", timeout=9) as one:
+        print(one.search(["a dog"], "photos"), one.states()[0]["state"])
 
 
 def wrong(network: tbnets.EmbeddingNetwork, model: tbnets.Vocabulary) -> None:

@@ -13,7 +13,8 @@ from tbnets.serving import zoo
 MODEL = (
     "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
     "tools/train.py, whose newest SavedModel is asked; or of one version, "
-    "RUN/saved_model/1."
+    "RUN/saved_model/1; or the address of one on a server, "
+    "http://localhost:8501/NAME."
 )
 """What --model takes."""
 
@@ -36,19 +37,35 @@ class Asked:
             needed: dict, endpoint that it must have -> what a model with it
                 is, and what to do with another.
         """
-        model = zoo.open_model(self.model, self.trust)
-        for endpoint, (kind, advice) in needed.items():
-            if not model.has(endpoint):
-                raise InputError(
-                    f"`--model` must {kind}. Received: --model={self.model}, "
-                    f"which has {sorted(model.signatures)}. {advice}"
-                )
-        if not model.takes_captions:
+        if "://" in self.model:
+            from tbnets.server.client import Client
+
+            model = Client.at(self.model)
+        else:
+            model = zoo.open_model(self.model, self.trust)
+        return checked(model, self.model, needed)
+
+
+def checked(model, name, needed):
+    """Returns a model that can be asked what it is asked, in words.
+
+    Args:
+        model: a `Served`.
+        name: what the user calls it.
+        needed: see `Asked.open`.
+    """
+    for endpoint, (kind, advice) in needed.items():
+        if not model.has(endpoint):
             raise InputError(
-                f"`--model` must take words. Received: --model={self.model}, "
-                "which takes text features. Use one that was trained on words."
+                f"`--model` must {kind}. Received: --model={name}, "
+                f"which has {sorted(model.signatures)}. {advice}"
             )
-        return model
+    if not model.takes_captions:
+        raise InputError(
+            f"`--model` must take words. Received: --model={name}, "
+            "which takes text features. Use one that was trained on words."
+        )
+    return model
 
 
 STDOUT = "-"

@@ -9,6 +9,7 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
+import tensorflow as tf
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
@@ -56,7 +57,7 @@ def search(
             all photos are, while files that are none are told on standard
             error and left out; or, where the model takes photos, float array
             `[n, embedding_dim]`, what `embed_images` returned; or a
-            `SearchIndex`.
+            `SearchIndex`; None for the index that the model holds.
         top: number of answers for each query.
         like: images to search by, as in `embed_images`, after the sentences
             or instead of them.
@@ -84,7 +85,8 @@ def search(
             f"{model.path}, which has {sorted(model.signatures)}. "
             'Load tbnets.zoo.load("flickr8k_photos"); this one has `find`.'
         )
-    if images is None:
+    is_held = images is None and model.has("search")
+    if images is None and (len(like) or not is_held):
         raise InputError(
             "`images` must be what is searched: a folder, photos or their "
             "embeddings. Received: None. Name for example images='photos'."
@@ -95,7 +97,8 @@ def search(
     if cache:
         advice = "Name a folder; without one there is that beside the photos."
         check_kind("cache", cache, (str, os.PathLike), advice)
-    images, embeddings = _gallery(model, images, cache)
+    if images is not None:
+        images, embeddings = _gallery(model, images, cache)
     sentences = [one for one in queries if isinstance(one, str)]
     notes = searching.notes_on(model, sentences)
     for query, (_, note) in zip(sentences, notes):
@@ -105,10 +108,22 @@ def search(
                 "say nothing",
                 stacklevel=2,
             )
+    if images is None:
+        return _search_held(model, queries, top)
     order, similarities = searching.rank(model, queries, like, embeddings, top)
     return [
         [(_name(images, row), float(value)) for row, value in zip(rows, values)]
         for rows, values in zip(order, similarities)
+    ]
+
+
+def _search_held(model, queries, top):
+    """Searches the index that the model has in its graph."""
+    inputs = model._input("embed_text", queries)
+    found = model._ask("search", {**inputs, "k": tf.constant(top)})
+    return [
+        [(name.decode(), float(value)) for name, value in zip(ids, values)]
+        for ids, values in zip(found["ids"], found["similarities"])
     ]
 
 

@@ -67,7 +67,9 @@ def embed_folder(model, folder, place=None, batch_size=None):
             finite.
     """
     paths, others = sort_files(folder)
-    place = None if place is False else files.folder_beside(folder, place)
+    # Behind an address another model may stand tomorrow.
+    is_kept = place is not False and os.path.isdir(model.path)
+    place = files.folder_beside(folder, place) if is_kept else None
     index = Index(place, model, folder)
     return embed_photos(model, folder, paths, others, index, batch_size)
 

@@ -59,7 +59,8 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, root, said = saved_files.load_root(source, trust)
     before = dict(root.signatures)
     # Held to the end: a graph holds its variables weakly.
-    made = add(Served(source, before, said)) if add else {}
+    words = saved_files.read_vocabulary(source)
+    made = add(Served(source, before, said, words)) if add else {}
     added = {name: guarded(one) for name, one in made.items()}
     signatures = {**before, **added}
     signatures.pop(export.DEFAULT, None)

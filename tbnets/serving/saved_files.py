@@ -16,6 +16,7 @@ from tbnets.data.photos import list_files
 from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.store.manifest import file_sha256
+from tbnets.text.vocabulary import Vocabulary
 
 GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
@@ -167,6 +168,12 @@ def read_metadata(path):
                 f"found {shown(value)}. {_CURE}"
             )
     return metadata
+
+
+def read_vocabulary(path):
+    """Returns the `Vocabulary` of a SavedModel's texts; None without."""
+    file = pathlib.Path(path, VOCABULARY_FILE)
+    return Vocabulary.load(file) if file.is_file() else None
 
 
 _KINDS = {

@@ -49,17 +49,20 @@ class Served:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} where absent.
-
-    Attributes:
         vocabulary: the `Vocabulary` of its texts; None without.
     """
 
-    def __init__(self, path: Path, signatures: dict, metadata: dict) -> None:
-        self.path = path = pathlib.Path(path)
+    def __init__(
+        self,
+        path: Path,
+        signatures: dict,
+        metadata: dict,
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        self.path: Path = pathlib.Path(path)
         self.metadata = metadata
         self.signatures = signatures
-        words = path / saved_files.VOCABULARY_FILE
-        self.vocabulary = Vocabulary.load(words) if words.is_file() else None
+        self.vocabulary = vocabulary
 
     __repr__ = short_repr(
         "path",
@@ -243,7 +246,7 @@ class Served:
             inputs |= self._input(name, rows)
         try:
             return self._ask("score", inputs)["similarities"]
-        except tf.errors.InvalidArgumentError:
+        except (tf.errors.InvalidArgumentError, InputError):
             if IMAGE_BYTES in inputs:
                 self.embed_images(first)  # It names the one that is none.
             raise
@@ -346,4 +349,6 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
         served = tbnets.load_saved_model("served/1")
         served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    return Served(*saved_files.load(path, trust))
+    path, signatures, metadata = saved_files.load(path, trust)
+    words = saved_files.read_vocabulary(path)
+    return Served(path, signatures, metadata, words)

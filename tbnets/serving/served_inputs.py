@@ -42,6 +42,9 @@ def as_input(argument, spec, values):
     Raises:
         ValueError: it is no list, or of another shape.
     """
+    if spec.dtype == tf.string and spec.shape.rank == 0:
+        value = read_content(values) if spec.name == IMAGE_BYTES else values
+        return tf.constant(value, tf.string, [])
     if spec.dtype == tf.string:
         refuse_single(argument, values)
         if spec.name == IMAGE_BYTES:
@@ -49,7 +52,7 @@ def as_input(argument, spec, values):
         return tf.constant(list(values), tf.string, [len(values)])
     if spec.dtype == tf.int32 and not spec.shape.rank:
         return tf.constant(checked_number(argument, values, 1, whole=True))
-    values = np.asarray(values, np.float32)
+    values = np.asarray(values, spec.dtype.as_numpy_dtype)
     if not spec.shape.is_compatible_with(values.shape):
         raise InputError(
             f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "

@@ -83,6 +83,8 @@ def test_the_graph_finds_what_python_finds(made, k):
     found = [[one.decode() for one in ids] for ids in answers["ids"]]
     assert found == [[IDS[row] for row in some] for some in rows]
     np.testing.assert_array_equal(answers["similarities"], similarities)
+    of_python = [[*zip(*some)] for some in zip(found, similarities.tolist())]
+    assert model.search(QUERIES, top=k) == of_python
     if compare is None:
         told = [list(zip(*pair)) for pair in zip(rows, similarities)]
         assert told == reference.best_rows(QUERIES, ROWS, k)

@@ -1,0 +1,274 @@
+r"""Asks a model on a server: TensorFlow Serving's, or that of tools/serve.py.
+
+The first word says what is asked:
+
+  python tools/ask.py status
+  python tools/ask.py embed --output=a.npy "a dog in the snow" "two children"
+  python tools/ask.py embed --images=photos --output=photos.npy
+  python tools/ask.py score --images=dog.jpg,photos "a dog in the snow"
+  python tools/ask.py search --top=10 "a dog in the snow"
+  python tools/ask.py localize --output=drawn.png photo.jpg "a red ball"
+
+status tells which versions serve, and what the model takes and gives. embed
+writes a row for each sentence, phrase or photo to --output, a .npy file. score
+compares sentences with the photos of --images, which are sent; search with
+those of the index that the model was exported with (tools/export.py --index).
+localize finds the boxes that phrases name, as tools/localize.py does: it
+proposes boxes here and has them compared there.
+
+  python tools/ask.py status --server=grpc://localhost:8500 \
+      --model=flickr8k_photos --model_version=2
+
+The address says how the server is spoken to: http:// is its REST, at port 8501
+by default, grpc:// its gRPC, at 8500, which needs an extra: pip install
+"tbnets[serving]". The model is called as it is on the server. Words that it
+does not know are named, and boxes proposed as for its training, where
+--folder, or the zoo of this machine, has the same model.
+
+A server that is not available is asked again, a few times, until --timeout
+ends; what it refuses is told. --json=- prints the answers for programs.
+A server's model is also searched and asked like one at hand:
+
+  python tools/query.py --model=http://localhost:8501/flickr8k_photos \
+      photos "a dog in the snow"
+"""
+
+import dataclasses
+import os
+import sys
+import warnings
+
+import numpy as np
+
+from tbnets import files
+from tbnets.commands import localize as localizing
+from tbnets.commands import query
+from tbnets.commands.asking import alone, check_text, checked, write_json
+from tbnets.commands.checks import check_place
+from tbnets.data.photos import list_photos
+from tbnets.errors import InputError, check_choice
+from tbnets.flags.flag import Amount, Count, Whole, flag
+from tbnets.server.client import BATCH_SIZE, Client
+from tbnets.serving import search
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked, of which server, and where it is written."""
+
+    words: list[str] = flag(
+        [],
+        "What is asked: status, embed, score, search or localize; then the "
+        "sentences or phrases, for localize photos before them.",
+        kind="words",
+    )
+    server: str = flag(
+        "http://localhost:8501", "http://HOST:PORT or grpc://HOST:PORT."
+    )
+    model: str = flag(
+        "",
+        "Name of the model on the server; by default flickr8k_photos, to "
+        "localize entities_localization.",
+    )
+    model_version: Whole = flag(0, "Its version; 0 for the newest.")
+    folder: str = flag(
+        "",
+        "Folder of the same SavedModel on this machine, which tells its words "
+        "and how boxes are proposed; by default the zoo's of this name.",
+    )
+    images: list[str] = flag([], "Photos, and folders of photos.")
+    top: Count | None = flag(
+        None, "Answers for each; by default 5, to localize 1."
+    )
+    output: str = flag(
+        "",
+        "File to write: of embed .npy, float32 [n, dim]; of localize PNG, or a "
+        "folder for several photos.",
+    )
+    json: str = flag(
+        "",
+        "JSON file to write what is printed; - for standard output, which then "
+        "has nothing else.",
+    )
+    timeout: Amount = flag(30, "Seconds that an answer may take.")
+    retries: Whole = flag(
+        3, "How often a server that is not available is asked again."
+    )
+    batch_size: Count = flag(BATCH_SIZE, "Most sentences or photos a request.")
+
+    def connect(self):
+        """Returns the `Client`."""
+        return Client(
+            self.server,
+            self.model,
+            self.model_version or None,
+            folder=self.folder or None,
+            timeout=self.timeout,
+            retries=self.retries,
+            batch_size=self.batch_size,
+        )
+
+    def open(self, needed):
+        """Does what `asking.Asked.open` does."""
+        return checked(self.connect(), self.model, needed)
+
+
+def status(options, texts):
+    """Tells which versions there are, and what they can be asked."""
+    model = options.connect()
+    states = model.states()
+    print(f"{options.model} at {options.server}")
+    for one in states:
+        told = one.get("status", {}).get("error_message", "")
+        print(f"  version {one['version']}  {one['state']}  {told}".rstrip())
+    signatures = {
+        name: {
+            "inputs": _told(one.structured_input_signature[1]),
+            "outputs": _told(one.structured_outputs),
+        }
+        for name, one in sorted(model.signatures.items())
+    }
+    for name, one in signatures.items():
+        sides = [
+            ", ".join(f"{key} {value}" for key, value in side.items())
+            for side in one.values()
+        ]
+        print(f"  {name}: {' -> '.join(sides)}")
+    record = {"model": options.model, "server": options.server}
+    return {**record, "versions": states, "signatures": signatures}
+
+
+def _told(specs):
+    """Returns types and shapes in words: name -> "float32 [?, 512]"."""
+    return {
+        name: f"{one.dtype.name} "
+        f"[{', '.join('?' if n is None else str(n) for n in one.shape)}]"
+        for name, one in specs.items()
+    }
+
+
+def embed(options, texts):
+    """Embeds sentences, phrases or photos."""
+    if bool(texts) == bool(options.images):
+        raise InputError(
+            "`tools/ask.py embed` must be given sentences or --images. "
+            f"Received: {len(texts)} sentences, --images="
+            f"{','.join(options.images)}. Embed one kind at a time."
+        )
+    model = options.connect()
+    if texts:
+        of_phrases = model.has("embed_phrases")
+        rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
+        names = search.titles_of(texts, search.notes_on(model, texts))
+    else:
+        names, rows = embed_photos(options, model)
+    if options.output:
+        files.write_atomically(options.output, lambda file: np.save(file, rows))
+        told = " x ".join(map(str, rows.shape))
+        print(f"{told} embeddings: {options.output}")
+    else:
+        for name, row in zip(names, rows):
+            some = " ".join(f"{value:7.4f}" for value in row[:6])
+            print(f"{some} ... ({len(row)})  {files.readable(name)}")
+    found = zip(names, rows.tolist())
+    told = [{"of": name, "embedding": row} for name, row in found]
+    return {"model": options.model, "embeddings": told}
+
+
+def embed_photos(options, model):
+    """Embeds the photos of --images: `(names, embeddings)` of the good."""
+    paths = []
+    for place in options.images:
+        is_folder = os.path.isdir(place)
+        paths += map(str, list_photos(place)) if is_folder else [place]
+    names, parts = [], []
+    for start in range(0, len(paths), options.batch_size):
+        some = paths[start : start + options.batch_size]
+        rows, reasons = model.try_images(some)
+        for path, row, reason in zip(some, rows, reasons):
+            if reason:
+                print(f"left out: {path}, which {reason}", file=sys.stderr)
+            else:
+                names.append(path)
+                parts.append(row)
+    if not names:
+        raise InputError(
+            "`--images` must name a photo that can be decoded. Received: "
+            f"--images={','.join(options.images)}. See the reasons above."
+        )
+    return names, np.stack(parts)
+
+
+def score(options, texts):
+    """Compares sentences with photos."""
+    advice = "Ask for the boxes of phrases by localize."
+    whole = "be a network for whole images", advice
+    model = options.open({"embed_image": whole, "embed_text": whole})
+    _must_have(
+        options, "score", texts, options.images, "sentences and --images"
+    )
+    names, embeddings = embed_photos(options, model)
+    order, similarities = search.rank(
+        model, texts, (), embeddings, options.top or 5
+    )
+    notes = search.notes_on(model, texts)
+    titles = search.titles_of(texts, notes)
+    print(search.format_tables(titles, names, order, similarities))
+    asked = query.Options(queries=texts, model=options.model)
+    return query.answers_record(asked, notes, names, order, similarities)
+
+
+def search_index(options, texts):
+    """Searches the index that the model was exported with."""
+    _must_have(options, "search", texts, True, "sentences")
+    advice = "Export it with an index: tools/export.py --index=INDEX."
+    model = options.open({"search": ("hold an index", advice)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The titles tell of unknown words.
+        found = model.search(texts, top=options.top or 5)
+    notes, told = search.notes_on(model, texts), []
+    titles = search.titles_of(texts, notes)
+    for text, title, note, answers in zip(texts, titles, notes, found):
+        names, values = zip(*answers)
+        print(search.format_answers(title, values, names) + "\n")
+        asked = {"query": text, "unknown_words": note[0], "note": note[1]}
+        pairs = [{"image": n, "similarity": v} for n, v in answers]
+        told.append({**asked, "answers": pairs})
+    return {"model": options.model, "queries": told}
+
+
+def _must_have(options, what, texts, images, needed):
+    if not (texts and images):
+        raise InputError(
+            f"`tools/ask.py {what}` must be given {needed}. Received: "
+            f"{len(texts)} sentences, --images={','.join(options.images)}. "
+            f'Write for example tools/ask.py {what} "a dog in the snow".'
+        )
+
+
+QUESTIONS = {
+    "status": status,
+    "embed": embed,
+    "score": score,
+    "search": search_index,
+    "localize": None,
+}
+
+
+def main(options):
+    """Asks what the first word says."""
+    question, *texts = options.words or [""]
+    check_choice("tools/ask.py", question, QUESTIONS, "Begin with it.")
+    of_boxes = question == "localize"
+    usual = "entities_localization" if of_boxes else "flickr8k_photos"
+    options = dataclasses.replace(options, model=options.model or usual)
+    if of_boxes:
+        return localizing.main(
+            dataclasses.replace(options, words=texts, top=options.top or 1)
+        )
+    check_text("tools/ask.py", texts)
+    check_place("output", options.output)
+    check_place("json", options.json)
+    with alone(options.json):
+        found = QUESTIONS[question](options, texts)
+    write_json(options.json, found)
