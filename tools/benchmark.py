@@ -14,6 +14,7 @@ For instance:
       --num_photos=1000
   python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
   python tools/benchmark.py --benchmark=index --num_images=1000000
+  python tools/benchmark.py --benchmark=swapping --num_requests=1000
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
@@ -53,11 +54,12 @@ class Options:
         "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM. "
         "search: a folder of photos, embedded and found again. batch_sizes: "
         "sentences and photos embedded as a server does. index: rows of a "
-        "search index found, in Python and in a SavedModel.",
+        "search index found, in Python and in a SavedModel. swapping: new "
+        "versions of a model taken up by a server that is asked meanwhile.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
-            *("batch_sizes", "index"),
+            *("batch_sizes", "index", "swapping"),
         ],
     )
     num_images: list[int] = flag(
@@ -90,6 +92,7 @@ class Options:
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
     word_dim: Count = flag(300, "Their word vectors.")
+    num_requests: Count = flag(1000, "Requests: swapping.")
     num_components: Count = flag(30, "Centres of their mixture.")
 
 
@@ -123,12 +126,21 @@ def main(options):
             benchmark.run(*size, last, often)
         case "extraction":
             run_extraction(options, benchmark, often)
-        case "batch_sizes":
-            model = zoo.open_model("flickr8k_photos")
-            benchmark.run(model, options.images, often)
+        case "batch_sizes" | "swapping":
+            run_server(options, benchmark, often)
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)
+
+
+def run_server(options, benchmark, repeats):
+    """Times what a server does with a model of the zoo."""
+    if options.benchmark == "swapping":
+        path = zoo.folder() / "flickr8k_photos" / "1"
+        benchmark.run(path, options.num_requests)
+        return
+    model = zoo.open_model("flickr8k_photos")
+    benchmark.run(model, options.images, repeats)
 
 
 def run_extraction(options, benchmark, repeats):

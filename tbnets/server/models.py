@@ -165,8 +165,11 @@ class Models:
 
     def _watch(self):
         while not self._ending.wait(self._poll_seconds):
-            for versions in self._versions.values():
-                versions.look()
+            for name, versions in self._versions.items():
+                try:
+                    versions.look()
+                except OSError as error:  # Files go while they are listed.
+                    self._failures.tell(f"{name} is not looked at: {error}")
 
 
 class _Failures:

@@ -1,6 +1,7 @@
 """Models, their versions, and what they refuse."""
 
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -215,3 +216,21 @@ def test_a_version_answers_its_warm_up_requests_first(
         return
     with pytest.raises(RequestError, match="warmup_requests of times: `numb"):
         Version(1, path)
+
+
+def test_files_that_go_while_they_are_listed_end_no_watching(
+    versions, told, monkeypatch
+):
+    models = Models({"tiny": versions}, poll_seconds=0.001, tell=told.append)
+    models.start()
+    looked = threading.Event()
+
+    def look(versions):
+        if "not looked at" in told[-1]:
+            looked.set()
+        raise FileNotFoundError("saved_model.pb")
+
+    monkeypatch.setattr(Versions, "look", look)
+    assert looked.wait(10)
+    models.close()
+    assert "failed: tiny is not looked at: saved_model.pb" in told

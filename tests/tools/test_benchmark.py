@@ -4,8 +4,11 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tbnets.serving import zoo
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.export import write_saved_model
 from tests import fresh, verbs
 from tests.features.test_photo_features import photo
 from tests.serving import test_index
@@ -134,3 +137,21 @@ def test_benchmark_of_regions(tmp_path, eagerly):
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("3 boxes, SqueezeNet last at 64, 1 photos")
     assert "forward passes alone" in ended.stdout
+
+
+def test_benchmark_of_versions_that_swap(tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow_serving")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "captions")])
+    def embed_text(captions):
+        return {"embeddings": tf.zeros([tf.size(captions), 2])}
+
+    endpoints = Endpoints({"embed_text": embed_text}, "embed_text")
+    write_saved_model(endpoints, tmp_path / "flickr8k_photos" / "1")
+    monkeypatch.setattr(zoo, "folder", lambda: tmp_path)
+    ended = run("--benchmark=swapping", "--num_requests=12")
+    assert ended.returncode == 0, ended.stderr
+    grpc, rest, told, *_ = ended.stdout.splitlines()
+    assert grpc.startswith("gRPC  6 requests, 0 failed, ms p50 ")
+    assert rest.startswith("REST  6 requests, 0 failed, ms p50 ")
+    assert told == "model version 1 serves"
