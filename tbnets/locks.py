@@ -97,12 +97,19 @@ class FolderLock:
         os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
 
     @classmethod
-    def take(cls, folder, name, argument):
-        """Returns the lock of a folder, held by this process."""
+    def take(cls, folder, name, argument, is_alone=False):
+        """Returns the lock of a folder, held by this process.
+
+        Args:
+            folder: as above, and so are the next two.
+            name: of the file.
+            argument: what names the folder.
+            is_alone: whether who holds it in this process keeps others out.
+        """
         place = (os.path.realpath(folder), name)
         with cls._guard:
             lock = cls._held.get(place)
-            if lock is None:
+            if lock is None or is_alone:
                 lock = cls._held[place] = cls(folder, name, argument)
         return lock
 

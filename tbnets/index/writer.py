@@ -97,18 +97,20 @@ class IndexWriter:
         manifest = new_manifest(extraction, dim, dtype or "float32", "images")
         if not (self.path / MANIFEST).exists():
             make_folder(self.path, known=[_LOCK])
-        self._lock = FolderLock.take(self.path, _LOCK, "path")
+        self._lock = FolderLock.take(self.path, _LOCK, "path", is_alone=True)
         if not (self.path / MANIFEST).exists():
             write_manifest(self.path, manifest)
         self._store = store = open_store(self.path, incomplete=True)
         check_is_index(store)
         SearchIndex(store).check_embedded_by(model)
-        if dtype not in (None, store.manifest.dtype):
-            raise InputError(
-                "`dtype` must be that of the index. Received: dtype="
-                f"{dtype!r} for {self.path}, which holds "
-                f"{store.manifest.dtype}. Choose another folder."
-            )
+        told, held = {"dim": dim, "dtype": dtype}, store.manifest
+        for name, value in told.items():
+            if value not in (None, getattr(held, name)):
+                raise InputError(
+                    f"`{name}` must be that of the index. Received: {name}="
+                    f"{value!r} for {self.path}, which holds "
+                    f"{getattr(held, name)}. Choose another folder."
+                )
         self._manifest = dataclasses.replace(
             store.manifest, extraction=extraction, complete=True
         )
@@ -177,9 +179,15 @@ class IndexWriter:
         """Removes rows that were there before the block.
 
         Raises:
-            ValueError: an id was not there.
+            ValueError: an id was not there, or a row is put for it.
         """
-        rows = self._store.rows(list(ids))
+        ids = list(ids)
+        if put := self._seen.intersection(ids):
+            raise InputError(
+                "`ids` must be of rows that are not put. Received: "
+                f"{min(put)!r}. Leave it out of one of the two."
+            )
+        rows = self._store.rows(ids)
         self._gone[rows] = True
 
     def remove_others(self) -> None:

@@ -128,8 +128,22 @@ class _Handler(WSGIRequestHandler):
     def version_string(self):
         return "tbnets"
 
+    error_content_type = "text/plain"
+    error_message_format = "%(message)s\n"
+
     def log(self, type, message, *args):
         pass
+
+    def log_request(self, code="-", size="-"):
+        pass
+
+    def run_wsgi(self):
+        try:
+            urllib.parse.urlsplit(self.path)
+        except ValueError:  # Of which no request can be made for the app.
+            self.send_error(400)
+        else:
+            super().run_wsgi()
 
 
 def server_of(app, host=HOST, port=0):

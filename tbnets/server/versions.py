@@ -45,6 +45,7 @@ class _Held:
     served: object
     users: int = 0
     is_retired: bool = False
+    is_ended: bool = False
 
 
 def newest(numbers, count=1):
@@ -107,7 +108,8 @@ class Versions:
             held = self._serving.get(number)
             if held is None:
                 kind = "Latest" if version is None else "Specific"
-                asked = ", ".join(map(str, filter(None, [self.name, version])))
+                told = [] if version is None else [str(version)]
+                asked = ", ".join([self.name, *told])
                 raise RequestError(
                     "NOT_FOUND",
                     f"Servable not found for request: {kind}({asked})",
@@ -118,7 +120,7 @@ class Versions:
         finally:
             with self._lock:
                 held.users -= 1
-                self._end_if_drained(held)
+            self._end_if_drained(held)
 
     def start(self):
         """Loads what there is.
@@ -192,15 +194,18 @@ class Versions:
             held = self._serving.pop(number)
             self._states[number] = State(number, UNLOADING)
             held.is_retired = True
-            self._end_if_drained(held)
+        self._end_if_drained(held)
 
     def _end_if_drained(self, held):
         """Tells that a version has ended that is retired and not used."""
-        if held.is_retired and not held.users:
+        with self._lock:
+            if not held.is_retired or held.users or held.is_ended:
+                return
+            held.is_ended = True
             # It may have come back meanwhile.
             if self._states[held.number].state == UNLOADING:
                 self._states[held.number] = State(held.number, END)
-            self._tell(f"{self.name} version {held.number} has ended")
+        self._tell(f"{self.name} version {held.number} has ended")
 
     def _put(self, state):
         with self._lock:

@@ -226,7 +226,20 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
                 writer.put(["d"], rows)
     with pytest.raises(ValueError, match="1 of 2 missing there, first 'x'"):
         write(tmp_path, remove="ax")
+    with pytest.raises(ValueError, match="not put. Received: 'a'"):
+        write(tmp_path, "da", remove="a")
+    with pytest.raises(ValueError, match="dim=5 for .*, which holds 3"):
+        IndexWriter(tmp_path, MODEL, 5)
     assert state(tmp_path) == before
+
+
+def test_one_writer_at_a_time_in_one_process_too(tmp_path):
+    with IndexWriter(tmp_path, MODEL, 3) as writer:
+        writer.put(["a"], rows_of("a"))
+        with pytest.raises(FileExistsError, match="one process at a time"):
+            IndexWriter(tmp_path, MODEL, 3)
+    write(tmp_path, "b")
+    assert len(open_index(tmp_path)) == 2
 
 
 def test_what_is_no_index_of_this_model_is_refused(tmp_path):

@@ -56,6 +56,7 @@ def test_the_newest_version_answers(models):
     [
         ({"model": "large"}, "NOT_FOUND", "model large. There are: tiny"),
         ({"version": 1}, "NOT_FOUND", r"request: Specific\(tiny, 1\)"),
+        ({"version": 0}, "NOT_FOUND", r"request: Specific\(tiny, 0\)"),
         ({"signature": "x"}, "FAILED_PRECONDITION", '"x" not found.*times'),
         ({"inputs": {}}, "INVALID_ARGUMENT", "but required: {numbers}"),
         (

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import threading
 import time
 import urllib.error
@@ -151,6 +152,17 @@ def test_rest_sends_away_who_comes_when_all_are_busy(folder, monkeypatch):
             assert "Ask again later" in json.load(answer)["error"]
         monkeypatch.undo()
         assert by_rest(server) == 1
+
+
+def test_an_address_that_is_none_is_answered_without_a_traceback(folder, capfd):
+    with open_stand_in(folder, []) as server:
+        address = "127.0.0.1", server.rest_port
+        with socket.create_connection(address, timeout=30) as opened:
+            opened.sendall(b"GET http://[x/ HTTP/1.0\r\n\r\n")
+            answer = opened.makefile("rb").read()
+    assert b" 400 " in answer.splitlines()[0]
+    assert b"<" not in answer
+    assert not capfd.readouterr().err
 
 
 def test_a_model_that_does_not_load_opens_no_port(tmp_path):
