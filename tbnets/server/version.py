@@ -5,6 +5,7 @@ be of another type or shape than a signature takes.
 """
 
 import contextlib
+import math
 import threading
 
 import tensorflow as tf
@@ -18,6 +19,9 @@ from tbnets.serving.served import Served
 DEFAULT_SIGNATURE = "serving_default"
 MOST_ROWS = 4096
 """Of an input: a million of empty captions are few bytes, their network not."""
+MOST_PAIRS = 2**18
+"""Of two inputs: where comparing is learned, each pair goes through a network.
+"""
 
 
 class Version:
@@ -94,6 +98,7 @@ class Version:
         _check_names(specs, inputs)
         tensors = {n: _tensor(specs[n], v) for n, v in inputs.items()}
         outputs = self.served.signatures[signature].structured_outputs
+        _check_pairs(outputs, tensors)
         wanted = _wanted(outputs, output_filter)
         try:
             answers = self._call(signature, tensors, timeout)
@@ -142,6 +147,19 @@ def _check_names(specs, inputs):
             f"{len(specs)} len({_braced(inputs)}) != len({_braced(specs)}). "
             f"Sent extra: {_braced(extra)}. Missing but required: "
             f"{_braced(missing)}.",
+        )
+
+
+def _check_pairs(outputs, tensors):
+    """Refuses too many pairs of a signature that answers for each pair."""
+    shapes = [spec.shape.as_list() for spec in outputs.values()]
+    rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
+    if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
+        raise RequestError(
+            "INVALID_ARGUMENT",
+            f"{' x '.join(f'`{name}`' for name in sorted(rows))} must be at "
+            f"most {MOST_PAIRS} pairs of rows. Received: rows={rows}. Send "
+            "fewer at once.",
         )
 
 

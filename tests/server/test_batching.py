@@ -60,6 +60,9 @@ def test_what_compares_two_sides_goes_alone(version):
     inputs = {"first": first, "second": second}
     answers = version.predict("pairs", inputs)
     np.testing.assert_array_equal(answers["sums"], [[4], [5]])
+    inputs = {"first": np.zeros(4096, "f"), "second": np.zeros(65, "f")}
+    with pytest.raises(RequestError, match="`first` x `second` must be at mo"):
+        version.predict("pairs", inputs)
 
 
 def test_parameters_are_read_as_tensorflow_serving_writes_them(tmp_path):
