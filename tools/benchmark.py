@@ -13,6 +13,7 @@ For instance:
   python tools/benchmark.py --benchmark=search --images=flickr8k/images \
       --num_photos=1000
   python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
+  python tools/benchmark.py --benchmark=serving
   python tools/benchmark.py --benchmark=index --num_images=1000000
   python tools/benchmark.py --benchmark=swapping --num_requests=1000
   python tools/benchmark.py --benchmark=fisher_vectors
@@ -55,11 +56,13 @@ class Options:
         "search: a folder of photos, embedded and found again. batch_sizes: "
         "sentences and photos embedded as a server does. index: rows of a "
         "search index found, in Python and in a SavedModel. swapping: new "
-        "versions of a model taken up by a server that is asked meanwhile.",
+        "versions of a model taken up by a server that is asked meanwhile. "
+        "serving: a server asked by gRPC and REST against the bare network, "
+        "and its memory over many requests.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
-            *("batch_sizes", "index", "swapping"),
+            *("batch_sizes", "index", "swapping", "serving"),
         ],
     )
     num_images: list[int] = flag(
@@ -78,7 +81,8 @@ class Options:
     )
     repeats: Count | None = flag(
         None,
-        "Timed runs of each row; default 15, of evaluation 3 and search 3.",
+        "Timed runs of each row; default 15, of evaluation 3 and search 3; of "
+        "serving requests, 500.",
     )
     images: str = flag("", "Photos: extraction, search and batch_sizes.")
     cnn: str = flag(
@@ -126,8 +130,8 @@ def main(options):
             benchmark.run(*size, last, often)
         case "extraction":
             run_extraction(options, benchmark, often)
-        case "batch_sizes" | "swapping":
-            run_server(options, benchmark, often)
+        case "batch_sizes" | "swapping" | "serving":
+            run_server(options, benchmark, options.repeats)
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)
@@ -138,9 +142,11 @@ def run_server(options, benchmark, repeats):
     if options.benchmark == "swapping":
         path = zoo.folder() / "flickr8k_photos" / "1"
         benchmark.run(path, options.num_requests)
-        return
-    model = zoo.open_model("flickr8k_photos")
-    benchmark.run(model, options.images, repeats)
+    elif options.benchmark == "serving":
+        benchmark.run(repeats or 500)
+    else:
+        model = zoo.open_model("flickr8k_photos")
+        benchmark.run(model, options.images, repeats or 15)
 
 
 def run_extraction(options, benchmark, repeats):

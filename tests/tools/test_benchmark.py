@@ -1,11 +1,16 @@
 """Every benchmark runs and prints its table; what it times is not judged."""
 
+import contextlib
+import importlib
+import os
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.server.models import Models
+from tbnets.server.stand_in import StandIn
 from tbnets.serving import zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
@@ -139,7 +144,9 @@ def test_benchmark_of_regions(tmp_path, eagerly):
     assert "forward passes alone" in ended.stdout
 
 
-def test_benchmark_of_versions_that_swap(tmp_path, monkeypatch):
+@pytest.fixture
+def zoo_of_one(tmp_path, monkeypatch):
+    """A zoo whose models are two names of one, of zeros."""
     pytest.importorskip("tensorflow_serving")
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "captions")])
@@ -147,11 +154,31 @@ def test_benchmark_of_versions_that_swap(tmp_path, monkeypatch):
         return {"embeddings": tf.zeros([tf.size(captions), 2])}
 
     endpoints = Endpoints({"embed_text": embed_text}, "embed_text")
-    write_saved_model(endpoints, tmp_path / "flickr8k_photos" / "1")
+    for name in ("flickr8k_photos", "scenes_embedding"):
+        write_saved_model(endpoints, tmp_path / name / "1")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path)
+
+
+def test_benchmark_of_versions_that_swap(zoo_of_one):
     ended = run("--benchmark=swapping", "--num_requests=12")
     assert ended.returncode == 0, ended.stderr
     grpc, rest, told, *_ = ended.stdout.splitlines()
     assert grpc.startswith("gRPC  6 requests, 0 failed, ms p50 ")
     assert rest.startswith("REST  6 requests, 0 failed, ms p50 ")
     assert told == "model version 1 serves"
+
+
+def test_benchmark_of_a_server(zoo_of_one, monkeypatch):
+    @contextlib.contextmanager
+    def here():
+        models = Models({serving.MODEL: zoo.folder() / serving.MODEL})
+        with StandIn(models, port=0, rest_port=0) as server:
+            yield os.getpid(), server.port, server.rest_port
+
+    serving = importlib.import_module("benchmarks.serving")
+    monkeypatch.setattr(serving, "server", here)
+    ended = run("--benchmark=serving", "--repeats=1")
+    assert ended.returncode == 0, ended.stderr
+    for row in ("bare     1   1", "gRPC     8   1", "REST    32   8"):
+        assert re.search(rf"^{row}( +\d+\.\d){{3}}$", ended.stdout, re.M)
+    assert re.search(r"^40 more requests: \d+ MB$", ended.stdout, re.M)

@@ -1,0 +1,143 @@
+"""Times a server by gRPC and REST against the bare network."""
+
+import contextlib
+import functools
+import http.client
+import itertools
+import json
+import multiprocessing
+import pathlib
+import time
+from concurrent import futures
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.server import protocol
+from tbnets.server.batching import Batching
+from tbnets.server.models import Models
+from tbnets.server.stand_in import StandIn
+from tbnets.serving import zoo
+
+MODEL = "scenes_embedding"
+CAPTION = "a small red ball left of a big blue cube"
+SIZES, CLIENTS = (1, 8, 32), (1, 8)
+TURNS = 5  # Of bare, gRPC and REST.
+STEPS = 5
+"""At which the memory of the server is told."""
+_HOST = "127.0.0.1"
+
+
+def run(requests):
+    """Prints requests a second and latencies, then memory over many requests.
+
+    Args:
+        requests: of each row; then 40 times as many, of one caption each.
+    """
+    model = zoo.open_model(zoo.folder() / MODEL)
+    forward = model.signatures["embed_text"]
+    print(f"{MODEL}, embed_text: what, rows, clients, requests/s, p50, p99 ms")
+    with server() as (pid, port, rest_port):
+        grpc, rest = _grpc(port), functools.partial(_rest, rest_port)
+        for size, clients in itertools.product(SIZES, CLIENTS):
+            rows = [CAPTION] * size
+            ready = tf.constant(rows)
+            asks = {
+                "bare": functools.partial(forward, captions=ready),
+                "gRPC": functools.partial(grpc, rows),
+                "REST": functools.partial(rest, rows),
+            }
+            _print_rows(size, clients, asks, requests)
+        for step in range(STEPS):
+            call = functools.partial(grpc, [CAPTION])
+            _latencies(call, 40 * requests // STEPS, CLIENTS[-1])
+            done = 40 * requests * (step + 1) // STEPS
+            print(f"{done} more requests: {_memory(pid)} MB")
+
+
+@contextlib.contextmanager
+def server():
+    """Gives (process, port of gRPC, of REST) of a server of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield process.pid, *ours.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(connection):
+    folders = {MODEL: zoo.folder() / MODEL}
+    models = Models(folders, batching=Batching(), tell=lambda line: None)
+    with StandIn(models, port=0, rest_port=0) as stand_in:
+        connection.send((stand_in.port, stand_in.rest_port))
+        connection.recv()  # Never: it is killed.
+
+
+def _grpc(port):
+    """Returns what asks by gRPC."""
+    stubs = protocol.api("prediction_service_pb2_grpc")
+    import grpc
+
+    stub = stubs.PredictionServiceStub(grpc.insecure_channel(f"{_HOST}:{port}"))
+
+    def ask(rows):
+        request = protocol.api("predict_pb2").PredictRequest()
+        request.model_spec.name = MODEL
+        request.inputs["captions"].CopyFrom(protocol.to_proto(np.array(rows)))
+        answer = stub.Predict(request, 60).outputs["embeddings"]
+        return protocol.to_array("embeddings", answer)
+
+    return ask
+
+
+def _rest(port, rows):
+    """Asks by REST."""
+    link = http.client.HTTPConnection(_HOST, port, 60)
+    with contextlib.closing(link):
+        body = json.dumps({"instances": rows})
+        link.request("POST", f"/v1/models/{MODEL}:predict", body)
+        return json.loads(link.getresponse().read())["predictions"]
+
+
+def _print_rows(size, clients, asks, requests):
+    """Prints a row for each of some ways to ask, which are timed in turns."""
+    counts = [len(part) for part in np.array_split(range(requests), TURNS)]
+    latencies, seconds = {name: [] for name in asks}, dict.fromkeys(asks, 0)
+    for ask in asks.values():
+        _latencies(ask, 2 * clients, clients)
+    for count in filter(None, counts):
+        for name, ask in asks.items():
+            start = time.perf_counter()
+            found = _latencies(ask, count, clients)
+            seconds[name] += time.perf_counter() - start
+            latencies[name] += found
+    for name in asks:
+        rate = len(latencies[name]) / seconds[name]
+        p50, p99 = 1e3 * np.percentile(latencies[name], [50, 99])
+        print(
+            f"{name:4}  {size:4} {clients:3} {rate:8.1f} {p50:7.1f} {p99:7.1f}"
+        )
+
+
+def _latencies(call, requests, clients):
+    """Returns the seconds of each of some requests."""
+
+    def one(_):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    with futures.ThreadPoolExecutor(clients) as pool:
+        return list(pool.map(one, range(requests)))
+
+
+def _memory(pid):
+    """Returns the MB that a process has in memory."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    [kilobytes] = [one.split()[1] for one in lines if one.startswith("VmRSS")]
+    return int(kilobytes) // 1000
