@@ -226,15 +226,17 @@ def search_index(options, texts):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The titles tell of unknown words.
         found = model.search(texts, top=options.top or 5)
-    notes, told = search.notes_on(model, texts), []
+    names = [name for answers in found for name, _ in answers]
+    values = [value for answers in found for _, value in answers]
+    order = np.arange(len(names)).reshape(len(texts), -1)
+    similarities = np.reshape(values, order.shape)
+    notes = search.notes_on(model, texts)
     titles = search.titles_of(texts, notes)
-    for text, title, note, answers in zip(texts, titles, notes, found):
-        names, values = zip(*answers)
-        print(search.format_answers(title, values, names) + "\n")
-        asked = {"query": text, "unknown_words": note[0], "note": note[1]}
-        pairs = [{"image": n, "similarity": v} for n, v in answers]
-        told.append({**asked, "answers": pairs})
-    return {"model": options.model, "queries": told}
+    for title, rows, those in zip(titles, order, similarities):
+        told = [names[row] for row in rows]
+        print(search.format_answers(title, those, told) + "\n")
+    asked = query.Options(queries=texts, model=options.model)
+    return query.answers_record(asked, notes, names, order, similarities)
 
 
 def _must_have(options, what, texts, images, needed):

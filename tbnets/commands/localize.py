@@ -107,14 +107,14 @@ def read_words(options):
         (photos if is_photo else phrases).append(word)
     if not phrases:
         raise InputError(
-            "`tools/localize.py` must be given a photo and a phrase or more. "
+            "`localize` must be given a photo and a phrase or more. "
             f"Received: {len(photos)} photos and no phrase. Write for example "
-            'tools/localize.py photo.jpg "a brown dog".'
+            'localize photo.jpg "a brown dog".'
         )
-    check_text("tools/localize.py", phrases)
+    check_text("localize", phrases)
     if not all(phrase.strip() for phrase in phrases):
         raise InputError(
-            "`tools/localize.py` must be given phrases of words. Received: "
+            "`localize` must be given phrases of words. Received: "
             f"{phrases}. Leave the empty one out."
         )
     return photos, phrases

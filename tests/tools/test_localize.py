@@ -162,9 +162,9 @@ def test_a_photo_without_proposals_is_told(answers):
 @pytest.mark.parametrize(
     "question, message",
     [
-        ("no phrase", "`tools/localize.py` must be given a photo and a phrase"),
-        ("empty phrase", "`tools/localize.py` must be given phrases of words"),
-        ("no text", "`tools/localize.py` must be asked in UTF-8"),
+        ("no phrase", "`localize` must be given a photo and a phrase"),
+        ("empty phrase", "`localize` must be given phrases of words"),
+        ("no text", "`localize` must be asked in UTF-8"),
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),
         ("over the photo", "`--output` must not be a photo"),
