@@ -118,6 +118,7 @@ def test_codes_are_those_of_grpc(code):
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    for name in ("tensorflow_serving", "tensorflow_serving.apis.predict_pb2"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r'pip install "tbnets\[serving\]"'):
         protocol.api("predict_pb2")
