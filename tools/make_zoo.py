@@ -22,7 +22,10 @@ answers are compared. And
 
   python tools/make_zoo.py --table
 
-writes the README of the zoo.
+writes the README of the zoo. Each model of it, or --name, is exported, served
+and asked by gRPC and REST, and the answers are compared with its own, by
+
+  python tools/make_zoo.py --served
 
 A run of phrase localization is measured from photos, boxes and phrases; for
 photos that its flags do not name there is --images:
@@ -37,7 +40,7 @@ import pathlib
 import shutil
 import sys
 
-from zoo_making import again, cards, measures
+from zoo_making import again, cards, measures, served_alike
 from zoo_making.replacing import replaced_folder
 from zoo_making.served import served_scores
 
@@ -83,6 +86,7 @@ class Options:
     )
     zoo: str = flag("", "Folder of the zoo; by default that of the package.")
     table: bool = flag(False, "Write the README of the zoo.")
+    served: bool = flag(False, "Compare answers of its models on a server.")
 
 
 def make(options, folder, text):
@@ -219,11 +223,11 @@ def renew_card(options, target):
 def check_flags(options):
     """Refuses flags that ask for nothing."""
     if not options.name and (
-        options.run_dir or options.card or not options.table
+        options.run_dir or options.card or not (options.table or options.served)
     ):
         raise InputError(
-            "`--name` must be given, or --table alone. Received: --name=, "
-            f"--run_dir={options.run_dir}. Add for example "
+            "`--name` must be given, or --table or --served alone. Received: "
+            f"--name=, --run_dir={options.run_dir}. Add for example "
             "--name=scenes_embedding."
         )
     if options.again and (options.run_dir or not options.name):
@@ -243,7 +247,10 @@ def main(options):
     """Makes a model, a card or the table."""
     check_flags(options)
     folder = pathlib.Path(options.zoo or zoo.folder())
-    if options.name:
+    if options.served:
+        names = [options.name] if options.name else zoo.names()
+        served_alike.compare_served([folder / name for name in names])
+    elif options.name:
         target = folder / options.name
         if options.run_dir:
             make_model(options, target)
