@@ -22,6 +22,7 @@ from tbnets.errors import InputError, check_kind
 from tbnets.features.proposals import proposer_of
 from tbnets.images import (
     BrokenImageError,
+    fault_of,
     read_content,
     read_photo,
     read_photo_sizes,
@@ -30,7 +31,7 @@ from tbnets.index.search_index import SearchIndex
 from tbnets.serving import index
 from tbnets.serving import search as searching
 from tbnets.serving.entries import about
-from tbnets.serving.served_inputs import Texts, refuse_single
+from tbnets.serving.served_inputs import IMAGE_BYTES, Texts, refuse_single
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
@@ -260,3 +261,34 @@ def find(
         kept = non_maximum_suppression(boxes, row, SUPPRESSION, top)
         found.append([(boxes[one], float(row[one])) for one in kept])
     return found
+
+
+def localize(
+    model: Any, phrases: Texts, photo: Photo, boxes: Boxes
+) -> np.ndarray:
+    """Compares each phrase with each box of a photo.
+
+    Args:
+        model: the `Served`.
+        phrases: as in `embed_phrases`.
+        photo: one, as in `embed_images`.
+        boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
+
+    Returns:
+        float32 NumPy array `[m, n]`, as `similarity` does.
+
+    Raises:
+        BrokenImageError: the photo is none.
+        ValueError: the boxes are none, or the model takes no photos.
+    """
+    content = read_content(photo)
+    inputs = {
+        **model._input("embed_phrases", phrases),
+        "boxes": tf.constant(check_boxes(boxes), tf.float32),
+        IMAGE_BYTES: tf.constant(content),
+    }
+    answers = model._ask("localize", inputs)
+    reason = answers.get("status", b"").decode()
+    if reason:
+        raise BrokenImageError(photo, fault_of(content) or reason)
+    return answers["similarities"]

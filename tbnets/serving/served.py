@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Boxes, Path, Photo, Photos
-from tbnets.boxes import check_boxes
+from tbnets.annotations import Array, Path, Photos
 from tbnets.errors import InputError
-from tbnets.images import KINDS, BrokenImageError, fault_of, read_content
+from tbnets.images import KINDS, fault_of
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
     ARGUMENTS,
@@ -293,37 +292,7 @@ class Served:
     search = finding.search
     propose = finding.propose
     find = finding.find
-
-    def localize(
-        self, phrases: Texts, photo: Photo, boxes: Boxes
-    ) -> np.ndarray:
-        """Compares each phrase with each box of a photo.
-
-        Args:
-            phrases: as in `embed_phrases`.
-            photo: one, as in `embed_images`.
-            boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
-
-        Returns:
-            float32 NumPy array `[m, n]`, as `similarity` does.
-
-        Raises:
-            BrokenImageError: the photo is none.
-            ValueError: the boxes are none, or the model takes no photos.
-        """
-        content = read_content(photo)
-        answers = self._ask(
-            "localize",
-            {
-                **self._input("embed_phrases", phrases),
-                "boxes": tf.constant(check_boxes(boxes), tf.float32),
-                IMAGE_BYTES: tf.constant(content),
-            },
-        )
-        reason = answers.get("status", b"").decode()
-        if reason:
-            raise BrokenImageError(photo, fault_of(content) or reason)
-        return answers["similarities"]
+    localize = finding.localize
 
 
 def load_saved_model(path: Path, trust: bool = False) -> Served:
