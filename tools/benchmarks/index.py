@@ -1,6 +1,6 @@
 """Times a search index, in Python and in a graph, and takes its memory."""
 
-import gc
+import multiprocessing
 import os
 import pathlib
 import shutil
@@ -91,8 +91,10 @@ def _time(plain, folder, count, dtype, repeats):
     )
     queries = _unit(QUERIES[-1], dim, 1)
     plain.embed_text(queries)
-    index, held = _held(lambda: open_index(folder / "index"), queries)
-    served, loaded = _held(lambda: _Graph(folder / "searching"), queries)
+    index = open_index(folder / "index")
+    served = _Graph(folder / "searching")
+    held = _held(open_index, folder / "index", queries)
+    loaded = _held(_Graph, folder / "searching", queries)
     size = sum(shard.nbytes for shard in index.shards)
     print(
         f"{count} x {dim}, {dtype}, built in {built:.1f} s, "
@@ -134,13 +136,18 @@ class _Graph:
         return np.array(rows), found["similarities"]
 
 
-def _held(open_it, queries):
-    """Returns what is opened and asked, and the bytes that this takes."""
-    gc.collect()  # What was exported before is not counted as free.
+def _held(open_it, path, queries):
+    """Returns the bytes that a process of its own takes to open and ask."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_taken, (open_it, path, queries))
+
+
+def _taken(open_it, path, queries):
+    tf.constant(queries)  # TensorFlow's own is not counted.
     before = _resident()
-    found = open_it()
+    found = open_it(path)
     found.search(queries, TOP)
-    return found, _resident() - before
+    return _resident() - before
 
 
 def _resident():
