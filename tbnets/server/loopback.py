@@ -146,13 +146,14 @@ class _Handler(WSGIRequestHandler):
             super().run_wsgi()
 
 
-def server_of(app, host=HOST, port=0):
+def server_of(app, host=HOST, port=0, flag="port"):
     """Returns a server that listens, a thread a request.
 
     Args:
         app: of WSGI.
         host: address to listen at.
         port: to listen at; 0 for any that is free.
+        flag: what users call the port.
 
     Returns:
         A `werkzeug.serving.BaseWSGIServer` with `port` and `serve_forever`.
@@ -173,6 +174,6 @@ def server_of(app, host=HOST, port=0):
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else error
         raise InputError(
-            f"`port` must be one that can be opened at {host}. Received: "
-            f"port={port}: {reason}. Name another; 0 takes any that is free."
+            f"`{flag}` must be one that can be opened at {host}. Received: "
+            f"{flag}={port}: {reason}. Name another; 0 takes any that is free."
         ) from error

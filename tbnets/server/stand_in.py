@@ -100,7 +100,7 @@ class _Rest:
         self._app = app
         self._lock = threading.Lock()
         self._in_work = 0
-        self._server = server_of(self._answer, host, port)
+        self._server = server_of(self._answer, host, port, "rest_api_port")
         self.port = self._server.port
         threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), daemon=True
