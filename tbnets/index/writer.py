@@ -25,6 +25,7 @@ from tbnets.index.search_index import (
     check_is_index,
 )
 from tbnets.locks import FolderLock
+from tbnets.short_repr import short_repr
 from tbnets.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.store.row_file import RowFile
 from tbnets.store.shards import open_array, open_store
@@ -120,6 +121,8 @@ class IndexWriter:
         self._ids, self._rows = [], []
         self.added: int = 0
         """Rows that were put, and were not there as they are."""
+
+    __repr__ = short_repr("path", "dtype", "size")
 
     def __enter__(self) -> "IndexWriter":
         return self

@@ -160,6 +160,6 @@ def _numpy(tensors):
 
 
 def _compare(wanted, found, where):
-    same = np.mean(wanted[0] == found[0])
+    others = np.count_nonzero(wanted[0] != found[0])
     apart = np.abs(wanted[1] - found[1]).max()
-    print(f"{where}: {same:.2%} of the rows the same, apart by {apart:.1e}")
+    print(f"{where}: {others} rows are others, apart by {apart:.1e}")
