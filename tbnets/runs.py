@@ -309,9 +309,7 @@ def _said_by(path):
         ) from error
 
 
-def export(
-    session, path=None, half_precision=False, max_pixels=None, extra=None
-):
+def export(session, path=None, **options):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -321,10 +319,8 @@ def export(
             network's weights. With `cnn_weights` in its settings the model
             starts at the photo though the network was trained on features.
         path: folder to write instead, which must not exist.
-        half_precision: whether weights are kept as float16.
-        max_pixels: pixels beyond which the model refuses a photo; None for
-            `photo_head.MAX_PIXELS`.
-        extra: as in `write_saved_model`.
+        **options: `half_precision`, `max_pixels` and `extra` of
+            `write_saved_model`.
 
     Returns:
         Path of the version, `run_dir/saved_model/<n>`.
@@ -346,7 +342,5 @@ def export(
                 for name in ("image_features_made_by", "text_features_made_by")
             },
         },
-        half_precision=half_precision,
-        max_pixels=max_pixels,
-        extra=extra,
+        **options,
     )

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tbnets.commands import ask as asking
 from tbnets.commands.ask import Options
 from tests.server import shown_colours
 from tests.verbs import ask
@@ -32,6 +33,15 @@ def photos(tmp_path, monkeypatch):
     model = Colours(tmp_path / "model")
     monkeypatch.setattr(Options, "connect", lambda self: model)
     return shown_colours.write_photos(tmp_path)
+
+
+def test_the_server_is_asked_as_the_flags_say(monkeypatch):
+    monkeypatch.setattr(asking, "Client", lambda *given, **more: (given, more))
+    flags = {"timeout": 5, "retries": 1, "batch_size": 8, "folder": "runs/own"}
+    options = Options(server="grpc://box", model="own", **flags)
+    assert options.connect() == (("grpc://box", "own", None), flags)
+    given, more = Options(model="own", model_version=3).connect()
+    assert given[-1] == 3 and more["folder"] is None
 
 
 def test_sentences_and_photos_are_embedded(photos, tmp_path):

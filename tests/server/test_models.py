@@ -70,6 +70,11 @@ def test_the_newest_version_answers(models):
             "`numbers` to be float32 but float64",
         ),
         (
+            {"inputs": {"numbers": np.ones([4097, 2], np.float32)}},
+            "INVALID_ARGUMENT",
+            "at most 4096 rows. Received: 4097",
+        ),
+        (
             {"inputs": {"numbers": ONES[0]}},
             "INVALID_ARGUMENT",
             r"of shape \(None, 2\) but \(2,\) is",

@@ -142,6 +142,24 @@ def test_what_is_in_work_is_answered_before_the_end(folder):
         by_rest(server)
 
 
+def test_rest_ends_when_what_is_in_work_is_answered(folder):
+    models = Models({"tiny": folder}, tell=lambda line: None)
+    server = StandIn(models, rest_port=0)
+    with models.using("tiny") as version, ThreadPoolExecutor(2) as pool:
+        held = [version._slots.acquire(blocking=False) for _ in range(99)]
+        asked = pool.submit(by_rest, server)
+        while models._requests._value > 62:
+            time.sleep(0.01)
+        closing = pool.submit(server._rest.close, 30)
+        time.sleep(0.2)
+        assert not closing.done()
+        for _ in range(sum(held)):
+            version._slots.release()
+        closing.result()
+        assert asked.result() == 1
+    server.close()
+
+
 def test_rest_sends_away_who_comes_when_all_are_busy(folder, monkeypatch):
     monkeypatch.setattr(stand_in, "MOST_REQUESTS", 0)
     with open_stand_in(folder, []) as server:

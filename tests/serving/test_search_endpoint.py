@@ -137,3 +137,19 @@ def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match="expected the sha256"):
         search_endpoint.add_search(open_index(tmp_path / "other"))
+
+
+def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
+    monkeypatch.setattr(search_endpoint, "PAIRS_AT_ONCE", 4)
+    pairs = []
+
+    def compare(image_embeddings, text_embeddings):
+        pairs.append(len(image_embeddings) * len(text_embeddings))
+        found = Learned().similarities(image_embeddings, text_embeddings)
+        return {"similarities": found}
+
+    rows, _ = search_endpoint._find(
+        [tf.Variable(ROWS)], {"compare": compare}, tf.constant(QUERIES), 2
+    )
+    assert rows.shape == (len(QUERIES), 2)
+    assert max(pairs) == 4
