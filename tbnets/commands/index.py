@@ -17,7 +17,8 @@ photos by the same convolutional network:
       --output=flickr8k.index
 
 --approximate lets tools/query.py --approximate find nearly all of the best
-in a fraction of the time, which pays from some 100,000 rows on.
+in a fraction of the time. For one query at a time that pays from some 100,000
+rows on, for many at once from some more.
 --dtype=bfloat16 takes half the space; similarities are then right to some
 0.004 of their size. An index is of one network, --model, and answers no other.
 docs/search.md tells how large ones are searched, and served.

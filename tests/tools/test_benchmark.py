@@ -144,6 +144,26 @@ def test_benchmark_of_regions(tmp_path, eagerly):
     assert "forward passes alone" in ended.stdout
 
 
+def test_benchmark_of_cells(tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    model = Searched(tmp_path / "model")
+    monkeypatch.setattr(zoo, "open_model", lambda name: model)
+    (tmp_path / "a.jpg").write_bytes(photo(1))
+    captions = tmp_path / "captions.csv"
+    captions.write_text("image,caption,split\na.jpg,a dog,test\n")
+    ended = run(
+        "--benchmark=approximate",
+        f"--images={tmp_path}",
+        f"--captions={captions}",
+        "--num_images=40",
+        "--repeats=1",
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "40 x 3, cells built in" in ended.stdout
+    assert "recall@10 of 1 sentences: 1.000" in ended.stdout
+    assert "32: by cells" in ended.stdout
+
+
 @pytest.fixture
 def zoo_of_one(tmp_path, monkeypatch):
     """A zoo whose models are two names of one, of zeros."""

@@ -1,0 +1,80 @@
+"""Counts and times what an index finds by its cells, beside all that is there.
+
+The rows are embeddings of photos, each mixed with another one and blurred: as
+many as are wanted, which lie as those of photos do. Sentences ask for them.
+"""
+
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+from benchmarks import timing
+from tbnets.data.captions import read_captions, usual_format
+from tbnets.index import approximate
+from tbnets.index.search_index import open_index
+from tbnets.index.writer import IndexWriter
+from tbnets.serving import index, search
+from tbnets.serving.entries import about
+
+MOST_QUERIES = 500
+AT_ONCE = 2**15
+TOP = 10
+QUERIES = (1, 32)
+
+
+def run(model, folder, captions, count, repeats):
+    """Prints the share of the best that is found, and a table of times.
+
+    Args:
+        model: the `Served` that embeds photos and sentences.
+        folder: of photos.
+        captions: file of captions, whose test split asks.
+        count: rows of the index.
+        repeats: timed runs of each row.
+    """
+    records = read_captions(usual_format(captions), captions, "test")
+    sentences = records.captions[:: len(records.captions) // MOST_QUERIES or 1]
+    queries = search.embed(
+        model.embed_text, sentences[:MOST_QUERIES], "sentence"
+    )
+    _, photos = index.embed_folder(model, folder, False)
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place, "index")
+        _write(path, about(model), photos, count)
+        start = time.perf_counter()
+        approximate.build(path)
+        built = time.perf_counter() - start
+        print(f"{count} x {photos.shape[1]}, cells built in {built:.1f} s")
+        _time(path, queries, repeats)
+
+
+def _write(path, model, photos, count):
+    """Writes an index of mixed and blurred embeddings."""
+    rng, dim = np.random.default_rng(0), photos.shape[1]
+    with IndexWriter(path, model, dim) as writer:
+        for at in range(0, count, AT_ONCE):
+            size = min(AT_ONCE, count - at)
+            one, other = photos[rng.integers(0, len(photos), [2, size])]
+            share = rng.uniform(0, 0.5, [size, 1])
+            blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
+            rows = np.float32((1 - share) * one + share * other + blur)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            writer.put([str(at + row) for row in range(size)], rows)
+
+
+def _time(path, queries, repeats):
+    """Prints what is found of the best, then the times."""
+    exact, cells = open_index(path), approximate.open_approximate(path)
+    best, rows = (one.search(queries, TOP)[0] for one in (exact, cells))
+    found = [np.isin(wanted, some) for wanted, some in zip(best, rows)]
+    print(f"recall@{TOP} of {len(queries)} sentences: {np.mean(found):.3f}")
+    for number in QUERIES:
+        some = queries[:number]
+        runs = {
+            f"{number}: exact": lambda some=some: exact.search(some, TOP),
+            f"{number}: by cells": lambda some=some: cells.search(some, TOP),
+        }
+        found = timing.interleaved(runs, repeats)
+        timing.print_table("queries", found, f"{number}: exact")
