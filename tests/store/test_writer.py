@@ -22,12 +22,12 @@ def features_of(key):
     return [int(key[0]), 0.5, -1]
 
 
-def extract(path, kind="images", dtype="float32"):
-    """Extracts IDS, two a shard, going on where an earlier call stopped."""
-    writer = FeatureWriter(path, EXTRACTION, 3, dtype, kind)
-    for start in range(0, len(IDS), 2):
+def extract(path, kind="images", dtype="float32", ids=IDS, **told):
+    """Extracts ids, two a shard, going on where an earlier call stopped."""
+    writer = FeatureWriter(path, EXTRACTION | told, 3, dtype, kind)
+    for start in range(0, len(ids), 2):
         seen = writer.done | set(writer.failed)
-        wanted = [k for k in IDS[start : start + 2] if k not in seen]
+        wanted = [k for k in ids[start : start + 2] if k not in seen]
         good = [key for key in wanted if key not in BROKEN]
         failed = [(key, BROKEN[key]) for key in wanted if key in BROKEN]
         if not wanted:
