@@ -37,6 +37,7 @@ VERBS = {
     "extract_text_features": "captions -> tf-idf, means, Fisher vectors",
     "propose_regions": "photos -> boxes that may hold an object",
     "parse_captions": "captions -> trees",
+    "join_store": "shares of extraction, proposals, parsing -> one store",
     "make_scenes": "draws the embedded data set",
 }
 """Verb -> what it does, in the order in which people come to it."""

@@ -2,12 +2,14 @@
 
 import dataclasses
 
+from tbnets import startup
 from tbnets.data.captions import READERS, list_splits, usual_format
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
 from tbnets.features import extraction
 from tbnets.flags.flag import REQUIRED, Count, flag
+from tbnets.store.shares import take_share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,23 @@ class Captions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Photos(Captions):
+class Shared(Captions):
+    """Which captions are worked on, and which share of the work is done."""
+
+    shard: str = flag(
+        "",
+        "I/N, with I from 1 to N: the I-th of N shares of the work alone, for "
+        "tools/join_store.py.",
+    )
+
+    def next_line(self, line):
+        """Returns what comes next: of a share, that all are joined."""
+        joined = "Next, join all shares by tools/join_store.py"
+        return startup.spoken(joined) if self.shard else line
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Photos(Shared):
     """Which photos are worked on, and where the store goes."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
@@ -72,3 +90,24 @@ class Photos(Captions):
             for line in left_out_lines({}, others, len(others))[:1]:
                 print(line)
         return find_photos(self.images, *self.where, self.splits)
+
+    def find_share(self, **decides):
+        """Returns the photos of the share, and what tells of it.
+
+        Args:
+            **decides: as of `take_share`.
+        """
+        photos, size = self.find(), self.shard_images
+        rows, share = take_share(
+            self.shard,
+            [key for key, _ in photos],
+            size,
+            shard_images=size,
+            **decides,
+        )
+        if share:
+            print(
+                f"share     {self.shard}: {len(photos[rows])} of {len(photos)} "
+                f"photos, cut at multiples of --shard_images={size}"
+            )
+        return photos[rows], share

@@ -30,6 +30,9 @@ Then train with --image_features=features/lite0. Stopped at any moment,
 the same command goes on where it was and writes the same bytes. Photos that
 do not decode are listed and left out; mend them and run the command again.
 
+Several machines make a share each, with --shard=1/4 to --shard=4/4 and an
+--output of its own; tools/join_store.py makes the store of one run of them.
+
 docs/image_features.md tells more; docs/feature_stores.md describes the store.
 """
 
@@ -50,12 +53,14 @@ class Options(ImageFeatures, Photos):
 
 def main(options):
     """Extracts by the flags."""
-    how = {"batch_size": options.batch_size}
-    how["shard_images"] = options.shard_images
-    dim = make(options.find(), options, options.output, **how)
+    how = {} if options.regions else {"batch_size": options.batch_size}
+    photos, share = options.find_share(**how)
+    how |= {"shard_images": options.shard_images, "share": share}
+    dim = make(photos, options, options.output, **how)
     print(
         f"store     {options.output}: {dim} features "
         f"{'a region' if options.regions else 'an image'}, {options.dtype}"
     )
-    if not options.regions:
-        print(f"Next, train with --image_features={options.output}")
+    line = f"Next, train with --image_features={options.output}"
+    if options.shard or not options.regions:
+        print(options.next_line(line))

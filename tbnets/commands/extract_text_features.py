@@ -18,19 +18,23 @@ Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
 Beside the features lies encoder.npz, what was fitted: with it, the exported
 model takes raw captions. Stopped at any moment, the same command goes on.
 
+With --shard=1/4 to --shard=4/4 several machines encode a share each, which
+tools/join_store.py joins. Each fits on the whole training split, as one run
+does: that pays where encoding takes the time, as with hub:PRESET.
+
 docs/text_features.md tells more.
 """
 
 import dataclasses
 
-from tbnets.commands.data_flags import Captions
+from tbnets.commands.data_flags import Shared
 from tbnets.flags.flag import REQUIRED, flag
 from tbnets.recipes import text_features
 from tbnets.recipes.texts import texts_by_split
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(text_features.TextFeatures, Captions):
+class Options(text_features.TextFeatures, Shared):
     """Which features are made, of which captions, and where they go."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
@@ -49,8 +53,6 @@ def main(options):
         train_split=options.train_split, phrases=options.phrases
     )
     texts = texts_by_split(data, options.names())
-    text_features.make(options, texts, options.output)
-    print(
-        "Next, train with --text_encoder=features --text_features="
-        f"{options.output}"
-    )
+    text_features.make(options, texts, options.output, options.shard)
+    line = "Next, train with --text_encoder=features --text_features="
+    print(options.next_line(f"{line}{options.output}"))

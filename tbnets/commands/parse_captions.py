@@ -17,20 +17,23 @@ Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 Each distinct caption is parsed once, in several processes. What is parsed
 stands in OUTPUT.cache right away: stopped at any moment, the same command goes
 on. A caption that a parser gives no tree for gets a right-branching one, and
-is counted. docs/trees.md shows the files and how good the trees are.
+is counted. With --shard=1/4 to --shard=4/4 several machines parse a share
+each, which tools/join_store.py joins. docs/trees.md shows the files and how
+good the trees are.
 """
 
 import dataclasses
 import pathlib
 
-from tbnets.commands.data_flags import Captions
+from tbnets.commands.data_flags import Shared
 from tbnets.flags.flag import REQUIRED, flag
 from tbnets.recipes import parsed_trees
 from tbnets.recipes.texts import texts_by_id
+from tbnets.store.shares import take_share, tell_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(parsed_trees.Trees, Captions):
+class Options(parsed_trees.Trees, Shared):
     """Which captions are parsed, by what, and where trees go."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
@@ -42,7 +45,11 @@ class Options(parsed_trees.Trees, Captions):
 def main(options):
     """Parses by the flags."""
     texts = texts_by_id(options.data(), options.names())
+    rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     cache = options.cache or f"{options.output}.cache"
-    parsed_trees.make(options, texts, options.output, cache)
-    print(f"Next, train with --text_encoder=h_lstm --trees={options.output}")
+    parsed_trees.make(options, texts[rows], options.output, cache)
+    if share:
+        tell_file(options.output, {"parser": options.parser, **share})
+    line = f"Next, train with --text_encoder=h_lstm --trees={options.output}"
+    print(options.next_line(line))

@@ -7,7 +7,8 @@ For instance, 200 boxes of EdgeBoxes a photo, as Wang et al. 2018 use:
 
 Stopped at any moment, the same command goes on where it was and writes the
 same bytes. Photos that do not decode are listed and left out; mend them and
-run the command again.
+run the command again. With --shard=1/4 to --shard=4/4 several machines make a
+share each, which tools/join_store.py joins.
 
 With boxes that people drew, it also tells how many of them were found:
 
@@ -130,8 +131,9 @@ def draw_cell(options, path, boxes):
 
 def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
-    photos = options.find()
+    photos, share = options.find_share()
     how = {"workers": options.workers, "shard_images": options.shard_images}
+    how["share"] = share
     make(photos, options, options.output, **how)
     store = open_store(options.output)
     print(
@@ -142,3 +144,5 @@ def main(options):
         report_recall(options, photos, store)
     if options.picture:
         draw_picture(options, photos, store)
+    if options.shard:
+        print(options.next_line(""))

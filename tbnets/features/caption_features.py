@@ -61,9 +61,16 @@ def open_fitted(folder, encoder):
     return found
 
 
-def open_writer(folder, encoder, dtype="float32"):
-    """Opens a store to write, with its encoder beside the rows to come."""
-    made_by = description(encoder)
+def open_writer(folder, encoder, dtype="float32", share=None):
+    """Opens a store to write, with its encoder beside the rows to come.
+
+    Args:
+        folder: of the store.
+        encoder: the fitted `CaptionEncoder`.
+        dtype: as of `FeatureWriter`.
+        share: what `take_share` tells of the texts; None for all.
+    """
+    made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():

@@ -16,6 +16,7 @@ from tbnets.recipes.proposals import Boxes
 from tbnets.recipes.recipe import files_of_preset, read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
+from tbnets.store.shares import SHARE, share_of
 from tbnets.store.writer import FeatureWriter
 
 BOX_BYTES = 20
@@ -125,6 +126,7 @@ def make(
     folder,
     features=None,
     batch_size=extraction.BATCH_SIZE,
+    share=None,
     **how,
 ):
     """Makes a store of features of photos, or of their boxes, or goes on.
@@ -135,20 +137,21 @@ def make(
         folder: of the store.
         features: what `build_features` returned; None to call it.
         batch_size: photos a step.
+        share: where the photos are a share, what `take_share` tells of it.
         **how: `shard_images` and `progress`, as of `extraction.extract`.
 
     Returns:
         How many numbers a photo or box has.
     """
-    features = features or build_features(values)
-    made_by, kind = features.description(), "images"
+    features, share = features or build_features(values), share or {}
+    made_by, kind = {**features.description(), **share}, "images"
     work = functools.partial(
         extraction.extract, features=features, batch_size=batch_size
     )
     row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
-        made_by["proposals"] = boxes.made_by
+        made_by["proposals"] = _made_boxes(boxes, share)
         work = functools.partial(
             extract_regions, proposals=boxes, extractor=features
         )
@@ -162,6 +165,27 @@ def make(
         **how,
     )
     return features.dim
+
+
+def _made_boxes(boxes, share):
+    """Returns what made boxes; of a share of them, what made all.
+
+    Raises:
+        ValueError: it is another share than that of the photos.
+    """
+    made_by, told = dict(boxes.made_by), share_of(boxes.made_by)
+    if told is None:
+        return made_by
+    if told != share.get(SHARE):
+        raise InputError(
+            "`regions` must be the boxes of all photos, or of the same share "
+            f"of the same photos. Received: regions={boxes.path}, share "
+            f"{told['number']} of {told['of']}. Join its shares by "
+            "tools/join_store.py, or give --shard, --shard_images and the "
+            "photos as they were there."
+        )
+    del made_by[SHARE]
+    return made_by
 
 
 class FeaturesOfPhotos(OfPhotos):

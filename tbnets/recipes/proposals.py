@@ -44,7 +44,7 @@ class Proposals:
     )
 
 
-def make(photos, values, folder, workers=None, **how):
+def make(photos, values, folder, workers=None, share=None, **how):
     """Makes a store of the boxes of photos, or goes on with it.
 
     Args:
@@ -52,10 +52,11 @@ def make(photos, values, folder, workers=None, **how):
         values: `Proposals`.
         folder: of the store.
         workers: photos at once; None for as many as there are cores.
+        share: where the photos are a share, what `take_share` tells of it.
         **how: `shard_images` and `progress`, as of `extraction.extract`.
     """
     proposer = proposer_of(values)
-    made_by = proposer.description()
+    made_by = {**proposer.description(), **(share or {})}
     writer = FeatureWriter(folder, made_by, 0, kind="regions")
     work = functools.partial(
         region_extraction.propose_photos,

@@ -30,6 +30,7 @@ from tbnets.recipes.recipe import files_of_preset
 from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
+from tbnets.store.shares import take_share
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import coverage, coverage_line
 from tbnets.text.word_vectors import read_showing_progress
@@ -83,26 +84,33 @@ def check(values):
         )
 
 
-def make(values, texts, folder):
+def make(values, texts, folder, shard=""):
     """Makes a store of features of texts, or goes on with one.
 
     Args:
         values: `TextFeatures`.
         texts: split -> its texts; the first is fitted on.
         folder: of the store.
+        shard: the share whose features are made, as of `take_share`; all
+            of them are fitted alike.
     """
     check(values)
+    all_texts = {
+        caption_key(text): text for some in texts.values() for text in some
+    }
+    keys, size = list(all_texts), caption_features.SHARD_CAPTIONS
+    rows, share = take_share(shard, keys, size)
     encoder = _fitted(values, texts, folder)
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
-    writer = caption_features.open_writer(folder, encoder, values.dtype)
-    all_texts = [text for split in texts.values() for text in split]
+    writer = caption_features.open_writer(folder, encoder, values.dtype, share)
     start = time.perf_counter()
-    left = {*map(caption_key, all_texts)} - writer.done
+    left = {*keys[rows]} - writer.done
     check_space(
         folder, len(left) * encoder.dim * np.dtype(values.dtype).itemsize
     )
     with progress_bar(len(left), "encoding", "text", leave=True) as bar:
-        caption_features.extract(all_texts, encoder, writer, bar.update)
+        some = [all_texts[key] for key in keys[rows]]
+        caption_features.extract(some, encoder, writer, bar.update)
     writer.finish()
     seconds = time.perf_counter() - start
     tqdm.tqdm.write(

@@ -10,6 +10,8 @@ from tbnets.data.entities import read_annotations, read_boxes
 from tbnets.data.photos import listed_rows
 from tbnets.data.phrase_markup import read_sentences
 from tbnets.data.phrases import read_phrases
+from tbnets.store.joining import join
+from tbnets.store.shares import take_share, tell_file
 from tbnets.text import parsing
 from tbnets.text.tree_files import trees_of
 from tbnets.text.vocabulary import Vocabulary
@@ -175,6 +177,18 @@ def _read_trees(folder):
     return trees_of(folder / "trees.jsonl", ["c 0", "c 1"])
 
 
+def _write_share(folder):
+    (folder / "t.jsonl").write_text(_lines(PARSED))
+    _, told = take_share("1/1", PARSED)
+    tell_file(folder / "t.jsonl", {"parser": "embedded", **told})
+
+
+def _read_share(folder):
+    joined = folder / "joined.jsonl"
+    joined.unlink(missing_ok=True)
+    return join([folder / "t.jsonl"], joined), joined.read_text()
+
+
 def _read_gold_trees(folder):
     return trees_of(folder, ["a dog", "cats sit ."])
 
@@ -259,6 +273,9 @@ READERS = {
     ),
     "photo_list": _text_reader("list.txt", "0.jpg\n1\n", _read_list),
     "trees": _text_reader("trees.jsonl", _lines(PARSED), _read_trees),
+    "share_of_trees": Reader(
+        _write_share, "t.jsonl.share.json", _read_share, names=("t.jsonl",)
+    ),
     "gold_trees": _text_reader("0.txt", "\n".join(TREES), _read_gold_trees),
     "parses": _text_reader("cache.jsonl", _lines(CACHED), _read_cache),
     "vocabulary": _text_reader(

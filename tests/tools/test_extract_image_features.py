@@ -7,7 +7,9 @@ import time
 import numpy as np
 import pytest
 
+from tbnets.recipes import image_features
 from tbnets.store.shards import open_store
+from tbnets.store.shares import take_share
 from tbnets.store.writer import FeatureWriter
 from tests import fresh, verbs
 from tests.features import tiny_cnn
@@ -106,6 +108,49 @@ def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
         assert (folder / "store" / name).read_bytes() == straight
 
 
+@pytest.fixture
+def built_once(monkeypatch):
+    """Builds each network once: which one it is, is not what is tried."""
+    built, build = {}, image_features.build_features
+
+    def cached(values):
+        key = values.layers[0]
+        return built.get(key) or built.setdefault(key, build(values))
+
+    monkeypatch.setattr(image_features, "build_features", cached)
+
+
+def in_shares(folder, of, *flags):
+    """Extracts each share, joins them; returns the bytes of the files."""
+    output = folder / "joined"
+    shares = [folder / f"joined.{i + 1}" for i in range(of)]
+    for number, share in enumerate(shares, 1):
+        line = (*flags, f"--shard={number}/{of}", f"--output={share}")
+        code, text = run(folder, *line)
+        assert code == 0 and "join all shares by" in text, text
+    done = verbs.run("join_store", *shares, f"--output={output}")
+    assert done.returncode == 0, done.stderr
+    return content(output)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_shares_are_joined_to_the_bytes_of_one_run(folder, built_once):
+    for name in ("0.jpg", "c.jpg"):
+        (folder / "photos" / name).write_bytes(b"\xff\xd8 no photo")
+    small = ("--shard_images=3", "--batch_size=2")
+    assert run(folder, *small)[0] == 0
+    assert in_shares(folder, 3, *small) == content(folder / "store")
+    assert len(open_store(folder / "joined.3")) == 0  # Three, of two shards.
+    code, text = run(folder, "--shard=2/1")
+    assert code == 1 and "`--shard` must be I/N" in text, text
+    there = f"--output={folder / 'joined.1'}"
+    code, text = run(folder, *small, "--shard=1/2", there)
+    assert code == 1 and "share.of: 3 in" in text, text
+
+
 @pytest.mark.parametrize(
     "kind, dim", [("warp", 6), ("roi_pool", 6), ("roi_average", 11)]
 )
@@ -137,6 +182,27 @@ def test_features_of_regions(folder, kind, dim):
     assert store.sizes.tolist() == [[30, 40]] * 3
     assert boxes.tolist() == [[0, 0, 20, 20], [5, 5, 30, 40]]
     assert store.extraction["proposals"]["method"] == "by hand"
+
+
+def test_regions_of_a_share_of_boxes_are_joined(folder, built_once):
+    keys = ["a.jpg", "b.png", "more/c.jpg"]
+    small = ("--shard_images=2", "--layers=second")
+    for shard in ("", "1/2", "2/2"):
+        rows, share = take_share(shard, keys, 2, shard_images=2)
+        path = folder / f"boxes{shard[:1]}"
+        writer = FeatureWriter(path, share, 0, kind="regions")
+        boxes = [[0, 0, 20, 20]] * len(keys[rows])
+        counts = scores = [1] * len(boxes)
+        writer.add_shard(keys[rows], None, boxes, counts, scores)
+        writer.finish()
+        given = (*small, f"--regions={path}", f"--shard={shard}")
+        code, text = run(folder, *given, f"--output={folder / f'r{shard[:1]}'}")
+        assert code == 0, text
+    shares = [folder / "r2", folder / "r1"]
+    verbs.run("join_store", *shares, f"--output={folder / 'joined'}")
+    assert content(folder / "joined") == content(folder / "r")
+    code, text = run(folder, f"--regions={folder / 'boxes1'}", "--shard=2/2")
+    assert code == 1 and "`--regions` must be the boxes of all" in text, text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tbnets.features import caption_features
 from tbnets.features.caption_features import load_encoder, load_encoder_of
 from tbnets.store.opening import open_features
 from tests import verbs
@@ -45,6 +46,23 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert code == 0 and "fitted" not in text, text
     code, text = run(folder, "--features=tfidf", "--num_terms=2")
     assert code == 1 and "num_terms: 3000 in" in text, text
+
+
+def test_shares_are_fitted_alike_and_joined(folder, monkeypatch):
+    monkeypatch.setattr(caption_features, "SHARD_CAPTIONS", 2)
+    assert run(folder, "--features=tfidf")[0] == 0
+    shares = [folder / str(i) for i in (1, 2, 3)]
+    for number, share in enumerate(shares, 1):
+        given = (f"--output={share}", f"--shard={number}/3")
+        code, text = run(folder, "--features=tfidf", *given)
+        assert code == 0 and "fitted    on 3 captions" in text, text
+    joined = folder / "joined"
+    verbs.run("join_store", *shares, f"--output={joined}")
+    files = [path.name for path in (folder / "store").iterdir()]
+    assert sorted(files) == sorted(path.name for path in joined.iterdir())
+    for name in files:
+        one = (folder / "store" / name).read_bytes()
+        assert (joined / name).read_bytes() == one, name
 
 
 def test_what_is_fitted_on_is_the_training_split_wherever_it_stands(folder):

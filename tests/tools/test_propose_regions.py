@@ -103,6 +103,23 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     assert content(killed) == content(tmp_path / "whole")
 
 
+def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
+    given = (f"--images={folder / 'images'}", "--shard_images=4", "--limit=9")
+    recall = f"--recall={folder / 'Annotations'}"
+    shares = [tmp_path / str(i) for i in range(4)]
+    assert run(*given, f"--output={shares[0]}")[0] == 0
+    for number, share in enumerate(shares[1:], 1):
+        line = (f"--shard={number}/3", f"--output={share}", recall)
+        code, output, errors = run(*given, *line)
+        assert code == 0, errors
+        count = (8, 4, 3)[number - 1]
+        assert f"share     {number}/3: {count} of 15 photos" in output, output
+        assert f"in {count} photos" in output, output  # Of the recall.
+    joined = tmp_path / "joined"
+    verbs.run("join_store", *shares[1:], f"--output={joined}")
+    assert content(joined) == content(shares[0])
+
+
 def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path):
     code, _, errors = run(
         f"--images={folder / 'images'}",
