@@ -18,7 +18,6 @@ from tbnets.store.manifest import (
     extraction_differences,
     file_of,
     file_sha256,
-    read_manifest,
     write_manifest,
 )
 from tbnets.store.opening import load_features
@@ -26,6 +25,8 @@ from tbnets.store.shards import open_store
 from tbnets.store.shares import SHARE, SUFFIX, share_of
 
 MOST_LISTED = 5
+BESIDE = "files"
+"""What a share tells of the files beside its rows: name -> sha256."""
 
 
 def join(shares, output):
@@ -66,10 +67,12 @@ def join(shares, output):
     tell = _made_store if is_stores else _made_file
     made_by = [tell(path) for path in shares]
     _check_alike(shares, made_by)
-    shares = _in_order(shares, made_by)
+    shares, items = _in_order(shares, made_by), made_by[0][SHARE]["items"]
     output.parent.mkdir(parents=True, exist_ok=True)
-    items = made_by[0][SHARE]["items"]
-    (_join_stores if is_stores else _join_files)(shares, output, items)
+    if is_stores:
+        _join_stores(shares, output, items, made_by[0][BESIDE])
+    else:
+        _write(output, shares)
     return items
 
 
@@ -81,10 +84,22 @@ def _refuse(path, why, advice):
 
 
 def _made_store(path):
-    """Returns what made the store that is a share, by its manifest."""
+    """Returns what made the store that is a share, and what lies in it.
+
+    Beside the rows may lie what made them, such as an encoder: it must be the
+    same in all shares. What is hidden does not count.
+    """
     if not os.path.isdir(path):
         _refuse(path, "is a file beside stores", "Join them one by one.")
-    return _with_share(path, read_manifest(path).made_by)
+    store = open_store(path)
+    own = {os.path.basename(file) for file in store.files}
+    others = (name for name in os.listdir(path) if name not in own)
+    beside = {
+        name: file_sha256(os.path.join(path, name))
+        for name in others
+        if name[0] != "." and os.path.isfile(os.path.join(path, name))
+    }
+    return _with_share(path, {**store.made_by, BESIDE: beside})
 
 
 def _made_file(path):
@@ -123,7 +138,8 @@ def _check_alike(shares, made_by):
             raise InputError(
                 "`shares` must be made alike, of the same photos or texts. "
                 f"Received: {'; '.join(lines)}. Make one of them again with "
-                "the flags and inputs of the other, at a new place."
+                "the flags and inputs of the other, at a new place; take away "
+                "files that are not theirs."
             )
 
 
@@ -151,10 +167,6 @@ def _in_order(shares, made_by):
     return [place[number] for number in sorted(place)]
 
 
-def _join_files(shares, output, _):
-    _write(output, shares)
-
-
 def _write(target, sources):
     """Writes a file of what some files hold, one after the other."""
 
@@ -166,7 +178,7 @@ def _write(target, sources):
     files.write_atomically(target, write)
 
 
-def _join_stores(shares, output, items):
+def _join_stores(shares, output, items, beside):
     stores = [load_features([path])[0] for path in shares]
     found = sum(len(store) + len(store.failed) for store in stores)
     if found != items:
@@ -175,7 +187,6 @@ def _join_stores(shares, output, items):
             f"included. Received: {found} in {', '.join(map(str, shares))}. "
             "One was changed since: make it again."
         )
-    beside = _files_beside(stores)
     made = stores[0].manifest
     extraction = {k: v for k, v in made.extraction.items() if k != SHARE}
     failed = {key: why for one in stores for key, why in one.failed.items()}
@@ -205,32 +216,3 @@ def _copied(path, shard, folder, name):
         _write(folder / target, [os.path.join(path, source)])
         sums[target] = shard.sha256[source]
     return dataclasses.replace(shard, name=name, sha256=sums)
-
-
-def _files_beside(stores):
-    """Returns the names of what lies beside the rows, such as an encoder.
-
-    Raises:
-        ValueError: it is not the same in all stores.
-    """
-    told = []
-    for store in stores:
-        known = set(store.files)
-        paths = [os.path.join(store.path, n) for n in os.listdir(store.path)]
-        told.append(
-            {
-                os.path.basename(path): file_sha256(path)
-                for path in paths
-                if path not in known and os.path.basename(path)[0] != "."
-            }
-        )
-    for store, found in zip(stores, told):
-        if lines := extraction_differences(
-            told[0], found, stores[0].path, store.path
-        ):
-            raise InputError(
-                "`shares` must have the same files beside their rows. "
-                f"Received: {'; '.join(lines)}. Take away what is not of the "
-                "store, or copy what is missing."
-            )
-    return told[0]

@@ -65,8 +65,11 @@ def plain(folder):
 
 
 def cut(folder):
-    extract(folder / "cut", ids=IDS[:1], **take_share("2/2", IDS, 2)[1])
-    return folder / "cut"
+    path = make_share(folder / "cut", "2/2")
+    text = (path / "manifest.json").read_text()
+    assert text.count('"id": "5.jpg"') == 1
+    (path / "manifest.json").write_text(text.replace("5.jpg", "4.jpg"))
+    return path
 
 
 def other(folder):
@@ -88,8 +91,8 @@ def a_file(folder):
         (other, "share.batch_size: nothing in .*s1of2, 4 in .*other"),
         (incomplete, "must be a complete feature store.*young"),
         (damaged, "00000.npy: expected the sha256"),
-        (lacking, "same files beside .*encoder.npz: .*, nothing in"),
-        (cut, "must hold 7 photos or texts, .*: 5 in"),
+        (lacking, "files.encoder.npz: .* in .*s1of2, nothing in"),
+        (cut, "must hold 7 photos or texts, .*: 6 in"),
         (a_file, "trees.jsonl, which is a file beside stores"),
     ],
 )
