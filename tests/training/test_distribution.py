@@ -1,0 +1,108 @@
+import json
+import socket
+
+import pytest
+import tensorflow as tf
+
+from tbnets.errors import InputError, UnreachableError
+from tbnets.training import distribution
+from tbnets.training.distribution import Task, Workers, read_task
+
+CLUSTER = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
+
+
+def config(cluster=CLUSTER, kind="worker", index=0):
+    task = {"type": kind, "index": index}
+    return json.dumps({"cluster": cluster, "task": task})
+
+
+def test_worker_0_is_the_chief_where_nobody_else_is():
+    first, second = (read_task(config(index=i)) for i in range(2))
+    addresses = {"worker 0": "10.0.0.1:2222", "worker 1": "10.0.0.2:2222"}
+    assert first == Task("worker 0", True, addresses)
+    assert second == Task("worker 1", False, addresses)
+    cluster = {**CLUSTER, "chief": ["[::1]:1"]}
+    assert not read_task(config(cluster)).is_chief
+    assert read_task(config(cluster, "chief")).is_chief
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("{", "which is no JSON (Expecting property name"),
+        ("[]", "(TypeError: list ind"),
+        ('{"cluster": {}}', "(KeyError: 'task')"),
+        (config(index="second"), "(ValueError: invalid lit"),
+        (config({"ps": ["a:1"]}), "Received: a cluster with ps."),
+        (config({"worker": ["10.0.0.1"]}), "the address '10.0.0.1'."),
+        (config(index=2), "the task worker 2 in a cluster of worker 0, worker"),
+        (config(kind="chief"), "the task chief 0 in a cluster of worker 0"),
+        (config({}), "the task worker 0 in a cluster of nobody"),
+    ],
+)
+def test_a_wrong_tf_config_is_told(text, told):
+    with pytest.raises(InputError, match="`TF_CONFIG` must be JSON") as error:
+        read_task(text)
+    assert told in str(error.value)
+    assert "Set for example TF_CONFIG='{" in str(error.value)
+
+
+def test_an_evaluator_beside_does_no_harm():
+    cluster = {**CLUSTER, "evaluator": ["10.0.0.3:2222"]}
+    assert list(read_task(config(cluster)).addresses) == [
+        "worker 0",
+        "worker 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("all",), "`--distribute` must be one of none, mirrored, multi_wor"),
+        (("none", 2), "`--num_replicas` must come with --distribute=mirrored"),
+        (("multi_worker",), "variable TF_CONFIG. Received: none."),
+        (("mirrored",), "--num_replicas=0 on a machine with 0 GPUs."),
+    ],
+)
+def test_what_can_not_be_opened_is_told(monkeypatch, arguments, told):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
+    with pytest.raises(InputError) as error:
+        distribution.open_workers(*arguments)
+    assert told in str(error.value)
+
+
+def test_one_device_is_the_chief_and_waits_for_nobody():
+    workers = distribution.open_workers()
+    assert workers.is_chief and not workers.are_several
+    assert str(workers) == "1 replica"
+    assert workers.of_chief([1.5, float("inf")]) == [1.5, float("inf")]
+    workers.wait()
+    workers.check_same("`--seed`", "3", "")
+    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+        raise tf.errors.UnavailableError(None, None, "no worker's")
+
+
+def lost(addresses, message):
+    """Returns what "worker 0" says that meets an error of a collective."""
+    workers = Workers(task=Task("worker 0", True, addresses))
+    with pytest.raises(UnreachableError) as error, workers.watched():
+        raise tf.errors.UnavailableError(None, None, message)
+    return str(error.value)
+
+
+def test_the_worker_that_is_gone_is_named(monkeypatch):
+    monkeypatch.setattr(distribution, "LOOK_SECONDS", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            away = f"127.0.0.1:{other.getsockname()[1]}"
+        addresses = {"worker 0": here, "worker 1": here, "worker 2": away}
+        # The neighbour is named where it is another that ended first.
+        told = lost(addresses, "remote target /job:worker/replica:0/task:1")
+        assert f"Received: no answer from worker 2 ({away}). Start" in told
+        # One that hangs still accepts connections.
+        del addresses["worker 2"]
+        told = lost(addresses, "unhealthy: /job:worker/replica:0/task:1")
+        assert "no answer from worker 1. Start all workers again with" in told
+        assert "from another worker. Start" in lost(addresses, "aborted")
