@@ -6,11 +6,14 @@ has positives. What a batch holds is a function of (seed, epoch) alone, never
 of the state of a random generator, so a resumed run sees the same batches.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
+from tbnets.data.shares import WHOLE, Share
 from tbnets.errors import InputError, InputTypeError
 from tbnets.images import decode_images, read_file
 from tbnets.seeds import generator_of
@@ -110,43 +113,59 @@ class EpochBatches:
                 "tbnets.Examples.from_arrays."
             )
         records = examples.records
-        drawable = np.count_nonzero(records.captions_per_image)
+        drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
             raise InputError(
                 "`examples` must hold at least one image with a caption. "
                 f"Received: {records.num_images} images, {records.num_captions}"
                 f" captions of {records.path}. Choose another split."
             )
+        bounds = batch_bounds(drawable, images_per_batch)
         self.epoch = 0
-        self.num_batches = len(batch_bounds(drawable, images_per_batch))
+        self.num_batches = len(bounds)
+        self.smallest: int = bounds[-1][1] - bounds[-1][0]
         self.examples, self.image_size = examples, image_size
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
-        dataset = tf.data.Dataset.from_generator(
-            self._generate, output_signature=self.signature()
-        )
-        if examples.images.dtype == tf.string:
-            dataset = dataset.map(
-                lambda batch: {
-                    **batch,
-                    "images": read_images(batch["images"], image_size),
-                }
-            )
-        # Keras warns of data that end before it knows how many there are.
-        counted = tf.data.experimental.assert_cardinality(self.num_batches)
-        self.dataset: tf.data.Dataset = dataset.apply(counted).prefetch(2)
+        self.dataset: tf.data.Dataset = self.dataset_of([WHOLE])
 
     __repr__ = short_repr("num_batches", "epoch")
 
-    def _generate(self):
-        """Yields the batches of `epoch`, photos not decoded."""
+    def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
+        """Returns some shares of each batch of `epoch`, one after the other.
+
+        Args:
+            shares: of the replicas of this process, in their order.
+        """
+        dataset = tf.data.Dataset.from_generator(
+            lambda: self._generate(shares), output_signature=self.signature()
+        )
+        if self.examples.images.dtype == tf.string:
+            dataset = dataset.map(
+                lambda batch: {
+                    **batch,
+                    "images": read_images(batch["images"], self.image_size),
+                }
+            )
+        # Keras warns of data that end before it knows how many there are.
+        count = self.num_batches * len(shares)
+        counted = tf.data.experimental.assert_cardinality(count)
+        return dataset.apply(counted).prefetch(2 * len(shares))
+
+    def _generate(self, shares):
+        """Yields shares of the batches of `epoch`, photos not decoded."""
         records, seed = self.examples.records, self._seed
         drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
         for number, rows in enumerate(drawn):
-            yield self.batch(*rows, number)
+            for share in shares:
+                yield self.batch(*rows, number, share)
 
     def batch(
-        self, image_rows: np.ndarray, caption_rows: np.ndarray, number: int
+        self,
+        image_rows: np.ndarray,
+        caption_rows: np.ndarray,
+        number: int,
+        share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
         """Returns what stands in some rows.
 
@@ -154,17 +173,20 @@ class EpochBatches:
             image_rows: int64 `[n]`.
             caption_rows: int64 `[m]`.
             number: of the batch in its epoch, from 0.
+            share: which part of the batch is read.
         """
         examples = self.examples
+        images = share.of(len(image_rows))
+        captions = share.of(len(caption_rows))
         owners = examples.records.caption_to_image[caption_rows]
         batch = {
-            "images": examples.images.batch(image_rows),
-            "captions": examples.texts.batch(caption_rows),
-            "image_ids": image_rows,
-            "caption_image_ids": owners,
+            "images": share.read(examples.images, image_rows),
+            "captions": share.read(examples.texts, caption_rows),
+            "image_ids": image_rows[images],
+            "caption_image_ids": owners[captions],
         }
         if examples.text_ids is not None:
-            batch["text_ids"] = examples.text_ids[caption_rows]
+            batch["text_ids"] = examples.text_ids[caption_rows][captions]
         return batch
 
     def signature(self) -> dict[str, tf.TensorSpec]:

@@ -17,6 +17,7 @@ from tbnets import boxes
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples, sampled
 from tbnets.data.noun_phrases import NounPhrases, ranges
+from tbnets.data.shares import WHOLE
 from tbnets.identity import SAME_THING
 from tbnets.seeds import generator_of
 
@@ -183,30 +184,37 @@ class PairBatches(EpochBatches):
         self._phrase_images = examples.phrase_images
         super().__init__(examples, **sampling)
 
-    def batch(self, image_rows, caption_rows, number):
+    def batch(self, image_rows, caption_rows, number, share=WHOLE):
         """Returns the dict that `HMLSTM.train_step` takes."""
-        batch = super().batch(image_rows, caption_rows, number)
+        batch = super().batch(image_rows, caption_rows, number, share)
         generator = generator_of(self._seed, "pairs", self.epoch, number)
-        rows, nodes = self._draw(caption_rows, generator)
+        rows, places, nodes = self._draw(caption_rows, generator)
         examples = self.examples
-        places = np.full(examples.records.num_images, -1)
-        places[image_rows] = np.arange(len(image_rows))
-        owners = places[self._phrase_images[rows]]
+        owners = np.full(examples.records.num_images, -1)
+        owners[image_rows] = np.arange(len(image_rows))
+        owners = owners[self._phrase_images[rows]]
         choices, weights = self._choices(rows, generator)
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
+        is_contrast = self._contrasts(
+            np.append(photos, np.arange(len(image_rows))),
+            region_of,
+            rows,
+            image_rows,
+            np.append(numbers, examples.regions.counts[image_rows]),
+        )
+        # Phrases go with their captions, whose trees their nodes are in.
+        captions, own = share.of(len(caption_rows)), share.of(len(photos))
+        said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
+        before = examples.texts.lengths[caption_rows[: captions.start]].sum()
         batch |= {
-            "regions": examples.regions.take(image_rows[photos], numbers),
-            "region_images": photos.astype(np.int32),
-            "phrase_nodes": nodes.astype(np.int32),
-            "region_of": region_of.astype(np.int32),
-            "is_contrast": self._contrasts(
-                np.append(photos, np.arange(len(image_rows))),
-                region_of,
-                rows,
-                image_rows,
-                np.append(numbers, examples.regions.counts[image_rows]),
+            "regions": examples.regions.take(
+                image_rows[photos[own]], numbers[own]
             ),
-            "weights": weights.astype(np.float32),
+            "region_images": photos[own].astype(np.int32),
+            "phrase_nodes": (nodes[said] - before).astype(np.int32),
+            "region_of": region_of[said].astype(np.int32),
+            "is_contrast": is_contrast.T[said],
+            "weights": weights[said].astype(np.float32),
         }
         return batch
 
@@ -223,14 +231,14 @@ class PairBatches(EpochBatches):
         }
 
     def _draw(self, caption_rows, generator):
-        """Returns rows of phrases, and their nodes in the batch."""
+        """Returns phrases of a batch, as `NounPhrases.in_batch` does."""
         lengths = self.examples.texts.lengths[caption_rows]
-        rows, _, nodes = self.examples.phrases.in_batch(caption_rows, lengths)
-        limit = self._options.max_pairs
-        if len(rows) > limit:
-            kept = np.sort(generator.permutation(len(rows))[:limit])
-            rows, nodes = rows[kept], nodes[kept]
-        return rows, nodes
+        drawn = self.examples.phrases.in_batch(caption_rows, lengths)
+        limit, count = self._options.max_pairs, len(drawn[0])
+        if count > limit:
+            kept = np.sort(generator.permutation(count)[:limit])
+            drawn = [one[kept] for one in drawn]
+        return drawn
 
     def _choices(self, rows, generator):
         """Returns the candidate of each phrase, and what the pair weighs."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array
 from tbnets.errors import InputError, check_choice
+from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.configured import (
     ConfiguredLayer,
     build_steps,
@@ -87,8 +88,7 @@ class Branch(ConfiguredLayer):
             steps.append(keras.layers.Dense(size, name=f"fc{i + 1}"))
             where = {"first": 0, "last": last, "none": -1}
             if i == where[self.batch_normalization]:
-                options = {"momentum": 0.9, "name": "bn"}
-                steps.append(keras.layers.BatchNormalization(**options))
+                steps.append(batch_normalization("bn"))
             if i < last:
                 steps.append(keras.layers.ReLU(name=f"relu{i + 1}"))
                 if self.dropout:

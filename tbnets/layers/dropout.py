@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
@@ -20,6 +21,8 @@ class SeededDropout(ConfiguredLayer):
     goes on with exactly the masks it would have drawn, on every Keras
     version; the random generators of Keras itself are not saved with the
     weights in all of them. XLA draws other masks than a plain graph does.
+    Replicas that share a batch (`replicas`) drop of its rows what one device
+    would drop of them.
 
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
@@ -48,4 +51,10 @@ class SeededDropout(ConfiguredLayer):
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
         seed = tf.stack([tf.constant(self.seed, tf.int32), draws])
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
+        if replicas.num_replicas() == 1:
+            return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
+
+        def draw(shape, dtype):
+            return replicas.uniform_rows(seed, shape, dtype)
+
+        return tf.nn.experimental.general_dropout(inputs, self.rate, draw)

@@ -11,6 +11,7 @@ from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
 from tbnets.features import cnn, hub, hub_vision
 from tbnets.features.cnn import call_with_any_batch
+from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.configured import ConfiguredLayer, checked_units
 from tbnets.short_repr import short_repr
 
@@ -41,9 +42,7 @@ class SmallConvNet(ConfiguredLayer):
             # Flat: Keras 2 saves no layers of a list inside a list.
             self.stages += [
                 keras.layers.Conv2D(size, 3, name=f"conv{i + 1}", **options),
-                keras.layers.BatchNormalization(
-                    momentum=0.9, name=f"bn{i + 1}"
-                ),
+                batch_normalization(f"bn{i + 1}"),
             ]
 
     def _pairs(self):

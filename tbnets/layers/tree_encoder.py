@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.layers.tree_lstm import TreeLSTM
@@ -76,7 +77,9 @@ class TreeEncoder(TextEncoder):
             `PackedTrees` that tell which tree, words and kind each row is.
         """
         trees = pack_trees(inputs, noun_phrases=not self.tied)
-        words = self.word_vectors(trees.word_ids, training)
+        rows = replicas.Shares(words=tf.size(trees.word_ids))
+        with rows.drawn("words"):  # Of which a replica has any number.
+            words = self.word_vectors(trees.word_ids, training)
         states = self.tree_lstm(words, trees)
         if self.mean_beside:
             states = tf.concat([states, span_means(words, trees)], axis=1)

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.shares import WHOLE
+
 
 class PhraseBatches:
     """The batches of one epoch after the other, as `data.EpochBatches`.
@@ -23,33 +25,43 @@ class PhraseBatches:
     def __init__(self, examples, sampler):
         self.epoch = 0
         self.num_batches = sampler.num_batches
+        self.smallest = sampler.smallest
         self._examples = examples
         self._sampler = sampler
-        self.dataset = tf.data.Dataset.from_generator(
-            self._generate, output_signature=_signature(examples)
-        ).prefetch(2)
+        self.dataset = self.dataset_of([WHOLE])
 
-    def _generate(self):
+    def dataset_of(self, shares):
+        """Returns some shares of each batch, see `data.EpochBatches`."""
+        return tf.data.Dataset.from_generator(
+            lambda: self._generate(shares),
+            output_signature=_signature(self._examples),
+        ).prefetch(2 * len(shares))
+
+    def _generate(self, shares):
         for rows in self._sampler.epoch(self.epoch):
-            yield self._read(rows)
+            for share in shares:
+                yield self._read(rows, share)
 
-    def _read(self, rows):
+    def _read(self, rows, share):
         """Returns what stands in some rows; features are read at once."""
-        examples, drawn = self._examples, len(rows.regions)
-        regions = np.concatenate([rows.regions, rows.candidates])
+        examples, drawn = self._examples, share.of(len(rows.regions))
+        phrases = share.of(len(rows.phrases))
+        images = rows.regions[drawn]
+        others = rows.candidates[share.of(len(rows.candidates))]
+        regions = np.concatenate([images, others])
         features = examples.features.take_regions(regions)
         chains = examples.phrases.phrase_to_chain[rows.phrases]
         batch = {
-            "images": features[:drawn],
-            "captions": examples.texts.batch(rows.phrases),
-            "image_ids": chains[rows.drawn_for],
-            "caption_image_ids": chains,
-            "drawn_for": rows.drawn_for.astype(np.int32),
-            "candidates": features[drawn:],
-            "is_negative": rows.is_negative,
+            "images": features[: len(images)],
+            "captions": share.read(examples.texts, rows.phrases),
+            "image_ids": chains[rows.drawn_for][drawn],
+            "caption_image_ids": chains[phrases],
+            "drawn_for": rows.drawn_for[drawn].astype(np.int32),
+            "candidates": features[len(images) :],
+            "is_negative": rows.is_negative[phrases],
         }
         if examples.text_ids is not None:
-            batch["text_ids"] = examples.text_ids[rows.phrases]
+            batch["text_ids"] = examples.text_ids[rows.phrases][phrases]
         return batch
 
 

@@ -21,6 +21,7 @@ network's softmax, embeds them once.
 
 import tensorflow as tf
 
+from tbnets import replicas
 from tbnets.checked_numbers import checked_dict
 from tbnets.losses import miners
 from tbnets.losses.hinges import View
@@ -92,7 +93,8 @@ def used_columns(columns, valid, num_candidates):
     marks = tf.math.unsorted_segment_max(
         tf.ones_like(columns), spare, num_candidates + 1
     )
-    is_used = marks[:num_candidates] > 0
+    # Of replicas, each knows what its own anchors picked.
+    is_used = replicas.summed(tf.maximum(marks[:num_candidates], 0)) > 0
     place = tf.cumsum(tf.cast(is_used, tf.int32), exclusive=True)
     used = tf.cast(tf.where(is_used)[:, 0], tf.int32)
     # A column more, so that there is one where there are no candidates.
@@ -113,14 +115,21 @@ def embed_picked(network, batch, columns, valid, training):
     Returns:
         (images, candidates, places): float32 `[n, embedding_dim]`; float32
         `[u, embedding_dim]`, each candidate that was picked, once; and int32
-        `[m, k]`, where among these each pick stands.
+        `[m, k]`, where among these each pick stands. Of replicas, images and
+        candidates are those of all.
     """
     images, candidates = batch["images"], batch["candidates"]
-    used, places = used_columns(columns, valid, tf.shape(candidates)[0])
-    num_images = tf.shape(images)[0]
-    rows = tf.concat([images, tf.gather(candidates, used)], axis=0)
-    embeddings = network.embed_images(rows, training=training)
-    return embeddings[:num_images], embeddings[num_images:], places
+    shares = replicas.Shares(candidates=tf.shape(candidates)[0])
+    total = shares.total("candidates")
+    used, places = used_columns(columns, valid, total)
+    used = shares.own("candidates", used)
+    num_images, num_used = tf.shape(images)[0], tf.shape(used)[0]
+    rows = replicas.Shares(images=num_images, picked=num_used)
+    both = tf.concat([images, tf.gather(candidates, used)], axis=0)
+    with rows.drawn("images", "picked"):
+        embeddings = network.embed_images(both, training=training)
+    both = embeddings[:num_images], embeddings[num_images:]
+    return *replicas.gather(*both), places
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets import replicas
 from tbnets.losses import distances, miners
 from tbnets.losses.presets import TERMS
 
@@ -73,6 +74,19 @@ def _within(rows, mask):
     return View(rows, rows, positive, tf.linalg.set_diag(mask, itself))
 
 
+def own_anchors(view):
+    """Returns the `View` with the part of its anchors that a replica does.
+
+    Every candidate stays: an anchor's negatives are those of all replicas.
+    """
+    cut = {
+        name: replicas.own_rows(rows)
+        for name, rows in view._asdict().items()
+        if name != "candidates" and rows is not None
+    }
+    return view._replace(**cut)
+
+
 def sums(views, num_negatives, max_positives, margin, distance):
     """Sums and counts the hinges of every view.
 
@@ -96,7 +110,9 @@ def sums(views, num_negatives, max_positives, margin, distance):
             for term, view in views.items()
         }
     sums = {}
-    for group in _TERMS_BY_MATRIX:
+    # Parts of two directions have no matrix in common.
+    alone = replicas.num_replicas() > 1
+    for group in zip(TERMS) if alone else _TERMS_BY_MATRIX:
         terms = [term for term in group if term in views]
         group = [views[term] for term in terms]
         counts = num_negatives, max_positives

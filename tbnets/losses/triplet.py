@@ -30,6 +30,7 @@ from tbnets.losses.checks import (
     checked_mask,
 )
 from tbnets.losses.positives import PositiveMasks, positive_masks
+from tbnets.replicas import gather, summed
 from tbnets.short_repr import of_fields
 
 TERMS = hinges.TERMS
@@ -152,11 +153,6 @@ class TripletLoss:
             config = {**config, "negatives": "hardest"}
         return cls(**config)
 
-    def without(self, terms: Iterable[str]) -> Self:
-        """Returns the same loss in which some terms have no weight."""
-        weights = self.term_weights | dict.fromkeys(terms, 0.0)
-        return dataclasses.replace(self, term_weights=weights)
-
     def __call__(
         self,
         image_embeddings: Array,
@@ -167,7 +163,9 @@ class TripletLoss:
     ) -> LossOutput:
         """Computes the loss of one batch.
 
-        `loss(embeddings, labels)`, without ids, is `within_view`.
+        `loss(embeddings, labels)`, without ids, is `within_view`. In a
+        replica of a `tf.distribute` strategy, which has its rows of a batch,
+        the loss is that of the whole batch: see `replicas`.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, rows of
@@ -192,8 +190,11 @@ class TripletLoss:
         check_as_many("caption_image_ids", caption_image_ids, *texts)
         if text_ids is not None:
             check_as_many("text_ids", text_ids, *texts)
-        masks = positive_masks(image_ids, caption_image_ids, text_ids)
-        return self.with_masks(image_embeddings, text_embeddings, masks)
+        embeddings = image_embeddings, text_embeddings
+        own = *embeddings, image_ids, caption_image_ids, text_ids
+        *embeddings, images, captions, texts = gather(*own)
+        masks = positive_masks(images, captions, texts)
+        return self.with_masks(*embeddings, masks)
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one view, whose rows have labels.
@@ -217,6 +218,7 @@ class TripletLoss:
         labels = checked_ids("labels", labels, advice)
         check_as_many("labels", labels, "embeddings", embeddings)
         [embeddings] = checked_embeddings(embeddings=embeddings)
+        embeddings, labels = gather(embeddings, labels)
         alone = dataclasses.replace(self, term_weights={TERMS[2]: 1.0})
         masks = positive_masks(labels, labels)
         found = alone.with_masks(embeddings, embeddings, masks)
@@ -228,13 +230,15 @@ class TripletLoss:
         image_embeddings: Array,
         text_embeddings: Array,
         masks: PositiveMasks,
+        idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
         """Computes the loss where masks say what matches, instead of ids.
 
         Args:
-            image_embeddings: As above.
-            text_embeddings: As above.
-            masks: A `PositiveMasks` of the batch.
+            image_embeddings: As above; of replicas, the rows of all.
+            text_embeddings: As above; likewise.
+            masks: A `PositiveMasks` of the batch; likewise.
+            idle: See `of_views`.
 
         Returns:
             A `LossOutput`.
@@ -250,7 +254,7 @@ class TripletLoss:
         masks = self._checked_masks(masks, *sizes)
         terms = [term for term in TERMS if self.term_weights[term]]
         views = hinges.views(terms, images, texts, masks)
-        return self.of_views(views, self.max_positives)
+        return self.of_views(views, self.max_positives, idle)
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
@@ -272,34 +276,65 @@ class TripletLoss:
         return by_choice.get(self.negatives, self.num_negatives)
 
     def of_views(
-        self, views: dict[str, hinges.View], max_positives: int | None = None
+        self,
+        views: dict[str, hinges.View],
+        max_positives: int | None = None,
+        idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
         """Computes the loss where each term has candidates of its own.
+
+        Replicas that share a batch are given the same views, of the whole
+        batch; each compares a part of the anchors with all candidates.
 
         Args:
             views: Dict of `hinges.View`s by term, float32; a term without a
                 weight is left out.
             max_positives: What is promised of these views, whose anchors have
                 no weights then; None for nothing.
+            idle: Terms, and a bool scalar: where it is True they are not
+                computed, and are 0.
 
         Returns:
             A `LossOutput`.
         """
         views = {
-            term: v for term, v in views.items() if self.term_weights[term]
+            term: hinges.own_anchors(v)
+            for term, v in views.items()
+            if self.term_weights[term]
         }
-        values = self._values(views, max_positives, self.kept_negatives)
+        values = self._values(views, max_positives, idle)
         total = tf.zeros([])
         for term, (loss, _) in values.items():
             total += self.term_weights[term] * loss
         losses = {term: loss for term, (loss, _) in values.items()}
         return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
 
-    def _values(self, views, max_positives, num_negatives):
+    def _values(self, views, max_positives, idle):
         """Returns `(loss, active fraction)` for every view."""
-        given = self.margin, distances.DISTANCES[self.distance]
-        sums = hinges.sums(views, num_negatives, max_positives, *given)
-        return {term: self._reduce(row) for term, row in sums.items()}
+        terms, is_idle = idle
+        awake = {term: views[term] for term in views if term not in terms}
+
+        def sums(views):
+            found = self._sums(views, max_positives)
+            return [found.get(term, tf.zeros([3])) for term in all_terms]
+
+        all_terms = tuple(views)
+        if len(awake) == len(views):
+            rows = sums(views)
+        else:
+            both = tf.cond(
+                is_idle,
+                lambda: tf.stack(sums(awake)),
+                lambda: tf.stack(sums(views)),
+            )
+            rows = tf.unstack(both, len(views))
+        rows = [self._reduce(row) for row in summed(rows)]
+        return dict(zip(all_terms, rows))
+
+    def _sums(self, views, max_positives):
+        """Returns `hinges.sums` of some views."""
+        how = self.margin, distances.DISTANCES[self.distance]
+        return hinges.sums(views, self.kept_negatives, max_positives, *how)
 
     def _reduce(self, sums):
         """Reduces a term's `[sum, kept, active]` to its loss and fraction."""

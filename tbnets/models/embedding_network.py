@@ -14,6 +14,7 @@ from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import TERMS, LossOutput, TripletLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
+from tbnets.replicas import Shares, gather
 
 WITHIN_VIEWS = ("text_to_text", "image_to_image")
 
@@ -96,45 +97,34 @@ class EmbeddingNetwork(TwoBranchModel):
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
-        """Returns the `LossOutput` of one batch."""
+        """Returns the `LossOutput` of one batch, of replicas of the whole."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if candidates.has_candidates(batch):
             return self._loss_among_candidates(batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
-        return self._ranking_loss(
-            outputs["image_embeddings"], outputs["text_embeddings"], batch
+        images, texts = (
+            outputs[f"{side}_embeddings"] for side in ("image", "text")
         )
+        images, texts, *ids = gather(images, texts, *ids_of(batch))
+        return self._ranking_loss(images, texts, positive_masks(*ids))
 
-    def _ranking_loss(self, images, texts, batch):
+    def _ranking_loss(self, images, texts, masks):
         """Returns the `LossOutput` of images and texts that rank each other."""
-        ids = ids_of(batch)
-        return self._staged(lambda loss: loss(images, texts, *ids))
+        return self.triplet_loss.with_masks(images, texts, masks, self._idle())
 
-    def _staged(self, compute):
-        """Returns the `LossOutput` of the terms that count at this step.
+    def _idle(self):
+        """Returns the terms that wait at some steps, and whether they do now.
 
         A term that does not count is not computed, and reported as 0.
-
-        Args:
-            compute: function of a `TripletLoss` -> its `LossOutput`.
         """
-        loss = self.triplet_loss
-        waiting = [term for term in WITHIN_VIEWS if loss.term_weights[term]]
         staged = self.structure_steps or self.structure_end is not None
-        if not staged or not waiting:
-            return compute(loss)
+        if not staged:
+            return (), False
         step = self._step()
         off = step < self.structure_steps
         if self.structure_end is not None:
             off |= step >= self.structure_end
-
-        def across_views():
-            output = compute(loss.without(waiting))
-            nothing = dict.fromkeys(waiting, tf.zeros([]))
-            terms, active = output.terms, output.active_fraction
-            return LossOutput(output.total, terms | nothing, active | nothing)
-
-        return tf.cond(off, across_views, lambda: compute(loss))
+        return WITHIN_VIEWS, off
 
     def _step(self):
         step = tf.convert_to_tensor(self.optimizer.iterations)
@@ -146,24 +136,30 @@ class EmbeddingNetwork(TwoBranchModel):
         Source: Wang et al. 2018, Algorithm 1. Departures: whatever matches
         in a batch is a positive, not the pairs that were drawn alone.
         """
-        is_negative, captions = batch["is_negative"], batch["captions"]
-        texts = self.embed_text(captions, training=training)
+        captions = batch["captions"]
+        rows = Shares(captions=tf.shape(captions)[0])
+        with rows.drawn("captions"):
+            texts = self.embed_text(captions, training=training)
         as_served = self.embed_text(captions, training=False)
         others = candidates.embed_as_served(self, batch["candidates"])
-        compared = similarities(as_served, others)
+        [others] = gather(others)
         columns, valid = candidates.hardest_candidates(
-            compared, is_negative, self.triplet_loss.kept_negatives
+            similarities(as_served, others),
+            batch["is_negative"],
+            self.triplet_loss.kept_negatives,
         )
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training
         )
-        masks = positive_masks(*ids_of(batch))
+        whole = gather(texts, places, valid, *ids_of(batch))
+        texts, places, valid, *ids = whole
+        masks = positive_masks(*ids)
         views = hinges.views(TERMS, images, texts, masks)
         matches = tf.transpose(masks.image_to_text)
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid
         )
-        return self._staged(lambda loss: loss.of_views(views))
+        return self.triplet_loss.of_views(views, idle=self._idle())
 
     def report(self, output: LossOutput) -> Tensors:
         """Returns loss and share of active triplets of each term."""

@@ -10,15 +10,24 @@ from tbnets.annotations import Array, Batch, Integers, Tensors
 from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
+from tbnets.losses.positives import positive_masks
 from tbnets.losses.triplet import LossOutput, TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side
+from tbnets.models.two_branch import (
+    IDS,
+    INPUTS,
+    build_side,
+    embed_side,
+    ids_of,
+)
+from tbnets.replicas import Shares, gather
 
 PAIRS = (
     *("regions", "region_images", "phrase_nodes"),
     *("region_of", "is_contrast", "weights"),
 )
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
+_TOLD = ("region_images", *PAIRS[-3:])
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
 _OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
 _OF_MEAN = {"text_to_image": _TERMS[-1]}
@@ -44,7 +53,7 @@ class HMLSTM(EmbeddingNetwork):
       tree through the batch;
     - `region_of` int32 `[p]`: the region of each phrase, counted through the
       regions and then the photos, as a photo may stand for all of itself;
-    - `is_contrast` bool `[n + num_images, p]`: what is contrasted;
+    - `is_contrast` bool `[p, n + num_images]`: what is contrasted;
     - `weights` float32 `[p]` of the pairs, 0 as long as none is known.
 
     Args:
@@ -173,7 +182,9 @@ class HMLSTM(EmbeddingNetwork):
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
         states, count = tf.gather(states, rows), tf.size(trees.roots)
-        embeddings = self.text_branch(states, training=training)
+        drawn = Shares(captions=count, phrases=tf.size(phrase_nodes))
+        with drawn.drawn("captions", "phrases"):
+            embeddings = self.text_branch(states, training=training)
         return embeddings[:count], embeddings[count:]
 
     def embed_noun_phrases(
@@ -216,19 +227,23 @@ class HMLSTM(EmbeddingNetwork):
         root is 1.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
-        images, regions = self._embed_seen(batch, training)
-        sentences, phrases = self.embed_nodes(
+        seen = self._embed_seen(batch, training)
+        said = self.embed_nodes(
             batch["captions"], batch["phrase_nodes"], training
         )
-        at_root = self._ranking_loss(images, sentences, batch)
+        images, regions, sentences, phrases = gather(*seen, *said)
+        of_pairs = gather(*(batch[name] for name in _TOLD))
+        region_images, region_of, is_contrast, weights = of_pairs
+        masks = positive_masks(*gather(*ids_of(batch)))
+        at_root = self._ranking_loss(images, sentences, masks)
         seen = tf.concat([regions, images], axis=0)
-        told = (batch[name] for name in PAIRS[-3:])
-        pairs = pair_views(seen, phrases, *told)
+        is_contrast = tf.transpose(is_contrast)
+        pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
         of_pairs = self.triplet_loss.of_views(pairs)
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
-            mean = self._region_mean(regions, batch, tf.shape(images)[0])
-            of_mean = self._ranking_loss(mean, sentences, batch)
+            mean = _region_mean(regions, region_images, tf.shape(images)[0])
+            of_mean = self._ranking_loss(mean, sentences, masks)
             losses.append((self.region_mean_weight, of_mean, _OF_MEAN))
         return _joined(at_root, losses)
 
@@ -238,20 +253,23 @@ class HMLSTM(EmbeddingNetwork):
         What goes through one branch goes through it at once.
         """
         images, regions = batch["images"], batch["regions"]
-        if self.region_branch is not None:
-            images = self.embed_images(images, training=training)
-            return images, self.embed_regions(regions, training=training)
         count = tf.shape(images)[0]
+        rows = Shares(images=count, regions=tf.shape(regions)[0])
+        if self.region_branch is not None:
+            with rows.drawn("images"):
+                images = self.embed_images(images, training=training)
+            with rows.drawn("regions"):
+                return images, self.embed_regions(regions, training=training)
         both = tf.concat([images, regions], axis=0)
-        both = self.embed_images(both, training=training)
+        with rows.drawn("images", "regions"):
+            both = self.embed_images(both, training=training)
         return both[:count], both[count:]
 
-    def _region_mean(self, regions, batch, num_images):
-        """Returns unit vectors `[num_images, dim]`; 0 without regions."""
-        total = tf.math.unsorted_segment_sum(
-            regions, batch["region_images"], num_images
-        )
-        return tf.math.l2_normalize(total, axis=-1)
+
+def _region_mean(regions, region_images, num_images):
+    """Returns unit vectors `[num_images, dim]`; 0 without regions."""
+    total = tf.math.unsorted_segment_sum(regions, region_images, num_images)
+    return tf.math.l2_normalize(total, axis=-1)
 
 
 def _joined(at_root, losses):

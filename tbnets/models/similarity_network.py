@@ -21,6 +21,7 @@ from tbnets.losses.logistic import (
 from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
+from tbnets.replicas import Shares, gather, own_rows
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -165,7 +166,11 @@ class SimilarityNetwork(TwoBranchModel):
     def batch_loss(
         self, batch: Batch, training: bool = False
     ) -> LogisticOutput | SoftmaxOutput:
-        """Returns the output of the loss of one batch, of `losses.logistic`."""
+        """Returns the output of the loss of one batch, of `losses.logistic`.
+
+        Replicas that share a batch judge a part of its pairs each, and tell
+        the others.
+        """
         batch = checked_dict("batch", batch, INPUTS + IDS)
         losses = {
             ("logistic", False): self._logistic_loss,
@@ -178,9 +183,11 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _logistic_loss(self, batch, training):
         """Returns the `LogisticOutput` of captions with their images."""
-        images, texts = self.embed(batch, training)
+        images, texts, *ids = gather(
+            *self.embed(batch, training), *ids_of(batch)
+        )
         seed, count = self._draw_seed(), self.num_candidates
-        pairs = sample_pairs(*ids_of(batch), seed=seed, num_candidates=count)
+        pairs = sample_pairs(*ids, seed=seed, num_candidates=count)
         image_rows = tf.gather(images, pairs.images)
         others = pairs.negatives
         if count > 1:
@@ -199,10 +206,28 @@ class SimilarityNetwork(TwoBranchModel):
             valid: bool `[p]`, which pairs count, of both alike.
             training: whether dropout is on.
         """
-        sides = tf.concat(images, 0), tf.concat(texts, 0)
-        logits = self.judge(*sides, training=training)
+        logits = tf.concat(self._judge_each(images, texts, training), 0)
         is_match = tf.repeat([True, False], tf.shape(valid)[0])
         return logistic_loss(logits, is_match, tf.tile(valid, [2]))
+
+    def _judge_each(self, images, texts, training):
+        """Returns the logits of some lists of pairs, which replicas share.
+
+        Args:
+            images: list of embeddings `[p, embedding_dim]`.
+            texts: those of their texts.
+            training: whether dropout is on.
+
+        Returns:
+            List of float32 `[p]`.
+        """
+        sides = [[*map(own_rows, side)] for side in (images, texts)]
+        counts = [tf.shape(rows)[0] for rows in sides[0]]
+        shares = Shares(**{str(i): count for i, count in enumerate(counts)})
+        with shares.drawn(*map(str, range(len(counts)))):
+            rows = (tf.concat(side, 0) for side in sides)
+            logits = self.judge(*rows, training=training)
+        return gather(*tf.split(logits, counts))
 
     def _most_convincing(self, columns, images, texts):
         """Returns of each row of columns that whose pair fits best.
@@ -215,7 +240,8 @@ class SimilarityNetwork(TwoBranchModel):
         Returns:
             int32 `[n, 1]`.
         """
-        logits = self.judge(tf.stop_gradient(images), tf.stop_gradient(texts))
+        sides = ([tf.stop_gradient(rows)] for rows in (images, texts))
+        [logits] = self._judge_each(*sides, training=False)
         best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
         return tf.gather(columns, best, batch_dims=1)[:, None]
 
@@ -232,22 +258,28 @@ class SimilarityNetwork(TwoBranchModel):
 
         Source: Wang et al. 2018, Algorithm 1, pair sampling.
         """
-        owners = batch["drawn_for"]
+        owners, is_negative = gather(batch["drawn_for"], batch["is_negative"])
         count = tf.stack([tf.shape(owners)[0], self.num_candidates])
         seed = self._draw_seed()
         draws = tf.random.stateless_uniform(count, seed, alg="philox")
-        columns, valid = random_columns(batch["is_negative"], owners, draws)
+        columns, valid = random_columns(is_negative, owners, draws)
         if self.num_candidates > 1:
-            columns = self._hardest_candidates(batch, columns)
+            columns = self._hardest_candidates(batch, owners, columns)
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid[:, None], training
         )
-        texts = self.embed_text(batch["captions"], training=training)
-        texts = [tf.gather(texts, owners)] * 2
+        texts = [tf.gather(self._texts_of(batch, training), owners)] * 2
         # A row more, so that there is one where nothing was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
         others = tf.gather(others, places[:, 0])
         return self._logistic([images, others], texts, valid, training)
+
+    def _texts_of(self, batch, training):
+        """Returns the embeddings of a batch's captions."""
+        captions = batch["captions"]
+        with Shares(captions=tf.shape(captions)[0]).drawn("captions"):
+            texts = self.embed_text(captions, training=training)
+        return gather(texts)[0]
 
     def _softmax_loss(self, batch, training):
         """Returns the `SoftmaxOutput` of captions with their images.
@@ -256,10 +288,15 @@ class SimilarityNetwork(TwoBranchModel):
         the image's other captions and beside the caption's other images: what
         matches is in neither.
         """
-        ids = ids_of(batch)
+        images, texts, *ids = gather(
+            *self.embed(batch, training), *ids_of(batch)
+        )
         matches = positive_masks(*ids).image_to_text
-        images, texts = self.embed(batch, training)
-        logits = self.similarities(images, texts, training=training)
+        own = own_rows(images)
+        pairs = Shares(pairs=tf.shape(own)[0] * tf.shape(texts)[0])
+        with pairs.drawn("pairs"):
+            logits = self.similarities(own, texts, training=training)
+        [logits] = gather(logits)
         own = own_images(*ids[:2])
         known, own = own[:, None] >= 0, tf.maximum(own, 0)
         own_logits = tf.gather(tf.transpose(logits), own, batch_dims=1)
@@ -274,31 +311,36 @@ class SimilarityNetwork(TwoBranchModel):
 
     def _softmax_loss_among_candidates(self, batch, training):
         """Returns the `SoftmaxOutput` of images among captions' candidates."""
-        num_images = tf.shape(batch["images"])[0]
-        rows = tf.concat([batch["images"], batch["candidates"]], axis=0)
-        images = self.embed_images(rows, training=training)
-        texts = self.embed_text(batch["captions"], training=training)
-        texts = tf.gather(texts, batch["drawn_for"])
+        images, others = (batch[name] for name in ("images", "candidates"))
+        num_images = tf.shape(images)[0]
+        shares = Shares(images=num_images, candidates=tf.shape(others)[0])
+        rows = tf.concat([images, others], axis=0)
+        with shares.drawn("images", "candidates"):
+            rows = self.embed_images(rows, training=training)
+        images, others = gather(rows[:num_images], rows[num_images:])
+        owners, valid = gather(batch["drawn_for"], batch["is_negative"])
+        texts = tf.gather(self._texts_of(batch, training), owners)
         # Only pairs of a caption and a candidate of its own are judged.
-        valid = tf.gather(batch["is_negative"], batch["drawn_for"])
+        valid = tf.gather(valid, owners)
         pairs = tf.where(valid)
-        others = tf.gather(images[num_images:], pairs[:, 1])
-        images = tf.concat([images[:num_images], others], 0)
-        texts = tf.concat([texts, tf.gather(texts, pairs[:, 0])], 0)
-        logits = self.judge(images, texts, training=training)
+        images = images, tf.gather(others, pairs[:, 1])
+        texts = texts, tf.gather(texts, pairs[:, 0])
+        own, logits = self._judge_each(images, texts, training)
         shape = tf.shape(valid, out_type=tf.int64)
-        others = tf.scatter_nd(pairs, logits[num_images:], shape)
-        return softmax_loss(logits[:num_images], others, valid)
+        others = tf.scatter_nd(pairs, logits, shape)
+        return softmax_loss(own, others, valid)
 
-    def _hardest_candidates(self, batch, columns):
+    def _hardest_candidates(self, batch, owners, columns):
         """Returns of each row of candidates the most convincing, `[n, 1]`."""
         rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
+        shares = Shares(candidates=tf.shape(rows)[0])
         used, places = candidates.used_columns(
-            columns, all_count, tf.shape(rows)[0]
+            columns, all_count, shares.total("candidates")
         )
-        embeddings = candidates.embed_as_served(self, tf.gather(rows, used))
-        texts = self.embed_text(batch["captions"], training=False)
-        owners = tf.repeat(batch["drawn_for"], self.num_candidates)
+        rows = tf.gather(rows, shares.own("candidates", used))
+        [embeddings] = gather(candidates.embed_as_served(self, rows))
+        texts = self._texts_of(batch, training=False)
+        owners = tf.repeat(owners, self.num_candidates)
         images = tf.gather(embeddings, tf.reshape(places, [-1]))
         return self._most_convincing(columns, images, tf.gather(texts, owners))
 

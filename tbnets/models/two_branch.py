@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
+from tbnets import replicas
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
@@ -81,6 +82,20 @@ def embed_side(inputs, encoder, branch, training):
 def ids_of(batch):
     """Returns what tells which pairs of a batch match, see `positive_masks`."""
     return *(batch[name] for name in IDS), batch.get("text_ids")
+
+
+def _apply(optimizer, gradients, variables):
+    """Takes a step down gradients that all replicas have in common.
+
+    Keras sums what the replicas of a strategy give it, so each gives a part.
+    """
+    count = replicas.num_replicas()
+    if count > 1:
+        gradients = [
+            one if one is None else tf.math.scalar_mul(1 / count, one)
+            for one in gradients
+        ]
+    optimizer.apply_gradients(zip(gradients, variables))
 
 
 class TwoBranchModel(keras.Model):
@@ -184,8 +199,13 @@ class TwoBranchModel(keras.Model):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the embeddings of `images` and of `captions`."""
         inputs = checked_dict("inputs", inputs, INPUTS)
-        images = self.embed_images(inputs["images"], training=training)
-        return images, self.embed_text(inputs["captions"], training=training)
+        images, captions = (inputs[name] for name in INPUTS)
+        rows = {name: tf.shape(inputs[name])[0] for name in INPUTS}
+        rows = replicas.Shares(**rows)
+        with rows.drawn("images"):
+            images = self.embed_images(images, training=training)
+        with rows.drawn("captions"):
+            return images, self.embed_text(captions, training=training)
 
     def similarities(
         self, image_embeddings: Array, text_embeddings: Array
@@ -305,14 +325,16 @@ class TwoBranchModel(keras.Model):
             output = self.batch_loss(batch, training=True)
             # Beside the loss of the batch stand penalties on weights.
             total = tf.add_n([output.total, *self.losses])
+            total /= replicas.num_replicas()
         variables = self.trainable_variables
         gradients = tape.gradient(total, variables)
+        gradients = replicas.summed(gradients)
         norm = tf.linalg.global_norm(gradients)
         if self.gradient_clip_norm:
             gradients, _ = tf.clip_by_global_norm(
                 gradients, self.gradient_clip_norm, use_norm=norm
             )
-        self.optimizer.apply_gradients(zip(gradients, variables))
+        _apply(self.optimizer, gradients, variables)
         if KERAS_2 and hasattr(self.optimizer, "build"):
             rate = current_learning_rate(self.optimizer)
         return self._track(output, gradient_norm=norm, learning_rate=rate)

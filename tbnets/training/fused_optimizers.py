@@ -46,12 +46,18 @@ def _moments(variables, kept):
             of each variable equally many.
     """
     count = len(kept) // max(1, len(variables))
-    kept = [_as_tensorflow(variable) for variable in kept]
-    found = {
-        _as_tensorflow(variable).ref(): kept[i * count : (i + 1) * count]
-        for i, variable in enumerate(variables)
-    }
-    return lambda variable: found.get(variable.ref(), [])
+    kept, found = [_copies(variable) for variable in kept], {}
+    for i, variable in enumerate(variables):
+        moments = zip(*kept[i * count : (i + 1) * count])
+        for copy, own in zip(_copies(variable), moments):
+            found[copy.ref()] = own
+    return lambda variable: found.get(variable.ref(), ())
+
+
+def _copies(variable):
+    """Returns the `tf.Variable`s of one, on each device of a strategy."""
+    strategy = tf.distribute.get_strategy()
+    return strategy.experimental_local_results(_as_tensorflow(variable))
 
 
 def _as_tensorflow(variable):

@@ -131,7 +131,7 @@ def test_a_batch_by_hand():
 
 
 def test_pairs_are_contrasted_with_those_of_other_photos():
-    found = batch(HELD)["is_contrast"]
+    found = batch(HELD)["is_contrast"].T
     expected = np.zeros((6, 6), bool)
     # Equal words are never contrasted: dog of photo 1 with dog, cat with cat.
     expected[0, [3, 4]] = True  # dog's region of photo 1: cat, old cat
@@ -143,7 +143,7 @@ def test_pairs_are_contrasted_with_those_of_other_photos():
 
 
 def test_pairs_are_contrasted_with_others_of_their_photo_too():
-    found = batch(HELD, contrast="batch")["is_contrast"]
+    found = batch(HELD, contrast="batch")["is_contrast"].T
     assert found[3, 0] and found[0, 1]  # Photo 1 and its region 1: 0.3.
     # Regions 0 and 1 of photo 0 overlap by 5/6, with the photo by 0.25, 0.3.
     assert not found[1, 4] and not found[2, 2]
@@ -169,7 +169,7 @@ def test_every_region_may_come_along():
 
 def test_pairs_beyond_the_most_are_left_out():
     few, all_of_them = batch(HELD, max_pairs=4), batch(HELD)
-    assert len(few["weights"]) == few["is_contrast"].shape[1] == 4
+    assert len(few["weights"]) == len(few["is_contrast"]) == 4
     assert set(few["phrase_nodes"]) < set(all_of_them["phrase_nodes"])
 
 
@@ -179,6 +179,6 @@ def test_epochs_have_the_shapes_that_are_promised():
     [found] = made.dataset.as_numpy_iterator()
     assert found["regions"].shape[1:] == (1,)
     assert found["is_contrast"].shape == (
-        len(found["regions"]) + 3,
         len(found["region_of"]),
+        len(found["regions"]) + 3,
     )

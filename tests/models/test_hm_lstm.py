@@ -32,10 +32,10 @@ BATCH = {
     # Trees of 6, 1 and 5 nodes: dog, cat and old cat, which names photo 1.
     "phrase_nodes": np.array([3, 4, 6 + 1 + 3], "int32"),
     "region_of": np.array([1, 0, 4], "int32"),
-    "is_contrast": random.uniform(size=(5, 3)) < 0.7,
+    "is_contrast": random.uniform(size=(3, 5)) < 0.7,
     "weights": np.array([0.5, 1.0, 0.25], "float32"),
 }
-BATCH["is_contrast"][BATCH["region_of"], np.arange(3)] = False
+BATCH["is_contrast"][np.arange(3), BATCH["region_of"]] = False
 
 
 def network(own, batch_normalization="none", **options):
@@ -77,7 +77,9 @@ def test_loss_is_that_of_the_loops(own):
     pairs = reference.contrastive_loss(
         np.concatenate([regions, images]).astype("float64"),
         nodes[rows].astype("float64"),
-        *(BATCH[name] for name in ("region_of", "is_contrast", "weights")),
+        BATCH["region_of"],
+        BATCH["is_contrast"].T,
+        BATCH["weights"],
         0.5,
     )[0]
     assert pairs > 0
@@ -112,7 +114,7 @@ def test_no_pairs_at_all_are_no_error():
         "region_images": tf.zeros([0], tf.int32),
         "phrase_nodes": tf.zeros([0], tf.int32),
         "region_of": tf.zeros([0], tf.int32),
-        "is_contrast": tf.zeros([2, 0], tf.bool),
+        "is_contrast": tf.zeros([0, 2], tf.bool),
         "weights": tf.zeros([0]),
     }
     batch = {k: tf.constant(v) for k, v in BATCH.items()} | empty

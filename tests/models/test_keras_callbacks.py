@@ -218,9 +218,9 @@ def test_recall_is_monitored(network, tmp_path):
 class Drawn(tbnets.EpochBatches):
     """Keeps what was drawn in which epoch."""
 
-    def batch(self, image_rows, caption_rows, number):
+    def batch(self, image_rows, *others):
         self.seen = [*getattr(self, "seen", []), (self.epoch, *image_rows)]
-        return super().batch(image_rows, caption_rows, number)
+        return super().batch(image_rows, *others)
 
 
 def test_batches_count_their_epochs(network):
