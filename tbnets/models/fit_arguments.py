@@ -9,6 +9,7 @@ import tensorflow as tf
 from tbnets.checked_numbers import check_finite, checked_array
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
+from tbnets.data.shares import distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.models.finite import FiniteSteps
@@ -27,16 +28,18 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare(arguments, text_encoder):
+def prepare(arguments, text_encoder, strategy):
     """Makes arguments of our `fit` those of Keras, in their place.
 
     Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become
-    their dataset. What adds to the logs of an epoch, and what ends it, comes
-    before the callbacks that read them.
+    their dataset, of shares where replicas learn together. What adds to the
+    logs of an epoch, and what ends it, comes before the callbacks that read
+    them.
 
     Args:
         arguments: dict, changed.
         text_encoder: layer that reads captions, or None.
+        strategy: the `tf.distribute.Strategy` of the model.
 
     Raises:
         ValueError: as `check_arrays`.
@@ -51,6 +54,9 @@ def prepare(arguments, text_encoder):
             arguments[name] = data.dataset
             if name == "x":
                 arguments["shuffle"] = False
+                if strategy.num_replicas_in_sync > 1:
+                    arguments[name] = distributed(strategy, data)
+                    arguments.setdefault("steps_per_epoch", data.num_batches)
                 own.append(_Epochs(data))
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks = callbacks.callbacks

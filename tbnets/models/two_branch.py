@@ -14,7 +14,7 @@ from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.configured import arguments_of, repr_of
 from tbnets.losses.distances import similarities
-from tbnets.models import fit_arguments
+from tbnets.models import fit_arguments, worker_fit
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -310,12 +310,15 @@ class TwoBranchModel(keras.Model):
                 not see.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
-        fit_arguments.prepare(given.arguments, self.text_encoder)
+        strategy = self.distribute_strategy
+        fit_arguments.prepare(given.arguments, self.text_encoder, strategy)
         optimizer = getattr(self, "optimizer", None)
         if self.built and hasattr(optimizer, "build"):
             # Variables that a step makes have it traced twice.
-            with self.distribute_strategy.scope():
+            with strategy.scope():
                 optimizer.build(self.trainable_variables)
+        if worker_fit.is_needed(self):
+            return worker_fit.fit(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
     def train_step(self, batch: Batch) -> Tensors:

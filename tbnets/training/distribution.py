@@ -17,7 +17,6 @@ import os
 import re
 import socket
 import time
-import zlib
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -40,6 +39,7 @@ LOST = (
 """What TensorFlow raises where it waits for a worker that is gone."""
 ANSWER_SECONDS = 2.0
 """How long a worker that lives may take to accept a connection."""
+_ALONE = contextlib.nullcontext()
 LOOK_SECONDS = 5.0
 """How long a worker stays that has lost another, for all to see who it is."""
 
@@ -109,6 +109,7 @@ class Workers:
     """
 
     def __init__(self, strategy=None, task=None):
+        self._shares = strategy is not None
         self.strategy = strategy or tf.distribute.get_strategy()
         self.name, self.is_chief, self._addresses = task or ("", True, {})
 
@@ -129,46 +130,63 @@ class Workers:
             told += f" on {count} worker{'s' * (count != 1)}"
         return told
 
-    def of_chief(self, numbers):
-        """Returns the numbers that the chief gave; all wait for all.
+    def scope(self):
+        """Returns the context that variables of the replicas are made in."""
+        return self.strategy.scope() if self._shares else _ALONE
+
+    def of_chief(self, value=None):
+        """Returns what the chief gives, on all; they wait for each other.
 
         Args:
-            numbers: list of floats, as many on each worker.
+            value: what JSON can hold; only the chief's matters.
         """
         if not self.are_several:
-            return numbers
+            return value
+        text = json.dumps(value).encode() if self.is_chief else b""
+        (size,) = self._sum_of_chief([len(text)])
+        text = list(text) or [0] * size
+        return json.loads(bytes(self._sum_of_chief(text)))
+
+    def _sum_of_chief(self, numbers):
+        """Returns the chief's integers, to which all others add 0."""
 
         def own():
             context = tf.distribute.get_replica_context()
-            is_first = context.replica_id_in_sync_group == 0
-            given = tf.constant(numbers, tf.float64)
-            return tf.where(is_first, given, tf.zeros_like(given))
+            is_given = self.is_chief and context.replica_id_in_sync_group == 0
+            given = tf.constant(numbers, tf.int32)
+            return tf.where(is_given, given, 0)
 
         values = self.strategy.run(own)
-        summed = self.strategy.reduce("SUM", values, axis=None)
-        return [float(number) for number in summed.numpy()]
+        return self.strategy.reduce("SUM", values, axis=None).numpy().tolist()
 
     def wait(self):
         """Waits until all workers are here."""
-        self.of_chief([0.0])
+        self.of_chief()
 
-    def check_same(self, argument, text, advice):
+    def check_same(self, argument, value, advice):
         """Refuses what is not the same on this worker as on the chief.
 
         Args:
             argument: what it is called.
-            text: which must be the same; shown.
+            value: what JSON can hold.
             advice: what to change.
 
         Raises:
             ValueError: it differs.
         """
-        own = float(zlib.crc32(text.encode()))
-        if self.of_chief([own]) != [own]:
-            raise InputError(
-                f"`{argument}` must be the same on all workers. Received: "
-                f"{text} on {self.name}, another on the chief. {advice}"
+        other, value = self.of_chief(value), json.loads(json.dumps(value))
+        if other == value:
+            return
+        if isinstance(value, dict):  # What differs is told.
+            both = {**value, **other}
+            names = [k for k in both if value.get(k) != other.get(k)]
+            value, other = (
+                {k: x.get(k) for k in names} for x in (value, other)
             )
+        raise InputError(
+            f"`{argument}` must be the same on all workers. Received: {value} "
+            f"on {self.name}, {other} on the chief. {advice}"
+        )
 
     @contextlib.contextmanager
     def watched(self):

@@ -76,7 +76,7 @@ def test_one_device_is_the_chief_and_waits_for_nobody():
     workers = distribution.open_workers()
     assert workers.is_chief and not workers.are_several
     assert str(workers) == "1 replica"
-    assert workers.of_chief([1.5, float("inf")]) == [1.5, float("inf")]
+    assert workers.of_chief({"loss": 1.5}) == {"loss": 1.5}
     workers.wait()
     workers.check_same("`--seed`", "3", "")
     with pytest.raises(tf.errors.UnavailableError), workers.watched():

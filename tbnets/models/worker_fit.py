@@ -1,0 +1,156 @@
+"""`fit` for networks that several replicas train, under Keras 3.
+
+Keras' own `fit` can not do it there (keras#20585). Before the first step it
+averages the first batch over the replicas to build the model, ids and shares
+of different sizes included; and under `MultiWorkerMirroredStrategy` it averages
+what a step logs over an axis that scalars do not have. Under Keras 2 neither
+happens, and `fit` is used.
+
+Here a step is `strategy.run(train_step)`, and what callbacks see is the same,
+in the same order. Every replica's logs are of the whole batch (`replicas`), so
+the first one of this process says it all.
+"""
+
+import itertools
+
+import keras
+import tensorflow as tf
+
+from tbnets.errors import InputError
+
+TAKEN = (
+    *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
+    *("verbose", "shuffle"),
+)
+"""The arguments of Keras' `fit` that this one takes."""
+ENDLESS = tf.data.INFINITE_CARDINALITY
+
+
+def is_needed(model):
+    """Tells whether Keras' own `fit` can not train a model."""
+    is_shared = model.distribute_strategy.num_replicas_in_sync > 1
+    return is_shared and not keras.__version__.startswith("2.")
+
+
+def fit(self, **arguments):
+    """Trains a model that was built and compiled in its strategy's scope.
+
+    Args:
+        self: the `TwoBranchModel`.
+        **arguments: of `keras.Model.fit`, name -> value; `x` is a
+            `DistributedDataset` of shares, or a `tf.data.Dataset` of whole
+            batches, of which each replica gets an even share. An endless
+            data set goes on from epoch to epoch, others begin anew.
+
+    Returns:
+        The history of Keras.
+
+    Raises:
+        ValueError: an argument that is not taken, or the data end too early.
+    """
+    model, (data, count) = self, _checked(self, arguments)
+    epochs, verbose = arguments.get("epochs", 1), arguments.get("verbose", 1)
+    steps = arguments.get("steps_per_epoch") or count
+    if steps == ENDLESS:
+        raise InputError(
+            "`steps_per_epoch` must be given with an endless data set. "
+            "Received: none. Say how many batches an epoch has."
+        )
+    callbacks = keras.callbacks.CallbackList(
+        arguments.get("callbacks"),
+        add_history=True,
+        add_progbar=verbose != 0,
+        model=model,
+        verbose=verbose,
+        epochs=epochs,
+        steps=steps,
+    )
+    model.stop_training, logs, batches = False, None, None
+    if model.train_function is None:
+        model.train_function = _step_function(model)
+    callbacks.on_train_begin()
+    for epoch in range(arguments.get("initial_epoch", 0), epochs):
+        model.reset_metrics()
+        callbacks.on_epoch_begin(epoch)
+        if batches is None or count != ENDLESS:
+            batches = iter(data)
+        logs = _epoch(model, batches, steps, callbacks)
+        callbacks.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    if epochs > 0:
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+    callbacks.on_train_end(logs)
+    return model.history
+
+
+def _checked(model, arguments):
+    """Returns the shares, and how many batches an epoch has if that is known.
+
+    What is not taken is refused.
+    """
+    others = sorted(
+        name
+        for name, value in arguments.items()
+        if name not in TAKEN and value is not None
+    )
+    if others:
+        raise InputError(
+            f"`fit` on several replicas must be given {', '.join(TAKEN)} only. "
+            f"Received: {', '.join(others)}. Draw batches by "
+            "tbnets.EpochBatches, measure by tbnets.RetrievalMetrics."
+        )
+    if not model.built or model.jit_compile:
+        raise InputError(
+            "A model that several replicas train must be built, and compiled "
+            "with jit_compile=False, in the scope of its strategy. Received: "
+            f"built={model.built}, jit_compile={model.jit_compile}. Call "
+            "`build` first."
+        )
+    data, strategy = arguments.get("x"), model.distribute_strategy
+    if isinstance(data, tf.data.Dataset):
+        count = int(data.cardinality())
+        count = None if count == tf.data.UNKNOWN_CARDINALITY else count
+        return strategy.experimental_distribute_dataset(data), count
+    if isinstance(data, tf.distribute.DistributedDataset):
+        return data, None
+    raise InputError(
+        "`x` on several replicas must be batches. Received: x of type "
+        f"{type(data).__name__}. Draw them by tbnets.EpochBatches, or make a "
+        "tf.data.Dataset."
+    )
+
+
+def _step_function(model):
+    """Returns the function iterator -> logs of a step of all replicas."""
+    strategy = model.distribute_strategy
+
+    def step(iterator):
+        logs = strategy.run(model.train_step, args=(iterator.get_next(),))
+        local = strategy.experimental_local_results
+        return {name: local(value)[0] for name, value in logs.items()}
+
+    if model.run_eagerly:
+        return step
+    return tf.function(step, autograph=False, reduce_retracing=True)
+
+
+def _epoch(model, batches, steps, callbacks):
+    """Takes the steps of an epoch; returns the logs of the last one."""
+    logs = None
+    for number in itertools.count() if steps is None else range(steps):
+        callbacks.on_train_batch_begin(number)
+        try:
+            logs = model.train_function(batches)
+        except tf.errors.OutOfRangeError as error:
+            if steps is None and logs is not None:
+                break
+            raise InputError(
+                "`x` must hold the batches of each epoch. Received: an end "
+                f"after {number} of {steps or 'any'} steps. Repeat the data "
+                "set, or set `steps_per_epoch` lower."
+            ) from error
+        callbacks.on_train_batch_end(number, logs)
+        if model.stop_training:
+            break
+    return logs

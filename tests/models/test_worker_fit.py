@@ -1,0 +1,89 @@
+"""The loop of several replicas does what Keras' `fit` does, here with one."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tbnets.models import worker_fit
+
+ROWS = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
+EXAMPLES = tbnets.Examples.from_arrays(ROWS, ROWS, np.arange(12))
+
+
+def make_network():
+    keras.utils.set_random_seed(0)
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        branches = tbnets.Branch((4,)), tbnets.Branch((4,))
+        network = tbnets.EmbeddingNetwork(*branches)
+        network.build({"images": (None, 6), "captions": (None, 6)})
+        sgd = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5)
+        network.compile(sgd, tbnets.TripletLoss())
+    return network
+
+
+class Heard(keras.callbacks.Callback):
+    """Writes down what a callback is called with."""
+
+    def __init__(self, stop_at=None):
+        super().__init__()
+        self.calls, self._stop_at = [], stop_at
+        for name in ("train", "epoch", "train_batch"):
+            for moment in ("begin", "end"):
+                called = f"on_{name}_{moment}"
+                setattr(self, called, self._hear(called))
+
+    def _hear(self, name):
+        def hear(*given, logs=None):
+            *given, logs = (*given, logs) if logs is not None else given
+            numbers = {k: float(v) for k, v in (logs or {}).items()}
+            self.calls.append((name, *given, numbers, dict(self.params)))
+            if given and (name, *given) == self._stop_at:
+                self.model.stop_training = True
+
+        return hear
+
+
+@pytest.mark.parametrize("stop_at", [None, ("on_train_batch_end", 1)])
+def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at):
+    if keras.__version__.startswith("2."):
+        pytest.skip("its fit has no need of another, and other parameters")
+    by_keras, by_us = make_network(), make_network()
+    heard = Heard(stop_at), Heard(stop_at)
+    batches = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0)
+    options = {"epochs": 3 if stop_at else 2, "initial_epoch": 1, "verbose": 0}
+    options |= {"x": batches.dataset, "shuffle": False}
+    theirs = by_keras.fit(callbacks=[heard[0]], **options)
+    ours = worker_fit.fit(by_us, callbacks=[heard[1]], **options)
+    assert heard[0].calls == heard[1].calls and len(heard[0].calls) > 5
+    assert theirs.history == ours.history and ours.epoch == theirs.epoch
+    for one, other in zip(by_keras.weights, by_us.weights):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_endless_data_set_goes_on_and_others_begin_anew():
+    network, seen = make_network(), []
+    network.optimizer.use_ema = False
+    network.train_function = lambda batches: seen.append(int(next(batches)))
+    options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
+    for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
+        worker_fit.fit(network, x=data, **options)
+    assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"x": {"images": ROWS}}, "`x` on several replicas must be batches."),
+        ({"validation_data": 1}, "Received: validation_data. Draw batches"),
+        ({"steps_per_epoch": 9}, "an end after 3 of 9 steps. Repeat the data"),
+        ({"endless": True}, "`steps_per_epoch` must be given with an endless"),
+    ],
+)
+def test_what_is_not_taken_is_refused(eagerly, given, told):
+    data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
+    data = data.repeat() if given.pop("endless", False) else data
+    with pytest.raises(tbnets.errors.InputError) as error:
+        worker_fit.fit(make_network(), **{"x": data, "verbose": 0, **given})
+    assert told in str(error.value)
