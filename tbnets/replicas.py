@@ -42,19 +42,18 @@ def gather(*rows):
     """
     if num_replicas() == 1:
         return list(rows)
-    context, whole = tf.distribute.get_replica_context(), list(rows)
+    context = tf.distribute.get_replica_context()
+    # One by one: of several in a list, TensorFlow's graph optimizer takes the
+    # shape of one for that of all (2.21).
+    return [one if one is None else _gathered(context, one) for one in rows]
+
+
+def _gathered(context, rows):
+    """Returns the rows of all replicas of one tensor."""
     # No message takes bool, and an input of the step stands on no device.
-    own = {
-        i: tf.cast(one, tf.int32) if one.dtype == tf.bool else tf.identity(one)
-        for i, one in enumerate(rows)
-        if one is not None
-    }
-    for dtype in {one.dtype: None for one in own.values()}:
-        alike = [i for i in own if own[i].dtype == dtype]
-        gathered = context.all_gather([own[i] for i in alike], 0)
-        for i, one in zip(alike, gathered):
-            whole[i] = tf.cast(one, rows[i].dtype)
-    return whole
+    is_bool = rows.dtype == tf.bool
+    own = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
+    return tf.cast(context.all_gather(own, 0), rows.dtype)
 
 
 def summed(tensors):
