@@ -2,6 +2,14 @@
 
 import tqdm
 
+_is_shown = True
+
+
+def hide_bars():
+    """Shows no bars from now on in this process."""
+    global _is_shown
+    _is_shown = False
+
 
 def progress_bar(total, what, unit, leave=False, **more):
     """Returns a bar with the time left, from the first second on.
@@ -19,6 +27,6 @@ def progress_bar(total, what, unit, leave=False, **more):
         unit=unit,
         leave=leave,
         delay=1,
-        disable=None,
+        disable=None if _is_shown else True,
         **more,
     )

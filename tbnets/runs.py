@@ -33,16 +33,17 @@ from tbnets.flags.flag import check_limits
 from tbnets.flags.table import ALL
 from tbnets.pictures import curves, montage
 from tbnets.serving.export import next_version, write_saved_model
-from tbnets.tasks.fitted import check_same_words
-from tbnets.tasks.matching.own_photos import write_left_out
+from tbnets.tasks.fitted import check_same_words, write_fitted
 from tbnets.tasks.trained import open_trained
-from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
+from tbnets.training.distribution import Workers
 from tbnets.training.loop import Session
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import (
     SAVED_MODEL,
     check_run_folder,
+    check_same_run,
+    check_untrained,
     checkpoint_path,
     lock_run,
 )
@@ -72,20 +73,10 @@ def start(settings, resume):
     check_limits(settings, settings.flags())
     folder = check_run_folder(settings.run_dir, resume)
     if not resume:
-        _check_untrained(folder)
+        check_untrained(folder)
     elif checkpoint_path(folder, "last").exists():
         records.check_resumable(record_before(folder), settings)
     return folder
-
-
-def _check_untrained(folder):
-    """Refuses a folder whose run finished an epoch."""
-    if checkpoint_path(folder, "last").exists():
-        raise InputError(
-            "`--run_dir` must be a new folder. Received: "
-            f"--run_dir={folder}, which holds a run. Add --resume to continue "
-            "it, or choose another folder."
-        )
 
 
 def record_before(run_dir):
@@ -112,26 +103,27 @@ def record_before(run_dir):
     return record
 
 
-def prepare(settings, folder, queries=()):
+def prepare(settings, folder, queries=(), workers=None):
     """Reads the data and builds everything a training needs.
 
-    No other process trains in the folder as long as the session lasts. It is
-    made, or written to, when nothing is left that could be refused. Its
-    settings come first: by them a start that was killed is known.
+    Nobody else trains in the folder as long as the session lasts. It is made
+    when nothing is left that could be refused, its settings first.
 
     Args:
         settings: the run's settings.
         folder: what `start` returned.
         queries: example queries that the exported model will be asked.
+        workers: the `Workers` that train; None for this process alone.
 
     Returns:
         (session, train): the `Session`, restored when the folder has a
         checkpoint, and the training examples.
     """
-    # A folder that is not there yet is made when nothing can be refused.
-    lock, kept = lock_run(folder) if folder.is_dir() else None, None
-    task, begun = tasks.open_task(settings), None
+    workers, kept, begun = workers or Workers(), None, None
     last = checkpoint_path(folder, "last")
+    check_same_run(workers, settings, last)
+    lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
+    task = tasks.open_task(settings)
     splits = settings.train_split, settings.dev_split
     if last.exists():
         kept = checkpoints.read_checkpoint(last)
@@ -141,32 +133,35 @@ def prepare(settings, folder, queries=()):
     elif settings.from_:
         begun = open_trained(settings.from_, settings.started_in)
         task.data.begin_with(begun, splits)
-    task.data.make()
+    with workers.chief_first():
+        task.data.make()
     task.check(queries)
     fitted = task.data.fit()
     train = task.data.load(settings.train_split, fitted)
     dev = task.data.load(settings.dev_split, fitted)
-    network, batches = _build(task, fitted, kept), task.data.batches(train)
-    if begun:
-        begun.put_into(network)
-    task.model.compile(network, settings, batches.num_batches)
-    if lock is None:
+    batches = task.data.batches(train)
+    with workers.scope():
+        network = _build(task, fitted, kept)
+        if begun:
+            begun.put_into(network)
+        task.model.compile(network, settings, batches.num_batches)
+    if lock is None and workers.is_chief:
         lock = lock_run(folder)
-        _check_untrained(folder)  # Another may have trained there since.
+        check_untrained(folder)  # Another may have trained there since.
     state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
-    session = Session(folder, task, network, state, dev, batches, lock)
+    session = Session(folder, task, network, state, dev, batches, lock, workers)
     if kept:
         _continue(session, kept)
-    else:
-        if begun is None:
-            _adapt(network, train)
-        session.checkpoint("best").unlink(missing_ok=True)
-    records.write_settings(settings, folder)
-    last.parent.mkdir(exist_ok=True)
-    if fitted.get("words"):
-        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
-    if fitted.get("left_out"):
-        write_left_out(fitted["left_out"], folder / "left_out.txt")
+    elif begun is None:
+        _adapt(network, train)
+    with workers.chief_first():
+        if workers.is_chief:
+            if kept is None:
+                session.checkpoint("best").unlink(missing_ok=True)
+            records.write_settings(settings, folder)
+            last.parent.mkdir(exist_ok=True)
+            write_fitted(fitted, folder)
+        check_run_folder(folder, resume=True)  # Which all workers share.
     return session, train
 
 
@@ -194,7 +189,8 @@ def _continue(session, checkpoint):
     path, state = session.checkpoint("last"), checkpoint.state
     check_same_words(session.state.fitted, state.fitted, path)
     optimizer = session.network.optimizer
-    create_optimizer_variables(optimizer, session.network)
+    with session.workers.scope():
+        create_optimizer_variables(optimizer, session.network)
     checkpoints.put_into(checkpoint, path, session.network, optimizer)
     session.state = state
     session.state.settings = session.settings.values()
@@ -213,9 +209,11 @@ def finish(session):
     last = session.state
     if len(last.history) > 1:
         curves.draw_history(last.history, folder / CURVES)
-    session.state = best = checkpoints.restore_checkpoint(
-        session.checkpoint("best"), session.network
-    )
+    path = session.checkpoint("best")
+    if session.workers.num_replicas > 1:  # One device answers from now on.
+        kept = checkpoints.read_checkpoint(path)
+        session.network = _build(task, last.fitted, kept)
+    session.state = best = checkpoints.restore_checkpoint(path, session.network)
     report = results(last, best)
     shown_split, examples = settings.dev_split, session.dev
     if task.data.test_split:

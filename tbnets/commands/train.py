@@ -19,19 +19,29 @@ checkpoints, metrics.json, curves.png, examples.png, TensorBoard event files
 and a SavedModel that takes raw captions.
 """
 
+import contextlib
 import dataclasses
+import io
+import os
 import sys
 
-from tbnets import runs, startup, tasks
-from tbnets.commands import run_line
+from tbnets import progress, runs, startup, tasks
+from tbnets.commands import local_workers, run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.flags.flag import Flag, flag, flags_of, must_come_with, title_of
+from tbnets.flags.flag import (
+    Flag,
+    Whole,
+    flag,
+    flags_of,
+    must_come_with,
+    title_of,
+)
 from tbnets.flags.records import as_flagfile_line
 from tbnets.flags.table import ALL, FLAGS
 from tbnets.flags.table import GROUPS as RUN_GROUPS
 from tbnets.recipes import dry_run
-from tbnets.training import loop, summary
+from tbnets.training import distribution, loop, summary
 
 GROUPS = tuple(RUN_GROUPS.values())
 """What is read beside the `Options`: the flags of a run."""
@@ -42,6 +52,7 @@ FIRST = (
     "example_query",
 )
 """What a first run is made of; --help does not repeat it in the groups."""
+DEVICES = "distribute", "local_workers", "num_replicas"
 SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 
@@ -58,6 +69,21 @@ class Options:
         False,
         "Continue the run of --run_dir, with its own flags where none are "
         "given.",
+    )
+    distribute: str = flag(
+        "none",
+        "Devices that share each batch: one, all GPUs of this machine, or the "
+        "workers that the environment variable TF_CONFIG tells of.",
+        choices=distribution.KINDS,
+    )
+    local_workers: Whole = flag(
+        0,
+        "Start so many workers on this machine; 0: none but this process.",
+    )
+    num_replicas: Whole = flag(
+        0,
+        "GPUs of --distribute=mirrored; 0: all. Without a GPU, parts of the "
+        "CPU.",
     )
     dry_run: bool = flag(
         False,
@@ -79,6 +105,7 @@ def help_sections():
     for name, entries in (("task", tasks.TASKS), ("model", tasks.BUILDERS)):
         known[name] = known[name]._replace(choices=tuple(entries))
     sections = {"The flags to begin with": [known[name] for name in FIRST]}
+    sections["Devices that train together"] = [known[name] for name in DEVICES]
     for name, group in RUN_GROUPS.items():
         sections[title_of(group)] = [
             known[each.name] for each in FLAGS[name] if each.name not in FIRST
@@ -137,6 +164,8 @@ def fit(session, train):
     try:
         loop.fit(session, train)
     except KeyboardInterrupt:
+        if not session.workers.is_chief:
+            raise
         command = "python tools/train.py --resume"
         print(
             "\nstopped; finished epochs are kept. Go on with: "
@@ -154,22 +183,74 @@ def main(options, line):
         line: the `CommandLine`, with the flags of a run.
     """
     loop.make_reproducible()
-    settings, unread = checked_settings(options, line)
     if options.dry_run:
+        settings, _ = checked_settings(options, line)
         print(told_before(tasks.open_task(settings).data))
         return
+    if options.local_workers and not local_workers.is_worker():
+        _start_workers(options, line)
+        return
+    workers = _open_workers(options)
+    with workers.watched(), _quiet_unless(workers.is_chief):
+        _train(options, line, workers)
+        workers.wait()
+
+
+def _start_workers(options, line):
+    """Has workers train; what they would all refuse is refused once."""
+    if options.distribute == "mirrored":
+        needed = "--distribute=multi_worker or none"
+        raise must_come_with(options, "local_workers", needed)
+    with contextlib.redirect_stdout(io.StringIO()):
+        settings, _ = checked_settings(options, line)
+    runs.start(settings, options.resume)
+    local_workers.run(options.local_workers)
+
+
+def _open_workers(options):
+    """Returns the `Workers` that train, this process being one."""
+    if not local_workers.is_worker():
+        return distribution.open_workers(
+            options.distribute, options.num_replicas
+        )
+    local_workers.end_with_parent()
+    return distribution.open_workers("multi_worker")
+
+
+@contextlib.contextmanager
+def _quiet_unless(is_chief):
+    """Lets a worker beside the chief say nothing but errors."""
+    if is_chief:
+        yield
+        return
+    progress.hide_bars()
+    with open(os.devnull, "w") as nowhere:
+        with contextlib.redirect_stdout(nowhere):
+            yield
+
+
+def _train(options, line, workers):
+    """Trains as one of the workers; the chief tells and writes."""
+    settings, unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
         print(startup.spoken(summary.finished(settings, folder)))
         return
     queries = options.example_query if settings.export else []
-    session, train = runs.prepare(settings, folder, queries)
+    session, train = runs.prepare(settings, folder, queries, workers)
     if settings.export and not queries:
         queries = session.task.exporter.queries
     print(summary.describe(session, train))
     if unread:
         print(f"not read  {unread}")
     fit(session, train)
+    if workers.is_chief:
+        _finish(session, queries)
+
+
+def _finish(session, queries):
+    """Reports the best epoch, exports it and asks it."""
+    settings, folder = session.settings, session.run_dir
     report = runs.finish(session)
     split = "test" if "test" in report else "dev"
     title = f"{split}, epoch {report['best_epoch']}"

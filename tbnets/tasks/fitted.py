@@ -4,6 +4,8 @@ import numpy as np
 
 from tbnets.checked_files import is_kind, shown
 from tbnets.errors import InputError
+from tbnets.tasks.matching.own_photos import write_left_out
+from tbnets.text.vocabulary import Vocabulary
 
 SIDES = ("words", "image_dim", "text_dim")
 """What is fitted of images and texts; [] or None where there is none."""
@@ -29,6 +31,14 @@ _MORE = {
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }
 """What must hold of some beside their kind."""
+
+
+def write_fitted(fitted, folder):
+    """Writes of what `TaskData.fit` returned what people read in a run."""
+    if fitted.get("words"):
+        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
+    if fitted.get("left_out"):
+        write_left_out(fitted["left_out"], folder / "left_out.txt")
 
 
 def check_same_words(fitted, before, path):

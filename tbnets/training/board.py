@@ -134,12 +134,13 @@ class Board:
     Args:
         run_dir: folder of the run.
         metric: name of the dev metric that chooses the best epoch.
+        is_lost: whether nothing is written, as by workers beside the chief.
     """
 
-    def __init__(self, run_dir, metric):
+    def __init__(self, run_dir, metric, is_lost=False):
         self._run_dir = pathlib.Path(run_dir)
         self.folder = self._run_dir / FOLDER
-        self.is_lost = False
+        self.is_lost = is_lost
         self._metric = metric
         self._open()
         self._overview = {

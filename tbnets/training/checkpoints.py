@@ -39,6 +39,7 @@ class RunState:
             step: name -> JSON value or NumPy array; see `TaskData.fit`.
         held: what the task holds from epoch to epoch, likewise; see
             `TaskData.start_epoch`.
+        devices: that took the last epoch's steps, in words; "" for one.
     """
 
     epoch: int = 0
@@ -48,6 +49,7 @@ class RunState:
     settings: dict = dataclasses.field(default_factory=dict)
     fitted: dict = dataclasses.field(default_factory=dict)
     held: dict = dataclasses.field(default_factory=dict)
+    devices: str = ""
 
     @property
     def dev(self):

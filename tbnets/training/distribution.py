@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tbnets.data.shares import distributed
 from tbnets.errors import InputError, UnreachableError, check_choice
 
 KINDS = "none", "mirrored", "multi_worker"
@@ -124,6 +125,8 @@ class Workers:
         return len(self._addresses) > 1
 
     def __str__(self):
+        if self.num_replicas == 1 and not self.are_several:
+            return ""
         told = f"{self.num_replicas} replica{'s' * (self.num_replicas != 1)}"
         count = len(self._addresses)
         if count:
@@ -133,6 +136,12 @@ class Workers:
     def scope(self):
         """Returns the context that variables of the replicas are made in."""
         return self.strategy.scope() if self._shares else _ALONE
+
+    def share(self, batches):
+        """Returns the data set of an epoch, for this process's replicas."""
+        if self.num_replicas == 1:
+            return batches.dataset
+        return distributed(self.strategy, batches)
 
     def of_chief(self, value=None):
         """Returns what the chief gives, on all; they wait for each other.
@@ -162,6 +171,15 @@ class Workers:
     def wait(self):
         """Waits until all workers are here."""
         self.of_chief()
+
+    @contextlib.contextmanager
+    def chief_first(self):
+        """Lets other workers do what is within when the chief has done it."""
+        if not self.is_chief:
+            self.wait()
+        yield
+        if self.is_chief:
+            self.wait()
 
     def check_same(self, argument, value, advice):
         """Refuses what is not the same on this worker as on the chief.

@@ -16,7 +16,10 @@ from tbnets.progress import progress_bar
 from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints, health, summary
 from tbnets.training.board import Board
+from tbnets.training.distribution import LOST, Workers
 from tbnets.training.run_folder import checkpoint_path
+
+READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
 def make_reproducible():
@@ -43,6 +46,7 @@ class Session:
         dev: examples that choose the best epoch; None after training.
         batches: of the training split; None after training.
         lock: keeps other trainings out of the folder; None after training.
+        workers: the `Workers` that train; this process is one.
     """
 
     run_dir: pathlib.Path
@@ -52,15 +56,29 @@ class Session:
     dev: object = None
     batches: object = None
     lock: object = None
+    workers: Workers = dataclasses.field(default_factory=Workers)
 
     @property
     def settings(self):
         """The run's settings."""
         return self.task.settings
 
+    @property
+    def measures(self):
+        """Whether this worker measures the dev split: the chief does.
+
+        The others do as it does where that takes all: Keras 2 keeps the
+        statistics of batch normalisation apart, and averages who reads them.
+        """
+        return self.workers.is_chief or any(
+            getattr(one, "synchronization", None) == READ_BY_ALL
+            for one in self.network.weights
+        )
+
     def board(self):
         """Returns the `Board` that shows the run; a context manager."""
-        return Board(self.run_dir, self.task.best_metric)
+        is_lost = not self.workers.is_chief
+        return Board(self.run_dir, self.task.best_metric, is_lost)
 
     def checkpoint(self, name):
         """Returns the path of the checkpoint `best` or `last`."""
@@ -109,18 +127,20 @@ def fit(session, train):
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
         board.add_settings(settings, state.epoch, summary.about(session, train))
-        if settings.from_ and not state.epoch:
+        if settings.from_ and not state.epoch and session.measures:
             tqdm.tqdm.write(_line_before(session))
         while state.epoch < settings.epochs:
             if summary.out_of_patience(settings, state):
                 break
             start = time.perf_counter()
-            row = _train_epoch(session, train)
-            scores = session.task.scores(session.network, session.dev)
-            row |= _measure_epoch(scores)
+            row, scores = _train_epoch(session, train), None
+            if session.measures:
+                scores = session.task.scores(session.network, session.dev)
+                row |= _measure_epoch(scores)
             row["seconds"] = time.perf_counter() - start
-            _save_epoch(session, row)
-            _show_epoch(session, board, scores)
+            _save_epoch(session, session.workers.of_chief(row))
+            if session.workers.is_chief:
+                _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
             margin = getattr(settings, "margin", 0.0)
@@ -133,19 +153,24 @@ def fit(session, train):
 def _train_epoch(session, train):
     """Takes the steps of an epoch; returns their means as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
+    callbacks = []
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
+    if session.workers.is_chief:
+        callbacks.append(ProgressBar(title, steps))
     try:
         history = session.network.fit(
-            batches.dataset,
+            session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps)],
+            callbacks=callbacks,
             **options,
         ).history
+    except LOST:
+        raise
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
         raise
@@ -183,6 +208,7 @@ def _save_epoch(session, row):
     state.epoch += 1
     state.history.append(row)
     state.held = session.task.data.held
+    state.devices = str(session.workers)
     metric = row[f"dev/{session.task.best_metric}"]
     names = ["last"]
     if state.best_metric is None or metric > state.best_metric:
@@ -191,7 +217,10 @@ def _save_epoch(session, row):
     network = session.network
     for name in names:
         path = session.checkpoint(name)
-        checkpoints.save_checkpoint(path, network, network.optimizer, state)
+        if session.workers.is_chief:
+            checkpoints.save_checkpoint(path, network, network.optimizer, state)
+        elif session.measures:
+            network.get_weights()
 
 
 def _line_before(session):

@@ -5,8 +5,10 @@ import pathlib
 
 from tbnets.errors import InputError
 from tbnets.files import is_partial
+from tbnets.flags import records
 from tbnets.flags.records import SETTINGS_FILE
 from tbnets.locks import FolderLock
+from tbnets.training import checkpoints
 
 SAVED_MODEL = "saved_model"
 LOCK = "training.lock"
@@ -67,6 +69,20 @@ def _of_others(folder):
     return [name for name in names if name != LOCK and not is_partial(name)]
 
 
+def check_untrained(folder):
+    """Refuses a folder whose run finished an epoch.
+
+    Raises:
+        ValueError: it did; tells how that run goes on.
+    """
+    if checkpoint_path(folder, "last").exists():
+        raise InputError(
+            "`--run_dir` must be a new folder. Received: "
+            f"--run_dir={folder}, which holds a run. Add --resume to continue "
+            "it, or choose another folder."
+        )
+
+
 def lock_run(folder):
     """Makes the folder of a run and keeps other trainings out of it.
 
@@ -80,3 +96,25 @@ def lock_run(folder):
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")
+
+
+def check_same_run(workers, settings, last):
+    """Refuses a worker with other flags, or that goes on from another epoch.
+
+    Args:
+        workers: the `Workers` that train.
+        settings: those of this worker.
+        last: path of its last checkpoint, which need not be there.
+
+    Raises:
+        ValueError: it is another than the chief's; tells what differs.
+    """
+    advice = "Start all workers by the same command."
+    flags = records.without_places(settings)
+    workers.check_same("the flags", flags, advice)
+    epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
+    workers.check_same(
+        "--run_dir",
+        {"epochs": epoch},
+        "Name a folder that all workers share.",
+    )

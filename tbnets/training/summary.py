@@ -27,12 +27,23 @@ def describe(session, train):
             f"none: results are those of {session.settings.dev_split}"
         )
     told |= task.data.notes(session.state.fitted)
+    if devices := _devices(session):
+        told["devices"] = devices
     told |= {
         "network": f"{task.describe(network)}, {size:,} trainable parameters",
         "watch": f"tensorboard --logdir {session.run_dir / 'tensorboard'}",
     }
     lines += [f"{name:<9} {text}" for name, text in told.items()]
     return "\n".join(lines)
+
+
+def _devices(session):
+    """Returns in words who trains, and who did before; "" where one did."""
+    state, now = session.state, str(session.workers)
+    if not state.epoch or state.devices == now:
+        return now
+    before = state.devices or "one device"
+    return f"{now or 'one device'}; {before} until epoch {state.epoch}"
 
 
 def about(session, train):
