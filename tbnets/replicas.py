@@ -5,8 +5,8 @@ A replica has its rows of everything in a batch; the whole batch is the rows of
 all replicas, in their order. What compares rows with each other has to see the
 whole: it is gathered, and each replica computes the loss of the whole batch.
 Gradients go back the way that the rows came, to the replica that has them, so
-that the sum over replicas of the gradients of `loss / num_replicas()` is the
-gradient of the loss.
+that the sum over replicas of the gradients of `part_of(loss)` is the gradient
+of the loss.
 
 Outside of a strategy, and where it has one replica, nothing here adds an
 operation to a graph.
@@ -66,6 +66,18 @@ def summed(tensors):
         return tensors
     context = tf.distribute.get_replica_context()
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+def part_of(tensor):
+    """Returns a tensor, the same on all replicas, divided by their number.
+
+    Args:
+        tensor: of floats, or `tf.IndexedSlices`, or None.
+    """
+    count = num_replicas()
+    if count == 1 or tensor is None:
+        return tensor
+    return tf.math.scalar_mul(1 / count, tensor)
 
 
 def own_rows(rows):

@@ -21,6 +21,21 @@ def batch_normalization(name):
     return layer(momentum=0.9, name=name)
 
 
+def share_statistics(network):
+    """Lets a network of Keras normalise as `batch_normalization` would.
+
+    By Keras' own layers, those that `network.layers` names, of nested models
+    too; what layers of other kinds have within keeps the statistics of its
+    replica.
+    """
+    if not replicas.are_statistics_shared():
+        return
+    for layer in getattr(network, "layers", ()):
+        share_statistics(layer)
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.synchronized = True
+
+
 class _SharedNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization` by the statistics of all replicas.
 

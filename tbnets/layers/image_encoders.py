@@ -11,7 +11,10 @@ from tbnets.annotations import Array, Path
 from tbnets.errors import InputError
 from tbnets.features import cnn, hub, hub_vision
 from tbnets.features.cnn import call_with_any_batch
-from tbnets.layers.batch_normalization import batch_normalization
+from tbnets.layers.batch_normalization import (
+    batch_normalization,
+    share_statistics,
+)
 from tbnets.layers.configured import ConfiguredLayer, checked_units
 from tbnets.short_repr import short_repr
 
@@ -109,6 +112,7 @@ class ApplicationEncoder(ConfiguredLayer):
         self.preprocess = found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
+        share_statistics(self.network)
         self.output_dim = self.network.output_shape[-1]
 
     __repr__ = short_repr("application", "image_size", "fine_tune")
@@ -161,6 +165,7 @@ class PresetEncoder(ConfiguredLayer):
         self.preprocess = found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
+        share_statistics(self.network)
         self.output_dim = self.network.output_shape[-1]
 
     __repr__ = short_repr("image_size", "fine_tune")

@@ -25,6 +25,7 @@ from tbnets.models.cca_solution import (
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import IDS, INPUTS
+from tbnets.replicas import gather, num_replicas
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -164,6 +165,9 @@ class CCA(EmbeddingNetwork):
                 singular.
         """
         self.found, self.train_function = None, None
+        if self.built:
+            with self.distribute_strategy.scope():
+                self._start({})
         history = super().fit(*args, **kwargs)
         self._solve()
         epochs = len(history.history["loss"])
@@ -177,12 +181,17 @@ class CCA(EmbeddingNetwork):
         if self.found is None:
             with tf.init_scope():
                 self._start({name: batch[name].shape for name in INPUTS})
-        pairs = positive_masks(*(batch[name] for name in IDS)).image_to_text
-        self.found.add(
-            _features(self.image_encoder, batch["images"]),
-            _features(self.text_encoder, batch["captions"]),
-            tf.cast(pairs, tf.float32),
-        )
+        texts = _features(self.text_encoder, batch["captions"])
+        image_ids, text_ids = (batch[name] for name in IDS)
+        # Of a batch that replicas share, each adds the pairs of its images.
+        texts, text_ids = gather(texts, text_ids)
+        pairs = positive_masks(image_ids, text_ids).image_to_text
+        if num_replicas() > 1:
+            is_used = tf.reduce_any(pairs, axis=0)
+            texts = tf.boolean_mask(texts, is_used)
+            pairs = tf.boolean_mask(pairs, is_used, axis=1)
+        images = _features(self.image_encoder, batch["images"])
+        self.found.add(images, texts, tf.cast(pairs, tf.float32))
         if self.background and "candidates" in batch:
             # They are pairs with a text of no features.
             rows = _features(self.image_encoder, batch["candidates"])

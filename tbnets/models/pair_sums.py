@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets import replicas
+
 
 class PairSums:
     """Sums over matching pairs, from which their covariances come.
@@ -18,16 +20,14 @@ class PairSums:
     """
 
     def __init__(self, num_images, num_texts):
-        def zeros(*shape):
-            return tf.Variable(tf.zeros(shape, tf.float64), trainable=False)
-
-        self.count = zeros()
-        self.shifts = zeros(num_images), zeros(num_texts)
-        self.sums = zeros(num_images), zeros(num_texts)
+        sizes = num_images, num_texts
+        self.count = _zeros(is_known=True)
+        self.shifts = [_zeros(size, is_known=True) for size in sizes]
+        self.sums = [_zeros(size) for size in sizes]
         self.products = {
-            (0, 0): zeros(num_images, num_images),
-            (1, 1): zeros(num_texts, num_texts),
-            (0, 1): zeros(num_images, num_texts),
+            (0, 0): _zeros(num_images, num_images),
+            (1, 1): _zeros(num_texts, num_texts),
+            (0, 1): _zeros(num_images, num_texts),
         }
 
     def add(self, images, texts, pairs):
@@ -40,9 +40,13 @@ class PairSums:
         """
         rows, is_first = [], self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
-        total = tf.maximum(tf.reduce_sum(pairs), 1)
+        totals = [
+            tf.linalg.matvec(features, uses[i], True)
+            for i, features in enumerate((images, texts))
+        ]
+        *totals, count = replicas.summed([*totals, tf.reduce_sum(pairs)])
         for i, features in enumerate((images, texts)):
-            mean = tf.linalg.matvec(features, uses[i], True) / total
+            mean = totals[i] / tf.maximum(count, 1)
             shift = tf.where(is_first, _wide(mean), self.shifts[i])
             self.shifts[i].assign(shift)
             rows.append(features - tf.cast(shift, tf.float32))
@@ -53,13 +57,13 @@ class PairSums:
         texts_of_images = tf.matmul(pairs, rows[1])
         between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
         self.products[0, 1].assign_add(_wide(between))
-        self.count.assign_add(_wide(tf.reduce_sum(pairs)))
+        self.count.assign_add(_wide(count))
 
     def means(self):
         """Returns the means of images and texts over pairs, float64."""
-        count = self.count.numpy()
+        count = _read(self.count)
         sides = zip(self.shifts, self.sums)
-        return [shift.numpy() + total.numpy() / count for shift, total in sides]
+        return [_read(shift) + _read(total) / count for shift, total in sides]
 
     def covariance(self, *sides):
         """Returns the covariance of two of images (0) and texts (1), once.
@@ -67,12 +71,33 @@ class PairSums:
         The shift is the mean of one batch: what is left of the mean goes
         here. The sum is given up for its covariance.
         """
-        count = self.count.numpy()
-        covariance = self.products.pop(sides).numpy()
+        count = _read(self.count)
+        covariance = _read(self.products.pop(sides))
         covariance /= count
-        left, right = [self.sums[side].numpy() / count for side in sides]
+        left, right = [_read(self.sums[side]) / count for side in sides]
         covariance -= np.outer(left, right)
         return covariance
+
+
+def _zeros(*shape, is_known=False):
+    """Returns a variable that each replica has for itself.
+
+    Args:
+        *shape: of it.
+        is_known: whether all replicas have the same; else what they have is
+            summed where it is read.
+    """
+    kinds = tf.VariableAggregation
+    return tf.Variable(
+        tf.zeros(shape, tf.float64),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=kinds.ONLY_FIRST_REPLICA if is_known else kinds.SUM,
+    )
+
+
+def _read(variable):
+    return tf.convert_to_tensor(variable).numpy()
 
 
 def _wide(values):

@@ -15,6 +15,7 @@ from tbnets.errors import InputError, check_kind
 from tbnets.layers.configured import arguments_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
+from tbnets.models.step_mean import step_mean
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -84,20 +85,6 @@ def ids_of(batch):
     return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
-def _apply(optimizer, gradients, variables):
-    """Takes a step down gradients that all replicas have in common.
-
-    Keras sums what the replicas of a strategy give it, so each gives a part.
-    """
-    count = replicas.num_replicas()
-    if count > 1:
-        gradients = [
-            one if one is None else tf.math.scalar_mul(1 / count, one)
-            for one in gradients
-        ]
-    optimizer.apply_gradients(zip(gradients, variables))
-
-
 class TwoBranchModel(keras.Model):
     """An image side and a text side, trained by a loss over whole batches.
 
@@ -147,7 +134,7 @@ class TwoBranchModel(keras.Model):
                 check_kind(name, part, keras.layers.Layer, advice)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
-        self.trackers = {name: keras.metrics.Mean(name) for name in names}
+        self.trackers = {name: step_mean(name) for name in names}
 
     def __repr__(self) -> str:
         told = {"built": False}
@@ -328,7 +315,7 @@ class TwoBranchModel(keras.Model):
             output = self.batch_loss(batch, training=True)
             # Beside the loss of the batch stand penalties on weights.
             total = tf.add_n([output.total, *self.losses])
-            total /= replicas.num_replicas()
+            total = replicas.part_of(total)
         variables = self.trainable_variables
         gradients = tape.gradient(total, variables)
         gradients = replicas.summed(gradients)
@@ -337,7 +324,9 @@ class TwoBranchModel(keras.Model):
             gradients, _ = tf.clip_by_global_norm(
                 gradients, self.gradient_clip_norm, use_norm=norm
             )
-        _apply(self.optimizer, gradients, variables)
+        # Keras sums once more what replicas give it.
+        gradients = map(replicas.part_of, gradients)
+        self.optimizer.apply_gradients(zip(gradients, variables))
         if KERAS_2 and hasattr(self.optimizer, "build"):
             rate = current_learning_rate(self.optimizer)
         return self._track(output, gradient_norm=norm, learning_rate=rate)

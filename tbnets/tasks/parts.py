@@ -21,6 +21,7 @@ from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.replicas import batch_statistics
 from tbnets.seeds import seed_of
 from tbnets.tasks import encoders
 from tbnets.tasks.texts import reads_features
@@ -77,25 +78,27 @@ def _build_branch(settings, name):
     """Returns a branch; its name is that of its random numbers."""
     is_text = name == "text_branch"
     units = settings.text_units if is_text else settings.image_units
-    return Branch(
-        units,
-        settings.batch_normalization,
-        settings.dropout,
-        settings.input_dropout,
-        seed_of(settings.seed, name, len(units)),
-    )
+    with batch_statistics(settings.batch_statistics):
+        return Branch(
+            units,
+            settings.batch_normalization,
+            settings.dropout,
+            settings.input_dropout,
+            seed_of(settings.seed, name, len(units)),
+        )
 
 
 def _two_branches(settings, fitted):
     """Returns what all networks with gradients have; begins with the seed."""
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy(settings.precision)
-    return {
-        "image_branch": _build_branch(settings, "image_branch"),
-        "text_branch": _build_branch(settings, "text_branch"),
-        "image_encoder": encoders.build_image_encoder(settings, fitted),
-        "text_encoder": encoders.build_text_encoder(settings, fitted),
-    }
+    with batch_statistics(settings.batch_statistics):
+        return {
+            "image_branch": _build_branch(settings, "image_branch"),
+            "text_branch": _build_branch(settings, "text_branch"),
+            "image_encoder": encoders.build_image_encoder(settings, fitted),
+            "text_encoder": encoders.build_text_encoder(settings, fitted),
+        }
 
 
 def build_embedding_network(settings, fitted):
