@@ -1,0 +1,93 @@
+"""A run of two workers, one after the other: the chief, then worker 1."""
+
+import pathlib
+
+import pytest
+
+from tbnets import runs
+from tbnets.errors import InputError
+from tbnets.training import loop, summary
+from tbnets.training.distribution import Task, Workers
+from tests import tiny
+
+ADDRESSES = {"worker 0": "localhost:1", "worker 1": "localhost:2"}
+
+
+class Apart(Workers):
+    """A worker that hears what the chief has said before.
+
+    Args:
+        index: of the worker; 0 is the chief.
+        said: list that the chief fills, from which the other reads.
+    """
+
+    def __init__(self, index, said):
+        super().__init__(None, Task(f"worker {index}", not index, ADDRESSES))
+        self.said = said
+
+    def of_chief(self, value=None):
+        """Returns what the chief gave."""
+        if self.is_chief:
+            self.said.append(value)
+            return value
+        return self.said.pop(0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, module_eagerly):
+    """Returns settings, what the chief said, and its session."""
+    folder = tmp_path_factory.mktemp("run")
+    data, said = tiny.write_precomputed(folder / "data"), []
+    settings = tiny.settings(data, folder / "run", epochs=2, patience=0)
+    return settings, said, train(settings, Apart(0, said))
+
+
+def train(settings, workers):
+    run_dir = runs.start(settings, False)
+    session, train = runs.prepare(settings, run_dir, (), workers)
+    loop.fit(session, train)
+    return session
+
+
+def files_of(run_dir):
+    paths = sorted(p for p in pathlib.Path(run_dir).rglob("*") if p.is_file())
+    return {path: path.stat().st_mtime_ns for path in paths}
+
+
+def test_worker_1_knows_what_the_chief_measured_and_writes_nothing(
+    run, tmp_path, monkeypatch
+):
+    settings, said, chief = run
+    before, said = files_of(chief.run_dir), list(said)
+    # Its start comes before the first checkpoint.
+    monkeypatch.setattr(runs, "check_run_folder", lambda folder, **_: folder)
+    other = settings.replace(run_dir=str(tmp_path / "none"))
+    monkeypatch.setattr(runs, "start", lambda *_: tmp_path / "none")
+    session = train(other, Apart(1, said))
+    assert not said
+    assert session.state.history == chief.state.history
+    assert session.state.best_epoch == chief.state.best_epoch
+    assert not (tmp_path / "none").exists()
+    assert files_of(chief.run_dir) == before
+
+
+def test_a_worker_of_another_run_is_refused(run, tmp_path):
+    settings, said, _ = run
+    other = settings.replace(margin=0.7, run_dir=str(tmp_path))
+    told = "`the flags` must be the same on all workers. Received: {'margin': "
+    with pytest.raises(InputError, match=told):
+        train(other, Apart(1, list(said)))
+    there = [said[0], {"epochs": 1}]
+    told = "`--run_dir` must be the same on all workers. Received: {'epochs': 0"
+    with pytest.raises(InputError, match=told) as error:
+        train(settings.replace(run_dir=str(tmp_path)), Apart(1, there))
+    assert "{'epochs': 1} on the chief. Name a folder that all" in str(error)
+
+
+def test_a_run_tells_on_which_devices_it_goes_on(run):
+    _, _, chief = run
+    assert chief.state.devices == "1 replica on 2 workers"
+    assert "devices   1 replica on 2" in summary.describe(chief, chief.dev)
+    chief.workers = Workers()
+    told = "devices   one device; 1 replica on 2 workers until epoch 2"
+    assert told in summary.describe(chief, chief.dev)
