@@ -1,10 +1,11 @@
-"""`fit` for networks that several replicas train, under Keras 3.
+"""`fit` for networks that several replicas train.
 
-Keras' own `fit` can not do it there (keras#20585). Before the first step it
+That of Keras 3 can not do it (keras#20585). Before the first step it
 averages the first batch over the replicas to build the model, ids and shares
 of different sizes included; and under `MultiWorkerMirroredStrategy` it averages
-what a step logs over an axis that scalars do not have. Under Keras 2 neither
-happens, and `fit` is used.
+what a step logs over an axis that scalars do not have. That of Keras 2 sums
+the logs over the workers, so that a loss, or a rate, is told as many times as
+large.
 
 Here a step is `strategy.run(train_step)`, and what callbacks see is the same,
 in the same order. Every replica's logs are of the whole batch (`replicas`), so
@@ -28,8 +29,7 @@ ENDLESS = tf.data.INFINITE_CARDINALITY
 
 def is_needed(model):
     """Tells whether Keras' own `fit` can not train a model."""
-    is_shared = model.distribute_strategy.num_replicas_in_sync > 1
-    return is_shared and not keras.__version__.startswith("2.")
+    return model.distribute_strategy.num_replicas_in_sync > 1
 
 
 def fit(self, **arguments):
@@ -78,7 +78,7 @@ def fit(self, **arguments):
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
-    if epochs > 0:
+    if epochs > 0 and hasattr(model.optimizer, "finalize_variable_values"):
         model.optimizer.finalize_variable_values(model.trainable_weights)
     callbacks.on_train_end(logs)
     return model.history

@@ -81,7 +81,8 @@ def save_checkpoint(path, model, optimizer, state):
     """Saves model, optimizer and run state in one file, atomically.
 
     Args:
-        path: file name, by custom `last.npz` or `best.npz`.
+        path: file name, by custom `last.npz` or `best.npz`; None where values
+            are read as the chief of workers reads them, who writes.
         model: a built Keras model.
         optimizer: its built optimizer, or None.
         state: a `RunState`.
@@ -101,7 +102,8 @@ def save_checkpoint(path, model, optimizer, state):
             if isinstance(value, np.ndarray):
                 arrays[f"{kind}/{name}"] = values[kind].pop(name)
     header = {"format": FORMAT, "names": names, "state": values}
-    write_npz(path, header, arrays)
+    if path is not None:
+        write_npz(path, header, arrays)
 
 
 class Checkpoint(NamedTuple):

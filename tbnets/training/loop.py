@@ -217,10 +217,10 @@ def _save_epoch(session, row):
     network = session.network
     for name in names:
         path = session.checkpoint(name)
-        if session.workers.is_chief:
+        if not session.workers.is_chief:
+            path = None
+        if session.measures:
             checkpoints.save_checkpoint(path, network, network.optimizer, state)
-        elif session.measures:
-            network.get_weights()
 
 
 def _line_before(session):
