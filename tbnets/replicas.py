@@ -53,7 +53,16 @@ def _gathered(context, rows):
     # No message takes bool, and an input of the step stands on no device.
     is_bool = rows.dtype == tf.bool
     own = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
-    return tf.cast(context.all_gather(own, 0), rows.dtype)
+    return _densely(tf.cast(context.all_gather(own, 0), rows.dtype))
+
+
+@tf.custom_gradient
+def _densely(rows):
+    """Returns rows whose gradient is no `tf.IndexedSlices`.
+
+    Those of rows that were picked are, and all_gather's gradient takes none.
+    """
+    return tf.identity(rows), tf.convert_to_tensor
 
 
 def summed(tensors):

@@ -1,0 +1,418 @@
+"""What tests/test_replicas.py asks, in a process of logical devices.
+
+They can only be made before TensorFlow starts: so all checks run in one
+process, which prints what each of them raised. Tracing a step of two replicas
+takes seconds, so the tests run a few; `python -m tests.replica_checks all`
+runs every one, in a minute and a half.
+"""
+
+import contextlib
+import functools
+import json
+import sys
+import traceback
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets import replicas
+from tbnets.data.shares import Share, distributed
+from tbnets.layers.batch_normalization import batch_normalization
+from tbnets.layers.branch import Branch
+from tbnets.layers.canonical_projection import CanonicalProjection
+from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.pair_head import PairHead
+from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
+from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import TERMS, TripletLoss
+from tbnets.models.cca import CCA
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.hm_lstm import HMLSTM
+from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
+
+NUM_DEVICES = 2
+KERAS_2 = keras.__version__.startswith("2.")
+ALL_TERMS = dict(zip(TERMS, (1.0, 1.5, 0.5, 0.3)))
+VECTORS, WORDS = {"captions": (None, 5)}, {"captions": (None, None)}
+CHECKS = {}
+USUAL = (
+    *("statistics_of_a_batch", "candidates", "similarity-logistic-3-False"),
+    *("similarity-softmax-1-True", "hm_lstm-own", "correlations"),
+    *("rows_of_unknown_number_are_gathered", "dropout-float32"),
+    "statistics_may_be_of_each_replica",
+)
+"""What the tests run; the others are variants of these."""
+
+
+def check(*variants):
+    """Lists a function as a check, once for each of its arguments."""
+
+    def enter(function):
+        for given in variants or ((),):
+            given = given if isinstance(given, tuple) else (given,)
+            name = "-".join([function.__name__, *map(str, given)])
+            CHECKS[name] = functools.partial(function, *given)
+        return function
+
+    return enter
+
+
+@functools.cache
+def strategy_of_all():
+    """One for all checks: messages of two would be taken for each other's."""
+    devices = [f"CPU:{i}" for i in range(NUM_DEVICES)]
+    return tf.distribute.MirroredStrategy(devices)
+
+
+class Batches:
+    """One batch, whose arrays are shared by their first axis.
+
+    Args:
+        batch: dict of arrays.
+        share: function (batch, `Share`) -> the share.
+    """
+
+    smallest = 3
+
+    def __init__(self, batch, share):
+        self._batch, self._share = batch, share
+
+    def dataset_of(self, shares):
+        spec = {
+            key: tf.TensorSpec([None] * array.ndim, array.dtype)
+            for key, array in self._batch.items()
+        }
+        for key, spec_of_key in spec.items():
+            last = self._batch[key].shape[1:]
+            known = last if key in ("images", "regions", "candidates") else ()
+            if key == "captions":
+                known = last[-1:] if len(last) != 1 or last == (5,) else ()
+            rank = spec_of_key.shape.rank
+            shape = [None] * (rank - len(known)) + list(known)
+            spec[key] = tf.TensorSpec(shape, spec_of_key.dtype)
+        return tf.data.Dataset.from_generator(
+            lambda: (self._share(self._batch, one) for one in shares),
+            output_signature=spec,
+        )
+
+
+def rows_of(batch, share):
+    return {key: array[share.of(len(array))] for key, array in batch.items()}
+
+
+def trees_of(batch, share):
+    """Phrases go with their captions, and count the nodes of these."""
+    own = rows_of(batch, share)
+    lengths = (batch["captions"][:, :, 2] > 0).sum(axis=1)
+    captions = share.of(len(lengths))
+    ends = np.append(0, np.cumsum(lengths))
+    start, stop = ends[captions.start], ends[captions.stop]
+    nodes = batch["phrase_nodes"]
+    said = (nodes >= start) & (nodes < stop)
+    for key in ("region_of", "is_contrast", "weights"):
+        own[key] = batch[key][said]
+    return own | {"phrase_nodes": (nodes[said] - start).astype("int32")}
+
+
+def compare(make, batch, steps=2, share=rows_of, tolerance=1e-5):
+    """Compares steps of replicas with those of one device: logs, weights."""
+    alone = make()
+    wanted = [alone.train_step(tensors(batch)) for _ in range(steps)]
+    strategy = strategy_of_all()
+    with strategy.scope():
+        shared = make()
+        shared.optimizer.build(shared.trainable_variables)
+
+    @tf.function(autograph=False)
+    def step(values):
+        return strategy.run(shared.train_step, args=(values,))
+
+    dataset = distributed(strategy, Batches(batch, share))
+    for logs in wanted:
+        [values] = list(dataset)
+        found = step(values)
+        assert found.keys() == logs.keys()
+        for name, value in logs.items():
+            for own in strategy.experimental_local_results(found[name]):
+                close(own, value, tolerance, name)
+    for one, other in zip(alone.weights, shared.weights, strict=True):
+        value = other if KERAS_2 else other.value
+        for own in strategy.experimental_local_results(value):
+            close(own, one, tolerance, getattr(one, "path", one.name))
+
+
+def close(found, wanted, tolerance, name):
+    found, wanted = (
+        np.asarray(tf.convert_to_tensor(x)) for x in (found, wanted)
+    )
+    largest = np.abs(wanted).max(initial=1)
+    np.testing.assert_allclose(
+        found, wanted, tolerance, tolerance * largest, err_msg=name
+    )
+
+
+def tensors(batch):
+    return {key: tf.constant(array) for key, array in batch.items()}
+
+
+def made_batch(words=False, seed=0):
+    rng = np.random.default_rng(seed)
+    owners = np.array([0, 0, 1, 2, 2, 2, 4, 5, 6, 6, 6])
+    captions = rng.normal(size=(11, 5)).astype("f4")
+    if words:
+        captions = rng.integers(1, 9, (11, 4)) * (rng.random((11, 4)) < 0.8)
+        captions[:, 0] = 3
+    return {
+        "images": rng.normal(size=(7, 6)).astype("f4"),
+        "captions": captions.astype("int32") if words else captions,
+        "image_ids": np.arange(7) + 1000092795,
+        "caption_image_ids": owners + 1000092795,
+        "text_ids": np.array([0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 8]),
+    }
+
+
+def with_candidates():
+    rng = np.random.default_rng(1)
+    drawn_for = np.array([0, 1, 1, 2, 3, 4, 4], np.int32)
+    chains = np.array([3, 3, 8, 5, 9])
+    return {
+        "images": rng.normal(size=(7, 6)).astype("f4"),
+        "captions": rng.normal(size=(5, 5)).astype("f4"),
+        "image_ids": chains[drawn_for],
+        "caption_image_ids": chains,
+        "drawn_for": drawn_for,
+        "candidates": rng.normal(size=(13, 6)).astype("f4"),
+        "is_negative": rng.random((5, 13)) < 0.5,
+    }
+
+
+def branches(dropout=0.4, batch_normalization="none"):
+    keras.utils.set_random_seed(0)
+    return [
+        Branch((9, 4), batch_normalization, dropout, seed=seed)
+        for seed in (10, 20)
+    ]
+
+
+def embedding_network(
+    encoder=None, shapes=VECTORS, optimizer=None, norm="none", steps=0, **loss
+):
+    network = EmbeddingNetwork(
+        *branches(batch_normalization=norm), text_encoder=encoder
+    )
+    network.build({"images": (None, 6), **shapes})
+    options = {"margin": 0.3, "term_weights": ALL_TERMS, "num_negatives": 3}
+    network.compile(
+        optimizer or FusedSGD(0.1, 0.9),
+        TripletLoss(**options | loss),
+        gradient_clip_norm=0.5,
+        structure_steps=steps,
+    )
+    return network
+
+
+@check("top_k", "all", "hardest")
+def triplets(negatives):
+    compare(lambda: embedding_network(negatives=negatives), made_batch())
+
+
+@check()
+def promised_positives_and_terms_that_wait():
+    batch = made_batch()
+    del batch["text_ids"]
+    compare(lambda: embedding_network(max_positives=3, steps=1), batch)
+
+
+@check("mean", "recurrent")
+def words(kind):
+    def make():
+        keras.utils.set_random_seed(0)
+        if kind == "mean":
+            encoder = MeanOfWords(9, 7, word_dropout=0.3, seed=5)
+        else:
+            encoder = RecurrentEncoder(9, "gru", 3, 4, word_dropout=0.3)
+        return embedding_network(encoder, WORDS, FusedAdam(1e-2))
+
+    compare(make, made_batch(words=True), tolerance=1e-4)
+
+
+@check()
+def statistics_of_a_batch():
+    def make():
+        options = {"weight_decay": 0.1, "use_ema": True, "epsilon": 1e-3}
+        return embedding_network(None, VECTORS, FusedAdam(**options), "first")
+
+    compare(make, made_batch())
+
+
+@check("fused", "keras")
+def optimizers(kind):
+    kinds = {"fused": FusedAdam, "keras": keras.optimizers.Adam}
+
+    def make():
+        options = {"weight_decay": 0.1, "use_ema": True}
+        optimizer = kinds[kind](1e-3, epsilon=1e-3, **options)
+        return embedding_network(optimizer=optimizer)
+
+    compare(make, made_batch())
+
+
+@check()
+def candidates():
+    compare(embedding_network, with_candidates())
+
+
+@check(
+    ("logistic", 1, True),
+    ("logistic", 3, True),
+    ("logistic", 3, False),
+    ("softmax", 1, True),
+    ("softmax", 1, False),
+)
+def similarity(loss, count, has_candidates):
+    def make():
+        head = PairHead((6, 3), 0.4, seed=30)
+        network = SimilarityNetwork(*branches(), head=head)
+        network.build({"images": (None, 6), **VECTORS})
+        network.compile("sgd", num_candidates=count, pair_loss=loss)
+        return network
+
+    compare(make, with_candidates() if has_candidates else made_batch())
+
+
+@check("own", "shared")
+def hm_lstm(branch):
+    # Its arrays are made by TensorFlow, which would start before its devices.
+    from tests.models.test_hm_lstm import BATCH, VOCABULARY
+
+    def make():
+        image, text = branches()
+        is_own, more = branch == "own", Branch((9, 4), "none", 0.4, seed=40)
+        network = HMLSTM(
+            image,
+            text,
+            text_encoder=TreeEncoder(VOCABULARY.size, 3, 6, word_dropout=0.3),
+            region_branch=more if is_own else None,
+        )
+        network.build(
+            {
+                "images": (None, 5),
+                "captions": (None, None, 6),
+                "regions": (None, 5),
+            }
+        )
+        loss = TripletLoss(**PRESETS["niu2017"] | {"margin": 0.5})
+        network.compile("sgd", loss, region_mean_weight=float(is_own))
+        return network
+
+    compare(make, BATCH, share=trees_of)
+
+
+@check()
+def correlations():
+    batch = {k: v for k, v in made_batch().items() if k != "text_ids"}
+
+    def fitted(scope, data):
+        with scope:
+            network = CCA(CanonicalProjection(2), CanonicalProjection(2))
+            network.build({"images": (None, 6), **VECTORS})
+            network.compile()
+        network.fit(data, verbose=0, steps_per_epoch=1, shuffle=False)
+        return network
+
+    whole = Batches(batch, rows_of)
+    alone = fitted(contextlib.nullcontext(), whole.dataset_of([Share()]))
+    strategy = strategy_of_all()
+    shared = fitted(strategy.scope(), distributed(strategy, whole))
+    close(shared.correlations, alone.correlations, 1e-5, "correlations")
+
+
+@check()
+def rows_of_unknown_number_are_gathered():
+    strategy = strategy_of_all()
+    kinds = (tf.float32, tf.float32, tf.float32, tf.int64, tf.bool)
+
+    @tf.function(autograph=False)
+    def run(values):
+        def gather(values):
+            whole = replicas.gather(*values, None)
+            assert whole.pop() is None
+            return [tf.shape(one)[0] for one in whole], whole
+
+        return strategy.run(gather, args=(values,))
+
+    def make(context):
+        def shares():
+            for place in range(NUM_DEVICES):
+                yield tuple(
+                    np.full([2 + place + 3 * i], place).astype(
+                        kind.as_numpy_dtype
+                    )
+                    for i, kind in enumerate(kinds)
+                )
+
+        spec = tuple(tf.TensorSpec([None], kind) for kind in kinds)
+        return tf.data.Dataset.from_generator(shares, output_signature=spec)
+
+    [values] = list(strategy.distribute_datasets_from_function(make))
+    sizes, whole = run(values)
+    for i, (size, rows) in enumerate(zip(sizes, whole)):
+        counts = [2 + place + 3 * i for place in range(NUM_DEVICES)]
+        wanted = np.repeat(np.arange(NUM_DEVICES), counts).astype(
+            kinds[i].as_numpy_dtype
+        )
+        for own in strategy.experimental_local_results(rows):
+            np.testing.assert_array_equal(own, wanted)
+        for own in strategy.experimental_local_results(size):
+            assert own == sum(counts)
+
+
+@check("float32", "bfloat16", "float16")
+def dropout(dtype):
+    strategy, rows = strategy_of_all(), tf.ones([8, 5, 3], dtype)
+    alone = SeededDropout(0.5, seed=3, dtype=dtype)
+    with strategy.scope():
+        shared = SeededDropout(0.5, seed=3, dtype=dtype)
+        shared.build(rows.shape)
+    values = strategy.experimental_distribute_values_from_function(
+        lambda c: rows[Share(c.replica_id_in_sync_group, NUM_DEVICES).of(8)]
+    )
+    for _ in range(2):
+        wanted = alone(rows, training=True)
+        found = tf.function(
+            lambda values: strategy.run(shared, (values,), {"training": True}),
+            autograph=False,
+        )(values)
+        found = tf.concat(strategy.experimental_local_results(found), 0)
+        close(tf.cast(found, "float32"), tf.cast(wanted, "float32"), 0, dtype)
+
+
+@check()
+def statistics_may_be_of_each_replica():
+    strategy = strategy_of_all()
+    with strategy.scope(), replicas.batch_statistics("replica"):
+        assert type(batch_normalization("bn")) is (
+            keras.layers.BatchNormalization
+        )
+    assert type(batch_normalization("bn")) is keras.layers.BatchNormalization
+
+
+def main():
+    """Runs the checks; prints the text of what each raised, "" of none."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
+    tf.config.set_logical_device_configuration(cpu, parts)
+    raised = {}
+    for name in CHECKS if "all" in sys.argv else USUAL:
+        try:
+            CHECKS[name]()
+        except Exception:  # noqa: BLE001  (the test shows it)
+            raised[name] = traceback.format_exc()[-3000:]
+    json.dump(raised, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
