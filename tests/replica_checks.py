@@ -75,7 +75,7 @@ class Batches:
         share: function (batch, `Share`) -> the share.
     """
 
-    smallest = 3
+    smallest = None
 
     def __init__(self, batch, share):
         self._batch, self._share = batch, share
@@ -263,6 +263,16 @@ def optimizers(kind):
 @check()
 def candidates():
     compare(embedding_network, with_candidates())
+
+
+@check()
+def fewer_rows_than_replicas():
+    batch = with_candidates()
+    batch |= {key: batch[key][:1] for key in ("images", "image_ids")}
+    batch["drawn_for"] = batch["drawn_for"][:1]
+    for key in ("captions", "caption_image_ids", "is_negative"):
+        batch[key] = batch[key][:1]
+    compare(lambda: embedding_network(norm="first"), batch)
 
 
 @check(

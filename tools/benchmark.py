@@ -59,11 +59,13 @@ class Options:
         "an index finds by cells of the best for captions. swapping: new "
         "versions of a model taken up by a server that is asked meanwhile. "
         "serving: a server asked by gRPC and REST against the bare network, "
-        "and its memory over many requests.",
+        "and its memory over many requests. mapped: retrieval of embeddings "
+        "that stay in files, and the memory it takes.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
             *("batch_sizes", "index", "approximate", "swapping", "serving"),
+            "mapped",
         ],
     )
     num_images: list[int] = flag(
@@ -125,8 +127,8 @@ def main(options):
         case "region_step":
             for count in images or (8, 100):
                 benchmark.run(count, hidden, dim, often)
-        case "index":
-            [first, *_] = images or [1_000_000]
+        case "index" | "mapped" as name:
+            [first, *_] = images or [1_000_000 if name == "index" else 20_000]
             benchmark.run(first, dim, often)
         case "fisher_vectors" | "tree_lstm" as name:
             last = hidden if name == "tree_lstm" else options.num_components

@@ -93,6 +93,7 @@ class EpochBatches:
         dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict
             that `EmbeddingNetwork.train_step` takes.
         num_batches: how many an epoch has.
+        smallest: photos of the smallest batch, None where images are features.
     """
 
     def __init__(
@@ -123,7 +124,9 @@ class EpochBatches:
         bounds = batch_bounds(drawable, images_per_batch)
         self.epoch = 0
         self.num_batches = len(bounds)
-        self.smallest: int = bounds[-1][1] - bounds[-1][0]
+        reads_photos = examples.images.dtype == tf.string
+        smallest = bounds[-1][1] - bounds[-1][0]
+        self.smallest: int | None = smallest if reads_photos else None
         self.examples, self.image_size = examples, image_size
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed

@@ -47,21 +47,22 @@ def distributed(strategy, batches):
 
     Args:
         strategy: a `tf.distribute.Strategy`.
-        batches: of an epoch, with `dataset_of(shares)`; `smallest` counts
-            what its smallest batch has of what is least there.
+        batches: of an epoch, with `dataset_of(shares)`; `smallest`, if not
+            None, is the fewest photos of a batch, of which a network that
+            looks at pixels needs one for each replica.
 
     Returns:
         `tf.distribute.DistributedDataset` of `num_batches`.
 
     Raises:
-        ValueError: a batch has nothing for some replica.
+        ValueError: a batch has no photo for some replica.
     """
     count = strategy.num_replicas_in_sync
-    if batches.smallest < count:
+    if batches.smallest is not None and batches.smallest < count:
         raise InputError(
-            "Batches must hold something for each replica. Received: one of "
-            f"{batches.smallest} for {count} replicas. Take larger batches, "
-            "or fewer replicas."
+            "Batches must hold a photo for each replica. Received: one of "
+            f"{batches.smallest} for {count} replicas. Take another "
+            "`images_per_batch`, or fewer replicas."
         )
 
     def own(context):

@@ -25,7 +25,7 @@ class PhraseBatches:
     def __init__(self, examples, sampler):
         self.epoch = 0
         self.num_batches = sampler.num_batches
-        self.smallest = sampler.smallest
+        self.smallest = None
         self._examples = examples
         self._sampler = sampler
         self.dataset = self.dataset_of([WHOLE])

@@ -125,12 +125,6 @@ class PhraseSampler:
         """The number of batches of every epoch."""
         return len(self._bounds)
 
-    @property
-    def smallest(self):
-        """The number of phrases drawn for the smallest batch."""
-        start, stop = self._bounds[-1]
-        return stop - start
-
     def epoch(self, epoch):
         """Yields the `BatchRows` of an epoch.
 

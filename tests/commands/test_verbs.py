@@ -14,8 +14,8 @@ from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
-    *("benchmark", "compare_features", "compare_parses", "fuzz"),
-    *("make_zoo", "scene_ceiling"),
+    *("benchmark", "compare_features", "compare_parses"),
+    *("compare_replicas", "fuzz", "make_zoo", "scene_ceiling"),
 }
 
 

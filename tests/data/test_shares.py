@@ -56,9 +56,12 @@ def test_shares_of_phrases_go_with_their_captions():
         np.testing.assert_array_equal(found, array)
 
 
-def test_a_batch_with_nothing_for_some_replica_is_refused():
+def test_a_batch_without_a_photo_for_some_replica_is_refused():
     class Strategy:
         num_replicas_in_sync = 6
 
-    with pytest.raises(ValueError, match="5 for 6 replicas.*larger batches"):
-        distributed(Strategy(), pairs_of_words())
+    batches = pairs_of_words()
+    assert batches.smallest is None  # Of features there may be none.
+    batches.smallest = 5
+    with pytest.raises(ValueError, match="5 for 6 replicas.*images_per_batch"):
+        distributed(Strategy(), batches)
