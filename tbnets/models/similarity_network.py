@@ -168,8 +168,7 @@ class SimilarityNetwork(TwoBranchModel):
     ) -> LogisticOutput | SoftmaxOutput:
         """Returns the output of the loss of one batch, of `losses.logistic`.
 
-        Replicas that share a batch judge a part of its pairs each, and tell
-        the others.
+        Replicas judge a part of the pairs each, and tell the others.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
         losses = {

@@ -16,6 +16,7 @@ from tbnets.layers.configured import arguments_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
 from tbnets.models.step_mean import step_mean
+from tbnets.training.optimizers import current_learning_rate
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -27,19 +28,6 @@ SIDES = {
 }
 """The layers of a network by their arguments, with an example of each."""
 KERAS_2 = keras.__version__.startswith("2.")
-
-
-def current_learning_rate(optimizer):
-    """Returns the learning rate of `optimizer`, a float32 scalar.
-
-    Under a schedule it is the rate of the coming step; only the optimizers
-    of Keras 2 (not those of tensorflow-addons, which hand out the schedule
-    itself) give the rate of the last step taken.
-    """
-    rate = optimizer.learning_rate
-    if callable(rate) and not isinstance(rate, tf.Variable):
-        rate = rate(optimizer.iterations)
-    return tf.cast(tf.convert_to_tensor(rate), tf.float32)
 
 
 def _output_dim(layer):

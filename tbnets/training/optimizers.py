@@ -101,3 +101,16 @@ def create_optimizer_variables(optimizer, network):
     # Optimizers of tensorflow-addons make theirs at the first step.
     zeros = [(tf.zeros_like(v), v) for v in network.trainable_variables]
     optimizer.apply_gradients(zeros)
+
+
+def current_learning_rate(optimizer):
+    """Returns the learning rate of `optimizer`, a float32 scalar.
+
+    Under a schedule it is the rate of the coming step; only the optimizers
+    of Keras 2 (not those of tensorflow-addons, which hand out the schedule
+    itself) give the rate of the last step taken.
+    """
+    rate = optimizer.learning_rate
+    if callable(rate) and not isinstance(rate, tf.Variable):
+        rate = rate(optimizer.iterations)
+    return tf.cast(tf.convert_to_tensor(rate), tf.float32)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tbnets.commands.train import FIRST
+from tbnets.commands.train import DEVICES, FIRST
 from tbnets.flags.flag import REQUIRED, flag, flags_of, title_of, what_reads
 from tbnets.flags.help import format_help
 from tbnets.flags.table import ALL, FLAGS, GROUPS
@@ -97,7 +97,7 @@ def test_it_begins_with_the_commands_and_the_flags_that_matter(shown):
 
 
 def test_every_flag_is_shown_once(shown):
-    assert entries(shown).keys() == ALL.keys() | set(FIRST)
+    assert entries(shown).keys() == ALL.keys() | {*FIRST, *DEVICES}
 
 
 def test_groups_stand_in_the_order_of_the_data(shown):

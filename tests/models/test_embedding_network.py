@@ -9,7 +9,7 @@ from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models import fit_arguments
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.two_branch import current_learning_rate
+from tbnets.training.optimizers import current_learning_rate
 
 SHAPES = {"images": (None, 6), "captions": (None, None)}
 

@@ -49,8 +49,9 @@ def in_float64():
 
     def where(mask, *values, **named):
         types = [v.dtype for v in values if hasattr(v, "dtype")]
+        dtype = types[0] if types else tf.float64
         given = (
-            kept["constant"](v, *types) if isinstance(v, float) else v
+            kept["constant"](v, dtype) if isinstance(v, float) else v
             for v in values
         )
         return kept["where"](mask, *given, **named)
@@ -85,7 +86,13 @@ def prepare_double():
         options = {**kwargs, "dtype": "float64", "trainable": False}
         configured.ConfiguredLayer.__init__(self, **options)
 
+    def constant(self, name, shape, initial="zeros", dtype="float32"):
+        dtype = "float64" if dtype == "float32" else dtype
+        make(self, name, shape, initial, dtype)
+
+    make = configured.FittedLayer.constant
     configured.FittedLayer.__init__ = build
+    configured.FittedLayer.constant = constant
 
 
 def train_part(options):
@@ -98,8 +105,14 @@ def train_part(options):
             step = network.train_step
 
             def train_step(batch):
+                wide = {
+                    name: tf.cast(array, tf.float64)
+                    if array.dtype.is_floating
+                    else array
+                    for name, array in batch.items()
+                }
                 with in_float64():
-                    return step(batch)
+                    return step(wide)
 
             network.train_step = train_step
         while len(recorder.losses) < options.steps:
