@@ -60,12 +60,13 @@ class Options:
         "versions of a model taken up by a server that is asked meanwhile. "
         "serving: a server asked by gRPC and REST against the bare network, "
         "and its memory over many requests. mapped: retrieval of embeddings "
-        "that stay in files, and the memory it takes.",
+        "that stay in files, and the memory it takes. replicas: the step of "
+        "one replica under a strategy.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
             *("batch_sizes", "index", "approximate", "swapping", "serving"),
-            "mapped",
+            *("mapped", "replicas"),
         ],
     )
     num_images: list[int] = flag(
@@ -118,7 +119,7 @@ def main(options):
             images, captions = images or [500, 1500], captions or 2
             negatives = options.num_negatives
             benchmark.run(images, captions, dim, negatives, often)
-        case "train_step":
+        case "train_step" | "replicas":
             [first, *_] = images or [500]
             benchmark.run(first, captions or 2, hidden, dim, often)
         case "evaluation" | "pair_scores" as name:

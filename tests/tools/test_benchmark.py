@@ -41,6 +41,7 @@ TITLES = {
     "region_step": "100 phrases, 2 photos, 400 regions of which ",
     "batch_sizes": "signature    size  ms a call",
     "index": "2 x 4, float32, built in ",
+    "replicas": "2 images, 4 captions, 5 -> 4",
     "mapped": "2 images x 10 captions x 4 in files of 0 MiB: ",
 }
 ROWS = {
@@ -79,6 +80,7 @@ ROWS = {
     ],
     "batch_sizes": ["embed_text     64", "embed_image     1"],
     "index": ["float32, 1: in Python", "bfloat16, 32: in the graph"],
+    "replicas": ["no strategy", "one replica"],
     "mapped": [],
 }
 
