@@ -66,14 +66,22 @@ def in_float64():
 
     changed = {"float32": tf.float64, "where": where, "zeros": zeros}
     changed["constant"] = constant
-    kept = {name: getattr(tf, name) for name in changed}
+    if not _within:
+        _kept.update({name: getattr(tf, name) for name in changed})
+    kept = dict(_kept)
     for name, value in changed.items():
         setattr(tf, name, value)
+    _within.append(True)
     try:
         yield
-    finally:
-        for name, value in kept.items():
-            setattr(tf, name, value)
+    finally:  # Replicas are traced in threads, by turns: the last restores.
+        _within.pop()
+        if not _within:
+            for name, value in kept.items():
+                setattr(tf, name, value)
+
+
+_within, _kept = [], {}
 
 
 def prepare_double():
