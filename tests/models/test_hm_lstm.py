@@ -107,7 +107,7 @@ def test_pairs_without_a_weight_teach_the_regions_nothing():
         assert bool(np.any(gradients[0])) == moves
 
 
-def test_no_pairs_at_all_are_no_error():
+def test_a_step_in_a_graph_takes_batches_with_pairs_and_without():
     made = network(False, "last")
     empty = {
         "regions": tf.zeros([0, 5]),
@@ -117,9 +117,25 @@ def test_no_pairs_at_all_are_no_error():
         "is_contrast": tf.zeros([0, 2], tf.bool),
         "weights": tf.zeros([0]),
     }
-    batch = {k: tf.constant(v) for k, v in BATCH.items()} | empty
-    logs = made.train_step(batch)
-    assert np.isfinite(float(logs["loss"]))
+    batch = {k: tf.constant(v) for k, v in BATCH.items()}
+    batches = [batch | empty, batch]
+    spec = {
+        k: tf.TensorSpec([None, *v.shape[1:]], v.dtype)
+        for k, v in batch.items()
+    }
+    spec["is_contrast"] = tf.TensorSpec([None, None], tf.bool)
+    before = [np.array(weight) for weight in made.weights]
+    losses = []
+    for mode in ("eager", "graph"):
+        made.set_weights(before)
+        step = made.train_step
+        if mode == "graph":
+            step = tf.function(step, input_signature=[spec])
+        for one in batches:
+            made.reset_metrics()
+            losses.append(float(step(one)["loss"]))
+    assert np.isfinite(losses).all()
+    np.testing.assert_allclose(losses[:2], losses[2:], rtol=1e-4)
     assert all(np.isfinite(one.numpy()).all() for one in made.weights)
 
 

@@ -19,6 +19,9 @@ from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
 from tests import tiny, tiny_scenes
 
+# A step in a graph is that without: tests/models/test_hm_lstm.py.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
