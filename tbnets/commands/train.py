@@ -32,6 +32,7 @@ from tbnets.evaluation.tables import format_table
 from tbnets.flags.flag import (
     Flag,
     Whole,
+    changed,
     flag,
     flags_of,
     must_come_with,
@@ -159,17 +160,19 @@ def told_before(data):
     return "\n".join(filter(None, [dry_run.tell(things), data.extracts]))
 
 
-def fit(session, train):
-    """Trains; a run that is stopped says how it goes on."""
+def fit(session, train, options):
+    """Trains; a run that is stopped says how it goes on, on its devices."""
     try:
         loop.fit(session, train)
     except KeyboardInterrupt:
         if not session.workers.is_chief:
             raise
-        command = "python tools/train.py --resume"
+        command = startup.spoken("python tools/train.py --resume")
+        names = [name for name in DEVICES if name in changed(options)]
+        given = [f" --{name}={getattr(options, name)}" for name in names]
         print(
             "\nstopped; finished epochs are kept. Go on with: "
-            f"{startup.spoken(command)} --run_dir={session.run_dir}",
+            f"{command} --run_dir={session.run_dir}{''.join(given)}",
             file=sys.stderr,
         )
         raise
@@ -243,7 +246,7 @@ def _train(options, line, workers):
     print(summary.describe(session, train))
     if unread:
         print(f"not read  {unread}")
-    fit(session, train)
+    fit(session, train, options)
     if workers.is_chief:
         _finish(session, queries)
 

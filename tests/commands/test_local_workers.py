@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
-from tbnets.commands import local_workers
+from tbnets.commands import local_workers, train
 from tbnets.errors import InputError, UnreachableError
+from tbnets.training.distribution import Workers
 
 BEGIN = """
 import json, os, sys, time
@@ -79,6 +81,23 @@ try:
 except KeyboardInterrupt:
     print("stopped", flush=True)
 """
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [{}, {"local_workers": 2}, {"distribute": "mirrored", "num_replicas": 3}],
+)
+def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train.loop, "fit", stopped)
+    session = types.SimpleNamespace(workers=Workers(), run_dir="runs/first")
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(session, None, train.Options(resume=True, **devices))
+    told = "".join(f" --{name}={value}" for name, value in devices.items())
+    line = f"python tools/train.py --resume --run_dir=runs/first{told}\n"
+    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
 
 
 def test_a_worker_ends_with_the_process_that_started_it():

@@ -106,7 +106,7 @@ def prepare_double():
 def train_part(options):
     """Takes the steps of one training; the chief writes what came of it."""
 
-    def fit(session, examples):
+    def fit(session, examples, _):
         network, batches = session.network, session.batches
         recorder, epoch = Recorder(options.steps), 0
         if options.double:
