@@ -135,8 +135,8 @@ def prepare(settings, folder, queries=(), workers=None):
         task.data.begin_with(begun, splits)
     with workers.chief_first():
         task.data.make()
-    task.check(queries)
-    fitted = task.data.fit()
+        task.check(queries)
+        fitted = task.data.fit()
     train = task.data.load(settings.train_split, fitted)
     dev = task.data.load(settings.dev_split, fitted)
     batches = task.data.batches(train)

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from tbnets import runs
-from tbnets.errors import InputError
+from tbnets.errors import InputError, MissingFileError
 from tbnets.training import loop, summary
 from tbnets.training.distribution import Task, Workers
 from tests import tiny
@@ -82,6 +82,15 @@ def test_a_worker_of_another_run_is_refused(run, tmp_path):
     with pytest.raises(InputError, match=told) as error:
         train(settings.replace(run_dir=str(tmp_path)), Apart(1, there))
     assert "{'epochs': 1} on the chief. Name a folder that all" in str(error)
+
+
+def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
+    settings, _, _ = run
+    places = {"data_root": str(tmp_path / "data"), "run_dir": str(tmp_path)}
+    said = []
+    with pytest.raises(MissingFileError):
+        train(settings.replace(**places), Apart(0, said))
+    assert [list(one) for one in said[1:]] == [["epochs"]]
 
 
 def test_a_run_tells_on_which_devices_it_goes_on(run):
