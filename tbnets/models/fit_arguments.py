@@ -47,16 +47,17 @@ def prepare(arguments, text_encoder, strategy):
     callbacks, own = arguments.get("callbacks"), [FiniteSteps()]
     reads = _reads_words(text_encoder)
     num_words = text_encoder.vocabulary_size if reads else None
-    for name in ("x", "validation_data"):
+    counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
+    for name, steps in counted.items():
         data = arguments.get(name)
         check_arrays(name, data, num_words)
         if isinstance(data, EpochBatches):
             arguments[name] = data.dataset
+            if strategy.num_replicas_in_sync > 1:
+                arguments[name] = distributed(strategy, data)
+                arguments.setdefault(steps, data.num_batches)
             if name == "x":
                 arguments["shuffle"] = False
-                if strategy.num_replicas_in_sync > 1:
-                    arguments[name] = distributed(strategy, data)
-                    arguments.setdefault("steps_per_epoch", data.num_batches)
                 own.append(_Epochs(data))
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks = callbacks.callbacks

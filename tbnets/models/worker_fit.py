@@ -22,6 +22,7 @@ from tbnets.errors import InputError
 TAKEN = (
     *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
     *("verbose", "shuffle"),
+    *("validation_data", "validation_steps", "validation_freq"),
 )
 """The arguments of Keras' `fit` that this one takes."""
 ENDLESS = tf.data.INFINITE_CARDINALITY
@@ -39,8 +40,9 @@ def fit(self, **arguments):
         self: the `TwoBranchModel`.
         **arguments: of `keras.Model.fit`, name -> value; `x` is a
             `DistributedDataset` of shares, or a `tf.data.Dataset` of whole
-            batches, of which each replica gets an even share. An endless
-            data set goes on from epoch to epoch, others begin anew.
+            batches, of which each replica gets an even share, and so is
+            `validation_data`. An endless data set goes on from epoch to
+            epoch, others begin anew.
 
     Returns:
         The history of Keras.
@@ -49,6 +51,7 @@ def fit(self, **arguments):
         ValueError: an argument that is not taken, or the data end too early.
     """
     model, (data, count) = self, _checked(self, arguments)
+    validation = _validation(model, arguments)
     epochs, verbose = arguments.get("epochs", 1), arguments.get("verbose", 1)
     steps = arguments.get("steps_per_epoch") or count
     if steps == ENDLESS:
@@ -74,7 +77,8 @@ def fit(self, **arguments):
         callbacks.on_epoch_begin(epoch)
         if batches is None or count != ENDLESS:
             batches = iter(data)
-        logs = _epoch(model, batches, steps, callbacks)
+        logs = _epoch(model, model.train_function, batches, steps, callbacks)
+        logs = {**logs, **validation(epoch, callbacks)}
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
@@ -107,26 +111,57 @@ def _checked(model, arguments):
             f"built={model.built}, jit_compile={model.jit_compile}. Call "
             "`build` first."
         )
-    data, strategy = arguments.get("x"), model.distribute_strategy
+    return _shared(model, "x", arguments.get("x"))
+
+
+def _shared(model, name, data):
+    """Returns the shares of an argument's batches, and how many if known."""
     if isinstance(data, tf.data.Dataset):
         count = int(data.cardinality())
         count = None if count == tf.data.UNKNOWN_CARDINALITY else count
+        strategy = model.distribute_strategy
         return strategy.experimental_distribute_dataset(data), count
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, None
     raise InputError(
-        "`x` on several replicas must be batches. Received: x of type "
-        f"{type(data).__name__}. Draw them by tbnets.EpochBatches, or make a "
-        "tf.data.Dataset."
+        f"`{name}` on several replicas must be batches. Received: {name} of "
+        f"type {type(data).__name__}. Draw them by tbnets.EpochBatches, or "
+        "make a tf.data.Dataset."
     )
 
 
-def _step_function(model):
+def _validation(model, arguments):
+    """Returns the function (epoch, callbacks) -> logs of `validation_data`."""
+    if arguments.get("validation_data") is None:
+        return lambda epoch, callbacks: {}
+    name, steps = "validation_data", arguments.get("validation_steps")
+    data, count = _shared(model, name, arguments[name])
+    if steps is None and count == ENDLESS:
+        raise InputError(
+            "`validation_steps` must be given with an endless data set. "
+            "Received: none. Say how many batches are measured."
+        )
+    run, often = _step_function(model, "test"), arguments.get("validation_freq")
+
+    def measure(epoch, callbacks):
+        if (epoch + 1) % (often or 1):
+            return {}
+        model.reset_metrics()
+        callbacks.on_test_begin()
+        logs = _epoch(model, run, iter(data), steps or count, callbacks, "test")
+        callbacks.on_test_end(logs)
+        return {f"val_{name}": value for name, value in logs.items()}
+
+    return measure
+
+
+def _step_function(model, kind="train"):
     """Returns the function iterator -> logs of a step of all replicas."""
-    strategy = model.distribute_strategy
+    strategy, of_replica = model.distribute_strategy, f"{kind}_step"
 
     def step(iterator):
-        logs = strategy.run(model.train_step, args=(iterator.get_next(),))
+        taken = getattr(model, of_replica)
+        logs = strategy.run(taken, args=(iterator.get_next(),))
         local = strategy.experimental_local_results
         return {name: local(value)[0] for name, value in logs.items()}
 
@@ -135,22 +170,26 @@ def _step_function(model):
     return tf.function(step, autograph=False, reduce_retracing=True)
 
 
-def _epoch(model, batches, steps, callbacks):
+def _epoch(model, run, batches, steps, callbacks, kind="train"):
     """Takes the steps of an epoch; returns the logs of the last one."""
-    logs = None
+    logs, name = None, "x" if kind == "train" else "validation_data"
+    begin, end = (
+        getattr(callbacks, f"on_{kind}_batch_{when}")
+        for when in ("begin", "end")
+    )
     for number in itertools.count() if steps is None else range(steps):
-        callbacks.on_train_batch_begin(number)
+        begin(number)
         try:
-            logs = model.train_function(batches)
+            logs = run(batches)
         except tf.errors.OutOfRangeError as error:
             if steps is None and logs is not None:
                 break
             raise InputError(
-                "`x` must hold the batches of each epoch. Received: an end "
-                f"after {number} of {steps or 'any'} steps. Repeat the data "
-                "set, or set `steps_per_epoch` lower."
+                f"`{name}` must hold the batches of each epoch. Received: an "
+                f"end after {number} of {steps or 'any'} steps. Repeat the "
+                "data set, or have fewer steps."
             ) from error
-        callbacks.on_train_batch_end(number, logs)
-        if model.stop_training:
+        end(number, logs)
+        if kind == "train" and model.stop_training:
             break
     return logs

@@ -29,7 +29,8 @@ class Heard(keras.callbacks.Callback):
     def __init__(self, stop_at=None):
         super().__init__()
         self.calls, self._stop_at = [], stop_at
-        for name in ("train", "epoch", "train_batch"):
+        names = "train", "epoch", "train_batch", "test", "test_batch"
+        for name in names:
             for moment in ("begin", "end"):
                 called = f"on_{name}_{moment}"
                 setattr(self, called, self._hear(called))
@@ -53,6 +54,8 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at):
     heard = Heard(stop_at), Heard(stop_at)
     batches = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0)
     options = {"epochs": 3 if stop_at else 2, "initial_epoch": 1, "verbose": 0}
+    others = tbnets.EpochBatches(EXAMPLES, 4, 1, seed=1)
+    options |= {"validation_data": others.dataset, "validation_freq": 2}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
     ours = worker_fit.fit(by_us, callbacks=[heard[1]], **options)
@@ -65,7 +68,12 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at):
 def test_an_endless_data_set_goes_on_and_others_begin_anew():
     network, seen = make_network(), []
     network.optimizer.use_ema = False
-    network.train_function = lambda batches: seen.append(int(next(batches)))
+
+    def step(batches):
+        seen.append(int(next(batches)))
+        return {}
+
+    network.train_function = step
     options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
     for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
         worker_fit.fit(network, x=data, **options)
@@ -76,7 +84,8 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     "given, told",
     [
         ({"x": {"images": ROWS}}, "`x` on several replicas must be batches."),
-        ({"validation_data": 1}, "Received: validation_data. Draw batches"),
+        ({"validation_data": 1}, "`validation_data` on several replicas must"),
+        ({"class_weight": 1}, "Received: class_weight. Draw batches"),
         ({"steps_per_epoch": 9}, "an end after 3 of 9 steps. Repeat the data"),
         ({"endless": True}, "`steps_per_epoch` must be given with an endless"),
     ],
