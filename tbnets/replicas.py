@@ -8,8 +8,8 @@ Gradients go back the way that the rows came, to the replica that has them, so
 that the sum over replicas of the gradients of `part_of(loss)` is the gradient
 of the loss.
 
-Outside of a strategy, and where it has one replica, nothing here adds an
-operation to a graph.
+Outside of a strategy, and where it has one replica, a graph computes nothing
+more for it.
 """
 
 import contextlib

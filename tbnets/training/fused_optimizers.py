@@ -5,9 +5,10 @@ and the moments. Keras puts it together from a dozen small operations, each of
 which reads and writes whole arrays; TensorFlow also has it as one operation.
 These classes are Keras' own with the one in place of the dozen. Formula,
 variables and their order, schedules, decay, clipping, averages and configs
-are theirs, so that a checkpoint of one opens in the other. What the one
-operation does not know is left to Keras' code: AMSGrad, SGD without momentum,
-and variables that a distribution strategy keeps on several devices.
+are theirs, so that a checkpoint of one opens in the other; of a variable that
+a distribution strategy mirrors, each copy is updated so. What the one
+operation does not know is left to Keras' code: AMSGrad and SGD without
+momentum.
 
 Values agree up to rounding. SGD's are equal. The operation computes 1 - beta_2
 in float32, which for 0.999 is off by 1.3e-5 of itself, and the velocity of

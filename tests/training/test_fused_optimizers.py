@@ -310,7 +310,7 @@ def test_scaled_loss_goes_through(fused):
     assert_close([v.numpy() for v in variables], [v.numpy() for v in wanted])
 
 
-def test_variables_of_a_strategy_are_left_to_keras():
+def test_mirrored_variables_are_updated_as_keras_does():
     devices = tf.config.list_logical_devices("CPU")
     strategy = tf.distribute.MirroredStrategy([devices[0].name])
     with strategy.scope():
