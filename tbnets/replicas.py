@@ -81,12 +81,13 @@ def part_of(tensor):
     """Returns a tensor, the same on all replicas, divided by their number.
 
     Args:
-        tensor: of floats, or `tf.IndexedSlices`, or None.
+        tensor: of floats, or None; `tf.IndexedSlices` become dense: put
+            together, they would be as many times as long at the next sum.
     """
     count = num_replicas()
     if count == 1 or tensor is None:
         return tensor
-    return tf.math.scalar_mul(1 / count, tensor)
+    return tf.math.scalar_mul(1 / count, tf.convert_to_tensor(tensor))
 
 
 def own_rows(rows):
