@@ -538,3 +538,44 @@ def best_rows(queries, rows, k):
         order = sorted(range(len(rows)), key=lambda row: (-values[row], row))
         found.append([(row, values[row]) for row in order[:k]])
     return found
+
+
+def softmax_weights(similarities, temperature):
+    """Softmax of similarities over a temperature."""
+    best = max(similarities)
+    terms = [math.exp((each - best) / temperature) for each in similarities]
+    return [term / math.fsum(terms) for term in terms]
+
+
+def box_overlap(box, other):
+    """IoU of two boxes; 0 where neither has an area."""
+    low = [max(box[side], other[side]) for side in (0, 1)]
+    high = [min(box[side], other[side]) for side in (2, 3)]
+    common = max(high[0] - low[0], 0) * max(high[1] - low[1], 0)
+    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (box, other)]
+    union = sum(areas) - common
+    return common / union if union > 0 else 0.0
+
+
+def expected_overlap(similarities, boxes, candidate, temperature):
+    """What a candidate overlaps on average of what softmax draws."""
+    weights = softmax_weights(similarities, temperature)
+    return math.fsum(
+        weight * box_overlap(boxes[candidate], box)
+        for weight, box in zip(weights, boxes)
+    )
+
+
+def mean_box(similarities, boxes, candidate, temperature):
+    """Mean of a candidate and what overlaps it by half, softmax weighs."""
+    near = [
+        other
+        for other in range(len(boxes))
+        if other == candidate
+        or box_overlap(boxes[candidate], boxes[other]) >= 0.5
+    ]
+    weights = softmax_weights([similarities[j] for j in near], temperature)
+    return [
+        math.fsum(weight * boxes[j][edge] for weight, j in zip(weights, near))
+        for edge in range(4)
+    ]

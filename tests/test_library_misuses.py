@@ -281,6 +281,8 @@ MEASURES = [
     ("images", lambda: search(images=PHOTO)),
     ("cache", lambda: search(cache=True)),
     ("top", lambda: find(top=0, boxes=BOX)),
+    ("choice", lambda: find(choice="best", boxes=BOX)),
+    ("choice_temperature", lambda: find(choice_temperature=0, boxes=BOX)),
     ("boxes", lambda: find(boxes=[1, 2, 3])),
     ("boxes", lambda: find(boxes="1,2,3,4")),
     ("boxes", lambda: find(boxes=RAGGED)),

@@ -2,9 +2,11 @@
 
 import dataclasses
 import pathlib
+from typing import Annotated
 
 from tbnets.errors import InputError
-from tbnets.flags.flag import flag
+from tbnets.evaluation.choices import CHOICES, TEMPERATURE
+from tbnets.flags.flag import Limits, changed, flag, must_come_with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,31 @@ class OfRun:
         "Folder that relative data paths start from now; by default as "
         "TBNETS_DATA or the run says.",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choosing:
+    """Which box answers a phrase."""
+
+    choice: str = flag(
+        CHOICES[0],
+        "Box that answers a phrase. most_similar: as in the papers; "
+        "expected_overlap: what many similar boxes agree on; mean_box: the "
+        "mean of the boxes that overlap the most similar one by half.",
+        choices=CHOICES,
+    )
+    choice_temperature: Annotated[float, Limits(0, above=True)] = flag(
+        TEMPERATURE,
+        "Of --choice: boxes weigh softmax(similarity / temperature).",
+    )
+
+
+def check_choosing(options):
+    """Refuses a temperature that nothing is weighed by."""
+    given = changed(options)
+    if "choice_temperature" in given and "choice" not in given:
+        others = " or ".join(f"--choice={name}" for name in CHOICES[1:])
+        raise must_come_with(options, "choice_temperature", others)
 
 
 def check_place(name, path):

@@ -42,8 +42,7 @@ text file with one number a line will do. The order of the rows is free, and so
 is the number of captions per image.
 
 Prints recall at 1, 5 and 10, median and mean rank in both directions and from
-captions to captions; of a run on phrases, recalls of their regions. What they
-mean exactly is in docs/evaluation.md.
+captions to captions; of phrases, recalls of regions (docs/evaluation.md).
 """
 
 import dataclasses
@@ -54,7 +53,7 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files, startup
-from tbnets.commands.checks import OfRun, check_place
+from tbnets.commands import checks
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
 from tbnets.flags.data_groups import Captions
@@ -70,18 +69,19 @@ from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5
 _OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
+_OF_PHRASES = ("region_phrase_ranking", "choice", "choice_temperature")
 _OF_DATA = (
     *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
     "images",
 )
 WAYS = {
-    "run_dir": (*_OF_A_SPLIT, "checkpoint", "region_phrase_ranking"),
+    "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
     "image_embeddings": ("text_embeddings", "caption_to_image", "normalize"),
 }
 """Flag that says what is measured -> those that are read with it alone."""
-OF_TASKS = ("protocol", "text_to_text", "region_phrase_ranking")
+OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
 """Flags that are read by some tasks."""
 
 
@@ -117,7 +117,7 @@ class OfData(Captions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(OfRun, OfData):
+class Options(checks.OfRun, OfData, checks.Choosing):
     """What is measured, of what, and where it is written."""
 
     run_dir: str = flag("", "Folder of a run; instead of the three arrays.")
@@ -327,6 +327,7 @@ def chosen_way(options):
 def check_flags(options):
     """Refuses flags that say nothing, and a place that can not be written."""
     given = changed(options)
+    checks.check_choosing(options)
     others = {
         "combine_weight": "combine_with",
         "map_images": "map",
@@ -336,7 +337,7 @@ def check_flags(options):
         if name in given and not getattr(options, other):
             raise must_come_with(options, name, f"--{other}")
     for name in sorted(given & {"json", "map"}):
-        check_place(name, getattr(options, name))
+        checks.check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.
         space_map.import_tsne()
 

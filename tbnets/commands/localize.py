@@ -47,7 +47,7 @@ from tbnets.commands.asking import (
     check_text,
     write_json,
 )
-from tbnets.commands.checks import check_place
+from tbnets.commands.checks import Choosing, check_choosing, check_place
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
@@ -72,7 +72,7 @@ NEEDED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Asked):
+class Options(Asked, Choosing):
     """What is sought, by which network, and where it is written."""
 
     words: list[str] = flag(
@@ -196,7 +196,13 @@ def write_picture(path, pixels, phrases, found):
 def localize(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
     content = read_content(photo)
-    found = model.find(phrases, content, options.top)
+    found = model.find(
+        phrases,
+        content,
+        options.top,
+        choice=options.choice,
+        choice_temperature=options.choice_temperature,
+    )
     print_found(phrases, notes, found)
     if picture:
         write_picture(picture, read_photo(content), phrases, found)
@@ -223,6 +229,7 @@ def localize_all(options, model, phrases, photos, pictures):
 
 def main(options):
     """Localizes the phrases."""
+    check_choosing(options)
     photos, phrases = read_words(options)
     pictures = places_of_pictures(options, photos)
     check_places(options, photos, pictures)

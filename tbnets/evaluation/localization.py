@@ -15,6 +15,7 @@ from tbnets.checked_numbers import checked_array
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
+from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
 from tbnets.evaluation.ranks import best_ranks
 from tbnets.evaluation.retrieval import RECALL_AT
 from tbnets.identity import SAME_THING
@@ -105,8 +106,29 @@ def evaluate_localization(
         too. Departures: ties; boxes are continuous, without a pixel added to
         each side.
     """
-    recall_at = checks.checked_recall_at(recall_at)
     found = localize(scores, proposals, truth, phrase_to_image)
+    return summarize(found, types=types, texts=texts, recall_at=recall_at)
+
+
+def summarize(
+    found: Localized,
+    *,
+    types: Mapping[str, np.ndarray] | None = None,
+    texts: Integers | None = None,
+    recall_at: Sequence[int] = RECALL_AT,
+) -> dict[str, float]:
+    """Returns the metrics of `evaluate_localization`.
+
+    Args:
+        found: what `localize` returned.
+        types: see `evaluate_localization`.
+        texts: see `evaluate_localization`.
+        recall_at: see `evaluate_localization`.
+
+    Raises:
+        ValueError: types, texts or cut-offs are wrong.
+    """
+    recall_at = checks.checked_recall_at(recall_at)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
     if types is not None:
         check_kind("types", types, Mapping, "Give name -> bools.")
@@ -156,7 +178,9 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     )
 
 
-def localize(scores, proposals, truth, phrase_to_image) -> Localized:
+def localize(
+    scores, proposals, truth, phrase_to_image, choice=DEFAULT
+) -> Localized:
     """Ranks the proposals of each phrase's photo.
 
     Args:
@@ -164,6 +188,8 @@ def localize(scores, proposals, truth, phrase_to_image) -> Localized:
         proposals: sequence of num_images arrays `[k, 4]`.
         truth: `[num_phrases, 4]`.
         phrase_to_image: int `[num_phrases]`.
+        choice: an `evaluation.choices.Choice`. Suppression goes by the overlaps
+            of the proposals, whichever box they answer with.
 
     Returns:
         Localized.
@@ -172,11 +198,16 @@ def localize(scores, proposals, truth, phrase_to_image) -> Localized:
         ValueError: as `evaluate_localization`.
     """
     score_of = scores if callable(scores) else _table(scores, len(truth))
+    truth = boxes.check_boxes(truth, "truth")
     ranks = np.full(len(truth), MISSED, np.int64)
     tied, suppressed, left = np.zeros(len(truth), bool), ranks.copy(), []
     photos = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
     for image, rows, overlaps in photos:
         values = _checked_scores(score_of(image, rows), image, overlaps, rows)
+        if choice.name != MOST_SIMILAR:
+            values, found = answers(values, proposals[image], choice)
+            pairs = zip(truth[rows], found)
+            overlaps = np.stack([boxes.iou([a], b)[0] for a, b in pairs])
         matches = overlaps >= SAME_THING
         found, tied[rows] = best_ranks(values, matches)
         ranks[rows] = np.where(matches.any(axis=1), found, MISSED)

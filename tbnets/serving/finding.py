@@ -19,6 +19,7 @@ from tbnets.checked_numbers import (
     checked_number,
 )
 from tbnets.errors import InputError, check_kind
+from tbnets.evaluation import choices
 from tbnets.features.proposals import proposer_of
 from tbnets.images import (
     BrokenImageError,
@@ -212,6 +213,8 @@ def find(
     photo: Photo,
     top: int = 1,
     boxes: Boxes | None = None,
+    choice: str = choices.MOST_SIMILAR,
+    choice_temperature: float = choices.TEMPERATURE,
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
@@ -226,10 +229,15 @@ def find(
         boxes: float `[n, 4]` to choose from, in pixels of the upright photo;
             None for those that `propose` finds, which needs OpenCV (the extra
             `regions`).
+        choice: `most_similar`; `expected_overlap`: what many similar regions
+            agree on; or `mean_box`: the mean of the regions around the most
+            similar one. `evaluation.choices.Choice` has the formulas.
+        choice_temperature: of these, in the unit of the similarities.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:
-        float32 `[4]` and a float. It is empty where nothing is proposed.
+        float32 `[4]` and a float, how similar the region is that was chosen.
+        It is empty where nothing is proposed.
 
     Raises:
         BrokenImageError: the photo is none.
@@ -246,6 +254,7 @@ def find(
             "`search`."
         )
     checked_number("top", top, 1, whole=True)
+    way = choices.checked_choice(choice, choice_temperature)
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:
@@ -256,10 +265,11 @@ def find(
         similarities = model.localize(phrases, content, boxes)
     except BrokenImageError as error:
         raise BrokenImageError(photo, error.reason) from error
-    found = []
-    for row in similarities:
-        kept = non_maximum_suppression(boxes, row, SUPPRESSION, top)
-        found.append([(boxes[one], float(row[one])) for one in kept])
+    scores, answers = choices.answers(similarities, boxes, way)
+    answers, found = answers.astype(np.float32), []
+    for row, score, own in zip(similarities, scores, answers):
+        kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
+        found.append([(own[one], float(row[one])) for one in kept])
     return found
 
 

@@ -72,6 +72,29 @@ def test_the_best_box_of_each_phrase_is_found(model, folder):
     assert model.find(["red"], folder / "photo.png", boxes=[]) == [[]]
 
 
+def test_boxes_are_found_by_another_choice(model, folder):
+    photo = folder / "photo.png"
+    boxes = np.stack([BOXES[0] + [2, 0, 2, 0], *BOXES])
+    # Both red boxes weigh about as much: the mean lies between them.
+    [[(mean, similarity)]] = model.find(
+        ["red"], photo, boxes=boxes, choice="mean_box", choice_temperature=50
+    )
+    assert mean.dtype == np.float32
+    np.testing.assert_allclose(mean, BOXES[0] + [1, 0, 1, 0], atol=0.02)
+    usual = model.find(["red"], photo, 2, boxes)
+    assert similarity == usual[0][0][1]
+    # At first no box agrees with the blue one, in the end it is alone.
+    [found] = model.find(
+        ["blue"], photo, 2, boxes, "expected_overlap", choice_temperature=50
+    )
+    assert found[1][0].tolist() == BOXES[1].tolist()
+    assert found[0][1] < found[1][1]
+    for choice in ("expected_overlap", "mean_box"):
+        assert model.find(["red"], photo, 1, [], choice) == [[]]
+        [[(alone, _)]] = model.find(["red"], photo, 1, BOXES[1], choice)
+        assert alone.tolist() == BOXES[1].tolist()
+
+
 def test_boxes_are_proposed_as_for_the_training(model, folder):
     pytest.importorskip("cv2")
     boxes = model.propose(folder / "photo.png")

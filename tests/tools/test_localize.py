@@ -44,6 +44,12 @@ def answers(folder):
                 "a thing, red",
             ),
         ],
+        "mean boxes": [model, "--choice=mean_box", photo, "red"],
+        "no warmth": [model, "--choice_temperature=0.2", photo, "red"],
+        "too cold": [
+            *(model, "--choice=mean_box", "--choice_temperature=0"),
+            *(photo, "red"),
+        ],
         "unknown": [model, photo, "a zebra", "..."],
         "nothing there": [model, f"{folder}/black.png", "red"],
         "several": [
@@ -90,6 +96,14 @@ def test_each_phrase_has_its_box(answers, folder):
         assert printed in out
 
 
+def test_mean_boxes_are_found(answers):
+    out, err, failure = answers["mean boxes"]
+    assert (err, failure) == ("", "")
+    usual = answers["colours"][0]
+    assert out.splitlines()[2] not in usual
+    assert out.splitlines()[2][:18] in usual  # Rank and similarity.
+
+
 def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
     paths, read = [], images._read_bytes
     monkeypatch.setattr(
@@ -97,7 +111,7 @@ def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
     )
     regions = [(np.array([1, 2, 3, 4]), 0.5)]
 
-    def find(phrases, photo, top):
+    def find(phrases, photo, top, **choice):
         assert images.read_content(photo)
         return [regions]
 
@@ -162,6 +176,8 @@ def test_a_photo_without_proposals_is_told(answers):
 @pytest.mark.parametrize(
     "question, message",
     [
+        ("no warmth", "must come with --choice=expected_overlap or --cho"),
+        ("too cold", "`--choice_temperature` must be a finite number above 0"),
         ("no phrase", "`localize` must be given a photo and a phrase"),
         ("empty phrase", "`localize` must be given phrases of words"),
         ("no text", "`localize` must be asked in UTF-8"),

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
+from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
 from tbnets.identity import SAME_THING
 from tbnets.progress import progress_bar
 from tbnets.text.packed_trees import TreeRows
@@ -17,7 +18,7 @@ PHRASES_AT_ONCE = 1024
 
 
 class Matcher:
-    """Gives phrases their most similar candidates; traces its graphs once.
+    """Gives phrases candidates of their photos; traces its graphs once.
 
     Args:
         network: a built `HMLSTM`.
@@ -38,13 +39,17 @@ class Matcher:
             tf.TensorSpec((None, None), tf.int32),
             tf.TensorSpec((None,), tf.int32),
         ]
-        self._best = tf.function(self._find_best, input_signature=signature)
+        self._compare = tf.function(
+            self._similarities, input_signature=signature
+        )
 
-    def match(self, examples):
+    def match(self, examples, choice=DEFAULT):
         """Finds the candidate of each phrase.
 
         Args:
             examples: `PairExamples`.
+            choice: `evaluation.choices.Choice` of a candidate. Training takes
+                the most similar one, as the paper does.
 
         Returns:
             dict of `CHOICE` int16 `[num_phrases]`, which candidate of its
@@ -63,8 +68,11 @@ class Matcher:
                 own = np.concatenate([captions[row] for row in rows])
                 phrases = examples.phrases.rows_of(own)
                 if len(phrases):
-                    best = self._of_photos(examples, rows, own, images)
-                    choices[phrases], confidences[phrases] = best
+                    found = self._of_photos(examples, rows, own, images)
+                    best = _chosen(examples, phrases, found, choice)
+                    choices[phrases] = best
+                    every_row = np.arange(len(best))
+                    confidences[phrases] = found[every_row, best]
                 bar.update(len(rows))
         return {CHOICE: choices, CONFIDENCE: confidences}
 
@@ -139,7 +147,10 @@ class Matcher:
         return found
 
     def _of_photos(self, examples, rows, captions, images):
-        """Returns candidates and similarities of the phrases of photos."""
+        """Returns similarities of the phrases and candidates of photos.
+
+        float32 `[p, k]`; what a photo has no candidate for is -infinity.
+        """
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -153,7 +164,7 @@ class Matcher:
         table = firsts[:, None] + columns
         photo = len(places) + np.arange(len(rows))[:, None]
         table = np.where(columns < counts[:, None], table, photo)
-        best, values = self._best(
+        found = self._compare(
             texts.batch(captions),
             nodes.astype(np.int32),
             regions.take(rows[places], numbers),
@@ -161,15 +172,33 @@ class Matcher:
             table[owners].astype(np.int32),
             counts[owners].astype(np.int32),
         )
-        return best.numpy(), values.numpy()
+        return found.numpy()
 
-    def _find_best(self, captions, nodes, regions, images, table, counts):
-        """Returns the best candidate of each phrase, and how similar it is."""
+    def _similarities(self, captions, nodes, regions, images, table, counts):
+        """Returns how similar each phrase is to its candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
         found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
         columns = tf.range(tf.shape(table)[1])
         is_candidate = columns <= counts[:, None]
-        found = tf.where(is_candidate, found, float("-inf"))
-        best = tf.argmax(found, axis=1)
-        return best, tf.reduce_max(found, axis=1)
+        return tf.where(is_candidate, found, float("-inf"))
+
+
+def _chosen(examples, phrases, similarities, choice):
+    """Returns which candidate each phrase is given, int `[p]`.
+
+    Args:
+        examples: `PairExamples`.
+        phrases: int `[p]`, rows of phrases.
+        similarities: `[p, k]`, -infinity beyond the candidates of the photo.
+        choice: `Choice`.
+    """
+    if choice.name == MOST_SIMILAR:
+        return similarities.argmax(axis=1)
+    best = np.zeros(len(phrases), np.int64)
+    owners = examples.phrase_images[phrases]
+    for photo in np.unique(owners):
+        own, boxes_there = owners == photo, examples.regions.candidates(photo)
+        found = similarities[own, : len(boxes_there)]
+        best[own] = answers(found, boxes_there, choice)[0].argmax(axis=1)
+    return best

@@ -7,6 +7,12 @@ import numpy as np
 
 from tbnets.data.phrase_pairs import CHOICE, PairExamples
 from tbnets.errors import InputError
+from tbnets.evaluation.choices import (
+    CANDIDATE_CHOICES,
+    MOST_SIMILAR,
+    TEMPERATURE,
+    checked_choice,
+)
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.pictures.points import PHRASE
 from tbnets.tasks.hierarchical import phrase_links, views
@@ -29,7 +35,7 @@ class CorrespondenceScores(Scores):
     """
 
     what = "noun phrases and regions"
-    options = ("region_phrase_ranking",)
+    options = ("region_phrase_ranking", "choice", "choice_temperature")
     about_pictures = views.WHAT_IS_SHOWN
 
     examples: PairExamples
@@ -38,25 +44,40 @@ class CorrespondenceScores(Scores):
     links: Links | None = None
     photos: pathlib.Path | None = None
 
-    def metrics(self, region_phrase_ranking=False):
+    def metrics(
+        self,
+        region_phrase_ranking=False,
+        choice=MOST_SIMILAR,
+        choice_temperature=TEMPERATURE,
+    ):
         """Returns those of `evaluate_correspondences`; {} without links.
 
         Args:
             region_phrase_ranking: whether those of `evaluation.pair_ranks`
-                come too.
+                come too, which rank by similarity, whatever is chosen.
+            choice: see `evaluation.choices.Choice`; one of a candidate.
+            choice_temperature: see there.
 
         Raises:
-            ValueError: these are asked for where no link is known.
+            ValueError: these are asked for where no link is known, or there
+                is no such choice.
         """
+        choice = checked_choice(choice, choice_temperature, CANDIDATE_CHOICES)
         if self.links is None:
-            if not region_phrase_ranking:
+            if choice.name == MOST_SIMILAR and not region_phrase_ranking:
                 return {}
-            raise InputError(
-                "`--region_phrase_ranking` must come with a run that knows "
-                "boxes of phrases. Received: one without. Train with --phrases."
+            asked = (
+                "region_phrase_ranking" if region_phrase_ranking else "choice"
             )
+            raise InputError(
+                f"`--{asked}` must come with a run that knows boxes of "
+                "phrases. Received: one without. Train with --phrases."
+            )
+        choices = self.choices
+        if choice.name != MOST_SIMILAR:
+            choices = self.matcher.match(self.examples, choice)[CHOICE]
         metrics = evaluate_correspondences(
-            self.choices, self.examples.regions.candidates, self.links
+            choices, self.examples.regions.candidates, self.links
         )
         if region_phrase_ranking:
             metrics |= self.matcher.rank_true_regions(self.examples, self.links)

@@ -12,7 +12,12 @@ from tbnets.data.noun_phrases import ranges
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
-from tbnets.evaluation.localization import DIRECTION, evaluate_localization
+from tbnets.evaluation.choices import (
+    MOST_SIMILAR,
+    TEMPERATURE,
+    checked_choice,
+)
+from tbnets.evaluation.localization import DIRECTION, localize, summarize
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.localization import views
@@ -47,7 +52,7 @@ class LocalizationScores(Scores):
     """
 
     what = "phrases and regions"
-    options = ("region_phrase_ranking",)
+    options = ("region_phrase_ranking", "choice", "choice_temperature")
     about_pictures = views.WHAT_IS_SHOWN
 
     similarities: np.ndarray
@@ -59,15 +64,23 @@ class LocalizationScores(Scores):
     rank_true_regions: Callable | None = None
     photos: pathlib.Path | None = None
 
-    def metrics(self, region_phrase_ranking=False):
+    def metrics(
+        self,
+        region_phrase_ranking=False,
+        choice=MOST_SIMILAR,
+        choice_temperature=TEMPERATURE,
+    ):
         """Returns the metrics of `evaluation.localization`.
 
         Args:
             region_phrase_ranking: whether those of `rank_true_regions` come
-                too.
+                too, which rank by similarity, whatever is chosen.
+            choice: see `evaluation.choices.Choice`.
+            choice_temperature: see there.
 
         Raises:
-            ValueError: these are asked for of two runs taken together.
+            ValueError: those of true regions are asked for of two runs taken
+                together, or there is no such choice.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
@@ -75,11 +88,15 @@ class LocalizationScores(Scores):
                 "two that are combined. Leave it out, or --combine_with."
             )
         phrases = self.phrases
-        metrics = evaluate_localization(
+        found = localize(
             self.similarities,
             self.proposals,
             phrases.boxes,
             phrases.phrase_to_image,
+            checked_choice(choice, choice_temperature),
+        )
+        metrics = summarize(
+            found,
             types=phrases.type_masks(),
             texts=phrases.phrase_to_text,
         )

@@ -12,12 +12,13 @@ import tensorflow as tf
 from tbnets import runs
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
+from tbnets.evaluation.choices import Choice
 from tbnets.rounding import per_cent
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
-from tests import tiny, tiny_scenes
+from tests import reference, tiny, tiny_scenes
 
 # A step in a graph is that without: tests/models/test_hm_lstm.py.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
@@ -71,7 +72,9 @@ def test_it_learns_and_reports(run):
 def test_each_phrase_holds_its_most_similar_candidate(run):
     session, examples, _ = run
     network = session.network
-    found = Matcher(network).match(examples)
+    matcher, choice = Matcher(network), Choice("expected_overlap", 0.3)
+    found, agreed = matcher.match(examples), matcher.match(examples, choice)
+    assert (found[CHOICE] != agreed[CHOICE]).any()
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
         caption = examples.phrases.captions[row]
@@ -94,6 +97,36 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
         np.testing.assert_allclose(
             found[CONFIDENCE][row], similarities.max(), atol=1e-5
         )
+        boxes = examples.regions.candidates(image)
+        overlaps = [
+            reference.expected_overlap(similarities, boxes, one, 0.3)
+            for one in range(len(boxes))
+        ]
+        best = agreed[CHOICE][row]
+        assert overlaps[best] == pytest.approx(max(overlaps), abs=1e-5)
+        np.testing.assert_allclose(
+            agreed[CONFIDENCE][row], similarities[best], atol=1e-5
+        )
+
+
+def test_correspondences_are_measured_by_another_choice(run):
+    session, _, _ = run
+    examples = session.task.data.load("test", session.state.fitted)
+    scores = session.task.scores(session.network, examples).parts[1]
+    usual = scores.metrics()
+    assert scores.metrics(choice_temperature=0.3) == usual
+    other = scores.metrics(choice="expected_overlap", choice_temperature=0.3)
+    same = {name for name in usual if usual[name] == other[name]}
+    assert usual.keys() - same <= {
+        "correspondence_accuracy",
+        "correspondence_pointing_accuracy",
+    }
+    with pytest.raises(ValueError, match="must be one of most_similar, exp"):
+        scores.metrics(choice="mean_box")
+    unknown = dataclasses.replace(scores, links=None)
+    assert unknown.metrics() == {}
+    with pytest.raises(ValueError, match="`--choice` must come with a run"):
+        unknown.metrics(choice="expected_overlap")
 
 
 def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(

@@ -1,0 +1,134 @@
+"""Choices among candidates, compared with their loops in tests/reference.py."""
+
+import numpy as np
+import pytest
+
+from tbnets.evaluation import choices, localization
+from tbnets.evaluation.choices import Choice
+from tests import reference
+
+# Two boxes that agree, one that cuts off their half, and one elsewhere.
+BOXES = np.array(
+    [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 5, 10], [20, 0, 30, 10]], float
+)
+SIMILARITIES = np.array([[0.5, 0.5, 0.6, 0.1]], np.float32)
+
+
+def random_case(generator, count, levels):
+    """Boxes of which some are equal and some have no area; few similarities."""
+    low = generator.integers(0, 6, (count, 2))
+    boxes = np.concatenate(
+        [low, low + generator.integers(0, 6, (count, 2))], axis=1
+    )
+    similarities = generator.integers(-levels, levels + 1, (3, count)) / levels
+    return similarities.astype(np.float32), boxes.astype(float)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.1, 5.0])
+@pytest.mark.parametrize("count, levels", [(1, 9), (2, 1), (7, 1), (12, 900)])
+def test_answers_are_those_of_the_loops(count, levels, temperature):
+    generator = np.random.default_rng(count)
+    similarities, boxes = random_case(generator, count, levels)
+    for name in ("expected_overlap", "mean_box"):
+        scores, found = choices.answers(
+            similarities, boxes, Choice(name, temperature)
+        )
+        assert scores.dtype == np.float32 and found.shape == (3, count, 4)
+        loop = getattr(reference, name)
+        expected = [
+            [loop(row, boxes, one, temperature) for one in range(count)]
+            for row in similarities.tolist()
+        ]
+        is_mean = name == "mean_box"
+        value, kept = (found, scores) if is_mean else (scores, found)
+        np.testing.assert_allclose(value, expected, atol=1e-6)
+        wanted = similarities if is_mean else np.broadcast_to(boxes, kept.shape)
+        np.testing.assert_array_equal(kept, wanted)
+
+
+def test_what_two_agree_on_is_before_what_is_most_similar():
+    scores, _ = choices.answers(
+        SIMILARITIES, BOXES, Choice("expected_overlap", 0.1)
+    )
+    # Weights .211, .211, .574 and .004. The first: .211 + .211 * .9 + .574 *
+    # .5 = .688. The third: .574 + .211 * .5 + .211 * 45 / 95 = .779.
+    assert scores.argmax() == 2
+    scores, _ = choices.answers(
+        SIMILARITIES, BOXES, Choice("expected_overlap", 1.0)
+    )
+    # Weights .265, .265, .293 and .178: .650 and .551.
+    assert scores.argmax() == 0
+
+
+def test_equal_candidates_keep_their_order():
+    same = np.tile(BOXES[:1], (3, 1))
+    for name in choices.CHOICES:
+        scores, found = choices.answers(np.zeros((1, 3)), same, Choice(name))
+        assert scores.argmax() == 0
+        np.testing.assert_allclose(found[0], same)
+
+
+def test_a_minute_temperature_leaves_the_most_similar():
+    with np.errstate(all="raise", under="ignore"):
+        _, found = choices.answers(
+            SIMILARITIES, BOXES, Choice("mean_box", 1e-310)
+        )
+    # The second overlaps the third by 45 / 95 alone, and the first as much as
+    # itself counts: 0.5 both.
+    expected = [BOXES[2], [0, 0, 10, 9.5], BOXES[2], BOXES[3]]
+    np.testing.assert_array_equal(found[0], expected)
+
+
+@pytest.mark.parametrize("name", choices.CHOICES)
+def test_no_candidate_and_no_phrase(name):
+    for shape in ((2, 0), (0, 4), (0, 0)):
+        scores, found = choices.answers(
+            np.zeros(shape), BOXES[: shape[1]], Choice(name)
+        )
+        assert scores.shape == shape and found.shape == (*shape, 4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_refused(value):
+    similarities = np.where(SIMILARITIES == 0.5, value, SIMILARITIES)
+    with pytest.raises(ValueError, match="`scores` must be finite"):
+        choices.answers(similarities, BOXES, Choice("expected_overlap"))
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (("best", 1), "`choice` must be one of most_similar, .*'best'"),
+        (("mean_box", 0), "`choice_temperature` must be a finite number above"),
+        (("mean_box", np.nan), "`choice_temperature` must be"),
+        (("mean_box", "1"), "`choice_temperature` must be"),
+    ],
+)
+def test_choices_that_can_not_be_made_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        choices.checked_choice(*given)
+
+
+def test_boxes_are_measured_as_they_are_answered():
+    proposals, owners = [np.zeros((0, 4)), BOXES], [1, 1, 0]
+    truth = np.array([[0, 0, 10, 10], [20, 0, 30, 10], [0, 0, 1, 1.0]])
+    scores = np.float32([[0.3, 0.3, 0.6, 0.8], [0.3, 0.3, 0.6, 0.1], [0] * 4])
+
+    def ranks(*choice):
+        found = localization.localize(
+            scores, proposals, truth, owners, Choice(*choice)
+        )
+        return [found.ranks.tolist(), found.suppressed_ranks.tolist()]
+
+    missed = localization.MISSED
+    # The third (IoU 0.5) is right, behind what lies elsewhere: rank 2.
+    assert ranks("most_similar") == [[2, 4, missed], [2, 3, missed]]
+    # Each weighs about a fourth: three agree, one does not.
+    assert ranks("expected_overlap", 5.0)[0] == [1, 4, missed]
+    # The mean around the third is [0, 0, 7.5, 10]; of the last it is itself.
+    assert ranks("mean_box", 5.0)[0] == [2, 4, missed]
+    proposals[1] = BOXES * [1, 1, 0.9, 1]  # 9, 9 and 4.5 wide.
+    scores[0, 3] = 0
+    # The third overlaps the truth by 0.45, the mean around it by 0.675.
+    assert ranks("most_similar")[0][0] == 2
+    assert ranks("mean_box", 5.0)[0][0] == 1
