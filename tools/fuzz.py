@@ -8,6 +8,7 @@ For instance:
   python tools/fuzz.py --requests=600
   python tools/fuzz.py --wire=1000
   python tools/fuzz.py --kills=100
+  python tools/fuzz.py --workers=2
 
 --mutations writes a small valid file for every reader of the package, breaks
 a copy of it in as many ways, and reads each. Three answers are right: an
@@ -19,12 +20,15 @@ again. docs/robustness.md has the tables.
 
 --requests sends malformed requests to the models of the zoo, --wire to a
 server of them by gRPC and REST (the extra `serving`), --kills ends
-trainings and other tools by SIGKILL and starts them again. The exit code is
-1 where there was a fault. The harness is tests/fuzz, so the tool runs in a
-clone of the repository.
+trainings and other tools by SIGKILL and starts them again. --workers trains
+by so many processes of this machine, kills one of them, measures when the
+others have ended and whether they name it, and lets all go on
+(docs/distribution.md). The exit code is 1 where there was a fault. The harness
+is tests/fuzz, so the tool runs in a clone of the repository.
 """
 
 import dataclasses
+import importlib
 import pathlib
 import sys
 
@@ -52,6 +56,16 @@ class Options:
     requests: Whole = flag(0, "Malformed requests to the models of the zoo.")
     wire: Whole = flag(0, "Malformed requests to a server, by gRPC and REST.")
     kills: Whole = flag(0, "Tools to kill and start again.")
+    workers: Whole = flag(0, "Workers, of which one is killed: 2 or more.")
+
+
+HARNESSES = {
+    "requests": "requests",
+    "wire": "wire_run",
+    "kills": "kills",
+    "workers": "worker_kills",
+}
+"""Flag -> the module of tests/fuzz that does as often as it says."""
 
 
 def read_broken_files(given):
@@ -70,27 +84,21 @@ def read_broken_files(given):
 def main(given):
     """Runs what was asked for; exits with 1 where there were faults."""
     faults = 0
-    asked = given.mutations, given.only, given.requests, given.wire, given.kills
-    if not any(asked):
+    asked = {name: getattr(given, name) for name in HARNESSES}
+    if not any([given.mutations, given.only, *asked.values()]):
+        names = ", ".join(f"`--{name}`" for name in ("only", *HARNESSES))
         raise InputError(
-            "`--mutations`, `--only`, `--requests`, `--wire` or `--kills` must "
-            "be set. "
-            "Received: none of them. Set --mutations=100 for a first look."
+            f"`--mutations`, {names} must be set, one of them. Received: none. "
+            "Set --mutations=100 for a first look."
         )
     if given.only or given.mutations:
         faults += read_broken_files(given)
-    if given.requests:
-        from tests.fuzz import requests
-
-        faults += requests.run(given.requests, given.seed)
-    if given.wire:
-        from tests.fuzz import wire_run
-
-        faults += wire_run.run(given.wire, given.seed)
-    if given.kills:
-        from tests.fuzz import kills
-
-        faults += kills.run(given.kills, given.seed)
+    for name, count in asked.items():
+        if count:
+            with startup.quiet_tensorflow():
+                name = f"tests.fuzz.{HARNESSES[name]}"
+                module = importlib.import_module(name)
+            faults += module.run(count, given.seed)
     return int(faults > 0)
 
 

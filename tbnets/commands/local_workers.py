@@ -73,7 +73,7 @@ def run(count, command=None):
         )
     workers = {}
     try:
-        for index, own in enumerate(_environments(count)):
+        for index, own in enumerate(environments(count)):
             command = command or [sys.executable, *sys.orig_argv[1:]]
             workers[f"worker {index}"] = _start(command, own, index)
         while _are_running(workers):
@@ -88,8 +88,8 @@ def run(count, command=None):
         _end(workers.values())
 
 
-def _environments(count):
-    """Returns what each worker has in its environment beside the rest."""
+def environments(count):
+    """Yields what each worker has in its environment beside the rest."""
     with contextlib.ExitStack() as stack:
         servers = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0)))

@@ -8,7 +8,6 @@ arrays must be there, bit for bit.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -25,10 +24,9 @@ from tbnets.files import is_partial
 from tbnets.images import decode_images
 from tbnets.serving import index, zoo
 from tbnets.serving.export import export_saved_model
-from tbnets.training.checkpoints import read_checkpoint
 from tests import fresh, tiny
 from tests.features.test_photo_features import photo
-from tests.fuzz import cut
+from tests.fuzz import cut, run_results
 from tests.tools.test_make_zoo import CARD
 from tests.tools.test_query import VOCABULARY, ColorNetwork
 
@@ -140,14 +138,8 @@ def _variables(folder):
 
 
 def _of_training(given, folder):
-    arrays = dict(_variables(folder / "run" / "saved_model"))
-    for name in ("best", "last"):
-        path = folder / "run" / "checkpoints" / f"{name}.npz"
-        kept, _, state = read_checkpoint(path)
-        arrays |= {f"{name} {key}": value for key, value in kept.items()}
-        arrays[f"{name} epoch"] = np.array([state.epoch, state.best_epoch])
-    report = json.loads((folder / "run" / "metrics.json").read_text())
-    return arrays | {f"test {k}": v for k, v in report["test"].items()}
+    run_dir = folder / "run"
+    return _variables(run_dir / "saved_model") | run_results.of_run(run_dir)
 
 
 def _of_store(given, folder):
@@ -280,7 +272,9 @@ class Trials:
         wrong = tool.broken(folder) or self._start_again(line)
         if wrong:
             return all_killed, False, False, wrong
-        wrong = _difference(expected, tool.result(self.given, folder))
+        wrong = run_results.difference(
+            expected, tool.result(self.given, folder)
+        )
         if not wrong:
             left = [p.name for p in folder.rglob("*") if is_partial(p.name)]
             wrong = f"left behind: {', '.join(left)}" if left else ""
@@ -297,15 +291,6 @@ class Trials:
                 return ended.stderr
             line = [*line, "--resume"]
         return ended.stderr
-
-
-def _difference(expected, found):
-    if expected.keys() != found.keys():
-        return f"other arrays: {sorted(expected.keys() ^ found.keys())[:3]}"
-    for name, array in expected.items():
-        if not np.array_equal(array, found[name]):
-            return f"other numbers in {name}"
-    return ""
 
 
 def run(count, seed):
