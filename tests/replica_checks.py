@@ -26,7 +26,8 @@ from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.presets import PRESETS
-from tbnets.losses.triplet import TERMS, TripletLoss
+from tbnets.losses.ranking import TERMS
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM

@@ -32,8 +32,9 @@ from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
-from tbnets.losses import triplet
+from tbnets.losses import ranking, triplet
 from tbnets.losses.presets import PRESETS
+from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -214,7 +215,7 @@ LOSSES = {
     "four_terms": {
         "num_negatives": 2,
         "reduction": "mean",
-        "term_weights": dict.fromkeys(triplet.TERMS, 1.0),
+        "term_weights": dict.fromkeys(TERMS, 1.0),
     },
 }
 every_name = pytest.mark.parametrize("name", PARTS)
@@ -367,7 +368,8 @@ def test_no_public_class_is_missing():
     others |= {"HubTextEncoder", "PresetEncoder"}  # Their own tests have them.
     assert public - bases - parts - others == tested
     values = {"LossOutput"}  # a tuple without behaviour
-    assert public_classes(triplet) - values == {"TripletLoss"}
+    assert public_classes(ranking) - values == {"RankingLoss"}
+    assert public_classes(triplet) == {"TripletLoss"}
 
 
 def assert_same_outputs(name, part):
@@ -516,7 +518,7 @@ def test_loss_config_gives_the_same_loss(arguments):
     assert vars(again) == vars(loss)
     # A term left out has weight 0.
     named = arguments.get("term_weights", PRESETS["wang2018"]["term_weights"])
-    weights = dict.fromkeys(triplet.TERMS, 0.0) | named
+    weights = dict.fromkeys(TERMS, 0.0) | named
     config = loss.get_config()
     for name, value in (arguments | {"term_weights": weights}).items():
         assert config[name] == value

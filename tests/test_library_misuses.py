@@ -112,9 +112,9 @@ def bootstrap(*given, **more):
 
 
 MODELS = [
-    ("triplet_loss", lambda: network().compile("adam", "mse")),
-    ("triplet_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
-    ("triplet_loss", lambda: network().compile("adam", {"margin": 0.2})),
+    ("ranking_loss", lambda: network().compile("adam", "mse")),
+    ("ranking_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
+    ("ranking_loss", lambda: network().compile("adam", {"margin": 0.2})),
     ("gradient_clip_norm", lambda: network().compile("adam", LOSS, "2")),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(512, 512)),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(tbnets.Branch, None)),

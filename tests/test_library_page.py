@@ -48,7 +48,7 @@ def test_miner_of_the_page_finds_wrong_captions(names):
 
 def test_branch_of_the_page_is_loaded_with_its_network(names):
     assert type(names["other"].image_branch) is names["Residual"]
-    assert isinstance(names["other"].triplet_loss, tbnets.TripletLoss)
+    assert isinstance(names["other"].ranking_loss, tbnets.TripletLoss)
 
 
 def test_saved_model_of_the_page_answers_as_the_network(names):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.evaluation.ranks import Ranks
-from tbnets.losses.triplet import LossOutput
+from tbnets.losses.ranking import LossOutput
 from tbnets.serving.served import Served
 from tbnets.short_repr import shown
 from tbnets.store.arrays import FeatureArray

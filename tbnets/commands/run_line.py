@@ -55,7 +55,7 @@ def _given(line):
     """Returns the flags that are given; of a paper's loss, all of its own."""
     own = set(line.given)
     if "loss" in own:
-        own |= {flag.name for flag in FLAGS["triplet_loss"]}
+        own |= {flag.name for flag in FLAGS["loss"]}
     return own
 
 

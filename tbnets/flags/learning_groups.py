@@ -47,7 +47,7 @@ class Branches:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TripletLoss:
+class Loss:
     """Loss."""
 
     loss: str = flag(

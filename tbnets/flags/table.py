@@ -23,7 +23,7 @@ GROUPS = {
     "texts": Texts,
     "batches": learning.Batches,
     "branches": learning.Branches,
-    "triplet_loss": learning.TripletLoss,
+    "loss": learning.Loss,
     "pairs": learning.Pairs,
     "cca": learning.Cca,
     "optimizer": learning.Optimizer,

@@ -103,7 +103,7 @@ class CCA(EmbeddingNetwork):
 
     def compile(self, **kwargs: Any) -> None:
         """Prepares the model for `fit`; an optimizer has nothing to do."""
-        kwargs = {"optimizer": "sgd", "triplet_loss": None, **kwargs}
+        kwargs = {"optimizer": "sgd", "ranking_loss": None, **kwargs}
         super().compile(**kwargs)
 
     @property

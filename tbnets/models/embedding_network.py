@@ -12,7 +12,7 @@ from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import positive_masks
-from tbnets.losses.triplet import TERMS, LossOutput, TripletLoss
+from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 from tbnets.replicas import Shares, gather
 
@@ -53,13 +53,13 @@ class EmbeddingNetwork(TwoBranchModel):
     Source: Wang et al. 2016, Fig. 1; Wang et al. 2018, Sec. 3.2.
     """
 
-    loss_kind: type = TripletLoss
-    triplet_loss: TripletLoss | None = None
+    loss_kind: type = RankingLoss
+    ranking_loss: RankingLoss | None = None
 
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
-        triplet_loss: TripletLoss,
+        ranking_loss: RankingLoss,
         gradient_clip_norm: float | None = None,
         structure_steps: float = 0,
         structure_end: float | None = None,
@@ -69,7 +69,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            triplet_loss: a `TripletLoss`.
+            ranking_loss: for example a `TripletLoss`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
             structure_steps: steps before the terms within a view count; till
@@ -80,10 +80,10 @@ class EmbeddingNetwork(TwoBranchModel):
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
         advice = "Give for example tbnets.TripletLoss(margin=0.2)."
-        check_kind("triplet_loss", triplet_loss, self.loss_kind, advice)
+        check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
-        self.triplet_loss, self.structure_steps = triplet_loss, structure_steps
+        self.ranking_loss, self.structure_steps = ranking_loss, structure_steps
         self.structure_end = structure_end
 
     @staticmethod
@@ -110,7 +110,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def _ranking_loss(self, images, texts, masks):
         """Returns the `LossOutput` of images and texts that rank each other."""
-        return self.triplet_loss.with_masks(images, texts, masks, self._idle())
+        return self.ranking_loss.with_masks(images, texts, masks, self._idle())
 
     def _idle(self):
         """Returns the terms that wait at some steps, and whether they do now.
@@ -146,7 +146,7 @@ class EmbeddingNetwork(TwoBranchModel):
         columns, valid = candidates.hardest_candidates(
             similarities(as_served, others),
             batch["is_negative"],
-            self.triplet_loss.kept_negatives,
+            self.ranking_loss.kept_negatives,
         )
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training
@@ -159,7 +159,7 @@ class EmbeddingNetwork(TwoBranchModel):
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid
         )
-        return self.triplet_loss.of_views(views, idle=self._idle())
+        return self.ranking_loss.of_views(views, idle=self._idle())
 
     def report(self, output: LossOutput) -> Tensors:
         """Returns loss and share of active triplets of each term."""

@@ -11,7 +11,7 @@ from tbnets.checked_numbers import checked_dict
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.losses.positives import positive_masks
-from tbnets.losses.triplet import LossOutput, TripletLoss
+from tbnets.losses.ranking import LossOutput, RankingLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import (
     IDS,
@@ -98,7 +98,7 @@ class HMLSTM(EmbeddingNetwork):
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
-        triplet_loss: TripletLoss,
+        ranking_loss: RankingLoss,
         gradient_clip_norm: float | None = None,
         phrase_weight: float = 1.0,
         region_mean_weight: float = 0.0,
@@ -108,7 +108,7 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            triplet_loss: a `TripletLoss`, of images and sentences, and of
+            ranking_loss: a `TripletLoss`, of images and sentences, and of
                 regions and phrases too.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone.
@@ -118,7 +118,7 @@ class HMLSTM(EmbeddingNetwork):
                 of a photo's regions, and these for sentences. Paper: 0.
             **kwargs: as `EmbeddingNetwork.compile`.
         """
-        super().compile(optimizer, triplet_loss, gradient_clip_norm, **kwargs)
+        super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
         self.phrase_weight = phrase_weight
         self.region_mean_weight = region_mean_weight
 
@@ -239,7 +239,7 @@ class HMLSTM(EmbeddingNetwork):
         seen = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
-        of_pairs = self.triplet_loss.of_views(pairs)
+        of_pairs = self.ranking_loss.of_views(pairs)
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])

@@ -176,7 +176,7 @@ def build_cca(settings, fitted):
     return _built(network, settings, fitted)
 
 
-def build_triplet_loss(settings):
+def build_loss(settings):
     """Returns the `TripletLoss` of the settings.
 
     Raises:
@@ -225,7 +225,7 @@ def compile_embedding_network(network, settings, steps_per_epoch, **more):
     fine_tuned = first_hard_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
-        build_triplet_loss(settings),
+        build_loss(settings),
         gradient_clip_norm=settings.clip_norm or None,
         structure_steps=settings.structure_epochs * steps_per_epoch,
         structure_end=fine_tuned and fine_tuned * steps_per_epoch,
@@ -261,7 +261,7 @@ BUILDERS = {
     "embedding": Builder(
         build_embedding_network,
         compile_embedding_network,
-        ("branches", "triplet_loss", "training", "optimizer"),
+        ("branches", "loss", "training", "optimizer"),
     ),
     "similarity": Builder(
         build_similarity_network,
@@ -272,7 +272,7 @@ BUILDERS = {
         build_hm_lstm,
         compile_hm_lstm,
         (
-            *("branches", "triplet_loss", "training", "optimizer"),
+            *("branches", "loss", "training", "optimizer"),
             *("regions", "correspondences"),
         ),
         fixed=(("text_encoder", "h_lstm"),),

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from tbnets.losses import positives, triplet
 from tbnets.losses.presets import PRESETS
+from tbnets.losses.ranking import TERMS
 from tests import reference
 
-ALL_TERMS = dict(zip(triplet.TERMS, (1.0, 1.5, 0.3, 0.2)))
+ALL_TERMS = dict(zip(TERMS, (1.0, 1.5, 0.3, 0.2)))
 KEPT = {"top_k": 3, "hardest": 1, "all": None}
 PROMISES = [None, 11]  # 11: the most crowded anchor of BATCHES
 

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses import checks
-from tbnets.losses.triplet import TERMS, TripletLoss
+from tbnets.losses.ranking import TERMS
+from tbnets.losses.triplet import TripletLoss
 from tests import reference
 from tests.losses.test_triplet import KEPT, unit_rows
 

@@ -42,7 +42,7 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path, optimizer):
     stopped.save(tmp_path / "network.keras")
     loaded = tbnets.load_model(tmp_path / "network.keras")
     assert (
-        loaded.triplet_loss.get_config() == straight.triplet_loss.get_config()
+        loaded.ranking_loss.get_config() == straight.ranking_loss.get_config()
     )
     assert (loaded.gradient_clip_norm, loaded.structure_steps) == (0.5, 3)
     steps(loaded, BATCHES[2:])
@@ -73,13 +73,13 @@ def test_network_that_fit_built_is_saved_too(tmp_path):
 def test_model_that_was_not_compiled_is_saved_too(tmp_path):
     make().save(tmp_path / "network.keras")
     loaded = tbnets.load_model(tmp_path / "network.keras")
-    assert loaded.triplet_loss is None
+    assert loaded.ranking_loss is None
 
 
 def test_model_is_loaded_without_its_optimizer_if_asked(tmp_path):
     compiled().save(tmp_path / "network.keras")
     loaded = tbnets.load_model(tmp_path / "network.keras", compile=False)
-    assert loaded.triplet_loss is None
+    assert loaded.ranking_loss is None
     assert loaded(BATCHES[0])["image_embeddings"].shape == (5, 4)
 
 
@@ -112,5 +112,7 @@ def test_missing_file_is_named(tmp_path):
 def test_a_loss_of_before_compiles():
     network = compiled()
     config = {**network.get_compile_config(), "hardness_steps": 3}
+    config["triplet_loss"] = config.pop("ranking_loss")
     network.compile_from_config(config)
     assert network.structure_steps == 3
+    assert network.ranking_loss.negatives == "hardest"

@@ -64,7 +64,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "negatives": "hardest",
         "captions_per_image": 3,
     }
-    loss = parts.build_triplet_loss(tiny.settings(folder, tmp_path, **changes))
+    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config() == {
         "margin": 0.3,
         "num_negatives": 4,
@@ -76,7 +76,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
     }
     # A text that stands on two images joins any number of captions.
     changes["equal_texts_match"] = True
-    loss = parts.build_triplet_loss(tiny.settings(folder, tmp_path, **changes))
+    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config()["max_positives"] is None
 
 

@@ -1,0 +1,273 @@
+"""What losses share that rank the candidates of anchors.
+
+A loss is a weighted sum of terms: images ranking texts, texts ranking images,
+and each view ranking itself. What a term is made of is the loss' own.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from typing_extensions import Self
+
+from tbnets.annotations import Array, Integers
+from tbnets.checked_numbers import checked_number
+from tbnets.errors import InputError, check_choice
+from tbnets.losses import hinges
+from tbnets.losses.checks import (
+    check_as_many,
+    checked_embeddings,
+    checked_ids,
+    checked_mask,
+)
+from tbnets.losses.positives import PositiveMasks, positive_masks
+from tbnets.replicas import gather, summed
+from tbnets.short_repr import of_fields
+
+TERMS = hinges.TERMS
+
+
+class LossOutput(NamedTuple):
+    """What a loss returns; every value is a float32 scalar.
+
+    Attributes:
+        total: Weighted sum of the terms, the value to minimise.
+        terms: Unweighted loss of every term whose weight is not 0.
+        active_fraction: Share of the term's triplets with a loss above 0.
+    """
+
+    total: tf.Tensor
+    terms: dict[str, tf.Tensor]
+    active_fraction: dict[str, tf.Tensor]
+
+    def __repr__(self) -> str:
+        return of_fields(self)
+
+
+class RankingLoss:
+    """A loss whose terms rank the candidates of anchors.
+
+    A loss is a dataclass with `term_weights` among its fields. It gives
+    `_sums`, what anchors bring to each term, which replicas add up, and
+    `_reduce`, the term that such a sum stands for.
+
+    Attributes:
+        term_weights: weight of every term in `TERMS`.
+        max_positives: the most positives that an anchor may have in any term;
+            None promises nothing.
+    """
+
+    term_weights: Mapping[str, float]
+    max_positives: int | None = None
+
+    @property
+    def kept_negatives(self) -> int | None:
+        """Negatives that any anchor keeps at most; None for all."""
+        return None
+
+    def _sums(self, views, max_positives):
+        """Returns float32 `[3]` by term of what anchors of views bring."""
+        raise NotImplementedError
+
+    def _reduce(self, sums):
+        """Returns the loss of a term, and its active fraction."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make an equal loss."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes a loss of its config."""
+        return cls(**config)
+
+    def _check_terms(self):
+        """Gives every term a weight; refuses what is no dict of weights."""
+        if not isinstance(self.term_weights, Mapping):
+            raise InputError(
+                "`term_weights` must be a dict of terms and their weights. "
+                f"Received: term_weights={self.term_weights!r}. Write for "
+                "example {'image_to_text': 1.0, 'text_to_image': 1.5}."
+            )
+        for term, weight in self.term_weights.items():
+            check_choice("term_weights", term, TERMS)
+            checked_number(f"term_weights[{term!r}]", weight, 0)
+        self.term_weights = {
+            term: float(self.term_weights.get(term, 0.0)) for term in TERMS
+        }
+
+    def __call__(
+        self,
+        image_embeddings: Array,
+        text_embeddings: Integers,
+        image_ids: Integers | None = None,
+        caption_image_ids: Integers | None = None,
+        text_ids: Integers | None = None,
+    ) -> LossOutput:
+        """Computes the loss of one batch.
+
+        `loss(embeddings, labels)`, without ids, is `within_view`. In a
+        replica of a `tf.distribute` strategy, which has its rows of a batch,
+        the loss is that of the whole batch: see `replicas`.
+
+        Args:
+            image_embeddings: Float `[num_images, embedding_dim]`, rows of
+                unit length. Half precision is widened to float32.
+            text_embeddings: Float `[num_captions, embedding_dim]`, likewise.
+            image_ids: Integer `[num_images]`, see `positive_masks`.
+            caption_image_ids: Integer `[num_captions]`, likewise.
+            text_ids: Optional integer `[num_captions]`, likewise.
+
+        Returns:
+            A `LossOutput`.
+
+        Raises:
+            TypeError: If ids are not integers.
+            ValueError: If there are not as many ids as embeddings.
+        """
+        if image_ids is None and caption_image_ids is None:
+            return self.within_view(image_embeddings, text_embeddings)
+        images = "image_embeddings", image_embeddings
+        texts = "text_embeddings", text_embeddings
+        check_as_many("image_ids", image_ids, *images)
+        check_as_many("caption_image_ids", caption_image_ids, *texts)
+        if text_ids is not None:
+            check_as_many("text_ids", text_ids, *texts)
+        embeddings = image_embeddings, text_embeddings
+        own = *embeddings, image_ids, caption_image_ids, text_ids
+        *embeddings, images, captions, texts = gather(*own)
+        masks = positive_masks(images, captions, texts)
+        return self.with_masks(*embeddings, masks)
+
+    def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
+        """Computes the loss of one view, whose rows have labels.
+
+        Rows of one label are each other's positives, all others negatives; no
+        row is its own. It is a term within a view, alone and of weight 1:
+        `term_weights` are not looked at.
+
+        Args:
+            embeddings: Float `[n, embedding_dim]`, rows of unit length.
+            labels: Integer `[n]`, any numbers.
+
+        Returns:
+            A `LossOutput` of the one term `within_view`.
+
+        Raises:
+            TypeError: If labels are not integers.
+            ValueError: As above.
+        """
+        advice = "Of two views give image_ids and caption_image_ids too."
+        labels = checked_ids("labels", labels, advice)
+        check_as_many("labels", labels, "embeddings", embeddings)
+        [embeddings] = checked_embeddings(embeddings=embeddings)
+        embeddings, labels = gather(embeddings, labels)
+        alone = copy.copy(self)
+        alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
+        masks = positive_masks(labels, labels)
+        found = alone.with_masks(embeddings, embeddings, masks)
+        renamed = ({"within_view": one[TERMS[2]]} for one in found[1:])
+        return LossOutput(found.total, *renamed)
+
+    def with_masks(
+        self,
+        image_embeddings: Array,
+        text_embeddings: Array,
+        masks: PositiveMasks,
+        idle: tuple[Iterable[str], Array] = ((), False),
+    ) -> LossOutput:
+        """Computes the loss where masks say what matches, instead of ids.
+
+        Args:
+            image_embeddings: As above; of replicas, the rows of all.
+            text_embeddings: As above; likewise.
+            masks: A `PositiveMasks` of the batch; likewise.
+            idle: See `of_views`.
+
+        Returns:
+            A `LossOutput`.
+
+        Raises:
+            TypeError: If embeddings are no numbers.
+            ValueError: If a shape is wrong, or a mask is not bool.
+        """
+        images, texts = checked_embeddings(
+            image_embeddings=image_embeddings, text_embeddings=text_embeddings
+        )
+        sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
+        masks = self._checked_masks(masks, *sizes)
+        terms = [term for term in TERMS if self.term_weights[term]]
+        views = hinges.views(terms, images, texts, masks)
+        return self.of_views(views, self.max_positives, idle)
+
+    @staticmethod
+    def _checked_masks(masks, num_images, num_texts):
+        """Returns three masks; refuses others than these two views have."""
+        if not isinstance(masks, list | tuple) or len(masks) != 3:
+            raise InputError(
+                "`masks` must be three: image to text, text to text, image to "
+                f"image. Received: {type(masks).__name__}. Of ids, "
+                "`tbnets.positive_masks` makes them."
+            )
+        sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
+        names = (f"masks.{name}" for name in PositiveMasks._fields)
+        return PositiveMasks(*map(checked_mask, names, masks, sizes))
+
+    def of_views(
+        self,
+        views: dict[str, hinges.View],
+        max_positives: int | None = None,
+        idle: tuple[Iterable[str], Array] = ((), False),
+    ) -> LossOutput:
+        """Computes the loss where each term has candidates of its own.
+
+        Replicas that share a batch are given the same views, of the whole
+        batch; each compares a part of the anchors with all candidates.
+
+        Args:
+            views: Dict of `hinges.View`s by term, float32; a term without a
+                weight is left out.
+            max_positives: What is promised of these views, whose anchors have
+                no weights then; None for nothing.
+            idle: Terms, and a bool scalar: where it is True they are not
+                computed, and are 0.
+
+        Returns:
+            A `LossOutput`.
+        """
+        views = {
+            term: hinges.own_anchors(v)
+            for term, v in views.items()
+            if self.term_weights[term]
+        }
+        values = self._values(views, max_positives, idle)
+        total = tf.zeros([])
+        for term, (loss, _) in values.items():
+            total += self.term_weights[term] * loss
+        losses = {term: loss for term, (loss, _) in values.items()}
+        return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
+
+    def _values(self, views, max_positives, idle):
+        """Returns `(loss, active fraction)` for every view."""
+        terms, is_idle = idle
+        awake = {term: views[term] for term in views if term not in terms}
+
+        def sums(views):
+            found = self._sums(views, max_positives)
+            return [found.get(term, tf.zeros([3])) for term in all_terms]
+
+        all_terms = tuple(views)
+        if len(awake) == len(views):
+            rows = sums(views)
+        else:
+            both = tf.cond(
+                is_idle,
+                lambda: tf.stack(sums(awake)),
+                lambda: tf.stack(sums(views)),
+            )
+            rows = tf.unstack(both, len(views))
+        rows = [self._reduce(row) for row in summed(rows)]
+        return dict(zip(all_terms, rows))
