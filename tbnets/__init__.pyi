@@ -29,6 +29,7 @@ from .layers.dropout import SeededDropout as SeededDropout
 # Losses and miners.
 from .losses.presets import PRESETS as PRESETS
 from .losses.triplet import TripletLoss as TripletLoss
+from .losses.infonce import InfoNCELoss as InfoNCELoss
 from .losses.logistic import logistic_loss as logistic_loss
 from .losses.positives import positive_masks as positive_masks
 from .losses.miners import hardest_negatives as hardest_negatives

@@ -172,6 +172,60 @@ def contrastive_loss(regions, phrases, region_of, is_contrast, weights, margin):
     return total, by_regions, by_phrases
 
 
+def softmax_term(anchors, candidates, positive, negative, weights, temperature):
+    """InfoNCE of anchors: loss, share of the wrong, gradients of both sides.
+
+    Eq. 2 of Khosla 2020, L_out: of each positive, minus the log of its share
+    of all positives and negatives; their mean, then that over the anchors with
+    both. An anchor is wrong where its closest candidate is no positive.
+    """
+    by_anchors, by_candidates = np.zeros(anchors.shape), 0.0 * candidates
+    total, counted, wrong = 0.0, 0, 0
+    for a, anchor in enumerate(anchors):
+        own = [j for j in range(len(candidates)) if positive[a, j]]
+        others = [j for j in range(len(candidates)) if negative[a, j]]
+        if not own or not others:
+            continue
+        logits = {j: anchor @ candidates[j] / temperature for j in own + others}
+        most = max(logits.values())
+        shares = {j: math.exp(logits[j] - most) for j in logits}
+        whole = sum(shares.values())
+        counted += 1
+        wrong += max(logits[j] for j in others) >= max(logits[j] for j in own)
+        for p in own:
+            share = shares[p] / whole
+            total -= weights[a] * math.log(share) / len(own)
+        for j in logits:
+            slope = shares[j] / whole - (j in own) / len(own)
+            slope *= weights[a] / temperature
+            by_anchors[a] += slope * candidates[j]
+            by_candidates[j] += slope * anchor
+    count = max(counted, 1)
+    sums = total, wrong, by_anchors, by_candidates
+    return tuple(one / count for one in sums)
+
+
+def infonce_loss(images, texts, masks, weights, temperature):
+    """Weighted sum of terms: total, terms, shares, both gradients."""
+    images, texts = (np.asarray(rows, np.float64) for rows in (images, texts))
+    gradients = {"image": 0.0 * images, "text": 0.0 * texts}
+    total, terms, shares = 0.0, {}, {}
+    for term in TERMS:
+        if not weights.get(term):
+            continue
+        anchors, candidates, mask, within = views(term, images, texts, masks)
+        itself = np.eye(*mask.shape, dtype=bool) & within
+        terms[term], shares[term], by_anchors, by_candidates = softmax_term(
+            *(anchors, candidates, mask & ~itself, ~mask & ~itself),
+            *(np.ones(len(anchors)), temperature),
+        )
+        total += weights[term] * terms[term]
+        source, _, target = term.partition("_to_")
+        gradients[source] += weights[term] * by_anchors
+        gradients[target] += weights[term] * by_candidates
+    return total, terms, shares, gradients["image"], gradients["text"]
+
+
 def positive_masks(image_ids, caption_image_ids, text_ids=None):
     """Masks image-text, text-text and image-image, pair by pair."""
     n, m = len(image_ids), len(caption_image_ids)

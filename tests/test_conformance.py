@@ -32,8 +32,9 @@ from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
-from tbnets.losses import ranking, triplet
-from tbnets.losses.presets import PRESETS
+from tbnets.losses import infonce, ranking, triplet
+from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.presets import INFONCE, PRESETS
 from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -209,17 +210,20 @@ MODELS = {
     ),
 }
 PARTS = LAYERS | MODELS
-LOSSES = {
-    **PRESETS,
-    "promised": {"max_positives": 2},
-    "four_terms": {
-        "num_negatives": 2,
-        "reduction": "mean",
-        "term_weights": dict.fromkeys(TERMS, 1.0),
-    },
+FOUR_TERMS = {"term_weights": dict.fromkeys(TERMS, 1.0)}
+LOSSES = {name: (TripletLoss, given) for name, given in PRESETS.items()} | {
+    "promised": (TripletLoss, {"max_positives": 2}),
+    "four_terms": (
+        TripletLoss,
+        {"num_negatives": 2, "reduction": "mean", **FOUR_TERMS},
+    ),
+    "infonce": (InfoNCELoss, INFONCE),
+    "infonce_four_terms": (InfoNCELoss, {"temperature": 0.2, **FOUR_TERMS}),
 }
 every_name = pytest.mark.parametrize("name", PARTS)
-every_loss = pytest.mark.parametrize("arguments", LOSSES.values(), ids=LOSSES)
+every_loss = pytest.mark.parametrize(
+    "kind, arguments", LOSSES.values(), ids=LOSSES
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -370,6 +374,7 @@ def test_no_public_class_is_missing():
     values = {"LossOutput"}  # a tuple without behaviour
     assert public_classes(ranking) - values == {"RankingLoss"}
     assert public_classes(triplet) == {"TripletLoss"}
+    assert public_classes(infonce) == {"InfoNCELoss"}
 
 
 def assert_same_outputs(name, part):
@@ -512,9 +517,9 @@ def ranked(loss):
 
 
 @every_loss
-def test_loss_config_gives_the_same_loss(arguments):
-    loss = TripletLoss(**arguments)
-    again = TripletLoss.from_config(json.loads(json.dumps(loss.get_config())))
+def test_loss_config_gives_the_same_loss(kind, arguments):
+    loss = kind(**arguments)
+    again = kind.from_config(json.loads(json.dumps(loss.get_config())))
     assert vars(again) == vars(loss)
     # A term left out has weight 0.
     named = arguments.get("term_weights", PRESETS["wang2018"]["term_weights"])
@@ -525,8 +530,8 @@ def test_loss_config_gives_the_same_loss(arguments):
 
 
 @every_loss
-def test_loss_of_half_precision_is_float32(arguments):
-    run = ranked(TripletLoss(**arguments))
+def test_loss_of_half_precision_is_float32(kind, arguments):
+    run = ranked(kind(**arguments))
     batch = map_arrays(tf.constant, loss_batch())
     half = {
         key: tf.cast(x, tf.bfloat16) if x.dtype == tf.float32 else x

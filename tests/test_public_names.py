@@ -11,7 +11,7 @@ import pytest
 import tbnets
 import tbnets.layers
 import tbnets.models
-from tbnets.losses import triplet
+from tbnets.losses import infonce, triplet
 from tbnets.serving.served import Served
 from tbnets.store.arrays import Features
 from tests.test_conformance import public_classes
@@ -44,7 +44,7 @@ def test_names_hide_no_room():
 
 def test_every_layer_model_and_loss_is_there():
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
-    public |= public_classes(triplet)
+    public |= public_classes(triplet) | public_classes(infonce)
     helpers = {"LossOutput", "PairSums", "FiniteSteps"}
     helpers |= {"ConfiguredLayer", "FittedLayer"}  # What layers begin with.
     # These are made of a preset, which flags open.

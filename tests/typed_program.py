@@ -55,6 +55,7 @@ def networks() -> tbnets.EmbeddingNetwork:
         text_encoder=tbnets.TreeEncoder(size, units=3, tied=True),
         region_branch=tbnets.Branch((3,)),
     )
+    network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
     loss = tbnets.TripletLoss(**tbnets.PRESETS["niu2017"])
     trees.compile(tbnets.FusedSGD(0.1, momentum=0.9), loss, phrase_weight=0.5)
     side = tbnets.CanonicalProjection(2)

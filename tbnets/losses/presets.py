@@ -1,4 +1,4 @@
-"""The losses of the papers, as arguments of `TripletLoss`.
+"""The losses of the papers, as arguments of their classes.
 
 Plain numbers: the command line reads them before TensorFlow is there. A term
 without a weight is not part of the loss. Where negatives are not "top_k",
@@ -39,6 +39,7 @@ class _Presets(dict):
 
 
 PRESETS: dict[str, dict[str, Any]] = _Presets()
+"""Arguments of `TripletLoss`."""
 PRESETS |= {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
     # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
@@ -72,3 +73,13 @@ PRESETS |= {
     # Niu 2017, Eq. 9: the same hinges. The margin is not told.
     "niu2017": _KIROS_2014,
 }
+
+INFONCE: dict[str, Any] = {
+    # Wu 2018 and CLIP's first temperature (Radford 2021, Sec. 2.4), whose two
+    # directions are averaged.
+    "temperature": 0.07,
+    "term_weights": _weights(0.5, 0.5),
+}
+"""Arguments of `InfoNCELoss`."""
+LOSSES: dict[str, dict[str, Any]] = _Presets(PRESETS | {"infonce": INFONCE})
+"""Arguments by the name of a loss, whatever its class."""

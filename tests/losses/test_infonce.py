@@ -1,0 +1,254 @@
+import functools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import hinges, infonce, positives
+from tbnets.losses.presets import INFONCE
+from tbnets.losses.ranking import TERMS
+from tests import reference
+from tests.losses.test_triplet import (
+    ALL_TERMS,
+    BATCHES,
+    batch,
+    check,
+    every_mode,
+    thirteen,
+    unit_rows,
+    with_gradients,
+)
+
+InfoNCELoss = infonce.InfoNCELoss
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.07, 0.01])
+@pytest.mark.parametrize("name", BATCHES)
+def test_values_and_gradients_are_those_of_the_loop(name, temperature):
+    images, texts, masks = batch(name)
+    loss = InfoNCELoss(temperature, ALL_TERMS)
+    wanted = reference.infonce_loss(
+        images, texts, masks, ALL_TERMS, temperature
+    )
+    inputs = [tf.constant(one) for one in (images, texts, *masks)]
+    check(with_gradients(loss)(*inputs), wanted)
+
+
+def test_gradients_of_the_loop_are_differences_of_its_loss():
+    images, texts, masks = batch("ragged")
+    images, texts = images.astype("f8"), texts.astype("f8")
+
+    def total(*rows):
+        return reference.infonce_loss(*rows, masks, ALL_TERMS, 0.2)[0]
+
+    gradients = reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.2)[3:]
+    for place, gradient in enumerate(gradients):
+        for entry in np.ndindex(gradient.shape):
+            sides = [[images.copy(), texts.copy()] for _ in range(2)]
+            sides[0][place][entry] += 1e-5
+            sides[1][place][entry] -= 1e-5
+            up, down = (total(*side) for side in sides)
+            slope = (up - down) / 2e-5
+            assert gradient[entry] == pytest.approx(slope, abs=1e-7)
+
+
+@functools.cache
+def loss_in(mode):
+    """Returns a loss with gradients; compiled, it takes any sizes."""
+    run = with_gradients(InfoNCELoss(0.1, ALL_TERMS))
+    if mode == "eager":
+        return run
+    rows, mask = tf.TensorSpec([None, 6]), tf.TensorSpec([None, None], tf.bool)
+    signature = [rows, rows, mask, mask, mask]
+    is_xla = mode == "xla"
+    return tf.function(run, input_signature=signature, jit_compile=is_xla)
+
+
+@every_mode
+def test_every_mode_gives_values_and_gradients_of_the_loop(mode):
+    for caption_ids in (
+        [1, 2, 3] * 4 + [1],
+        [1] * 13,
+        [1, 1, 2, 5, 5, 5, 3, 3, 4, 4, 3, 1, 1],
+    ):
+        images, texts, masks = thirteen(caption_ids)
+        wanted = reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.1)
+        check(loss_in(mode)(images, texts, *masks), wanted)
+
+
+def test_one_trace_serves_every_batch_size():
+    run = loss_in("graph")
+    for name in BATCHES:
+        images, texts, masks = batch(name)
+        wanted = reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.1)
+        check(run(images, texts, *masks), wanted)
+    assert run.experimental_get_tracing_count() == 1
+
+
+@every_mode
+def test_a_nan_embedding_is_not_hidden(mode):
+    images, texts, masks = thirteen([1, 2, 3] * 4 + [1])
+    for rows in (tf.range(13)[:, None] == 2, True):
+        spoilt = tf.where(rows, np.nan, texts)
+        output, _ = loss_in(mode)(images, spoilt, *masks)
+        assert np.isnan(output.total)
+
+
+def test_loss_of_a_batch_worked_by_hand():
+    # Two captions of image 1 at similarities 1 and 0, one of image 2 at 0.
+    images = tf.constant([[1.0, 0.0], [0.0, 1.0]])
+    texts = tf.constant([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    loss = InfoNCELoss(0.5, {"image_to_text": 2.0})
+    output = loss(images, texts, [1, 2], [1, 1, 2])
+    # Logits of image 1: 2, 0 | 0; of image 2: 0, 2 | -2. The first pays
+    # log(e^2 + 2) - (2 + 0) / 2, the second log(1 + e^2 + e^-2) + 2.
+    first = math.log(math.exp(2) + 2) - 1
+    second = math.log(1 + math.exp(2) + math.exp(-2)) + 2
+    term = (first + second) / 2
+    np.testing.assert_allclose(output.terms["image_to_text"], term, rtol=1e-6)
+    np.testing.assert_allclose(output.total, 2 * term, rtol=1e-6)
+    # The closest caption of image 2 is one of image 1.
+    assert output.active_fraction["image_to_text"] == 0.5
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.07, 1.0])
+def test_equal_embeddings_pay_the_log_of_how_many_there_are(temperature):
+    rows = tf.tile([[0.6, 0.8]], [12, 1])
+    for owners in (np.arange(12), np.repeat(np.arange(6), 2)):
+        masks = positives.positive_masks(np.unique(owners), owners)
+        run = with_gradients(InfoNCELoss(temperature))
+        images = rows[: len(np.unique(owners))]
+        output, gradients = run(images, rows, *masks)
+        found = output.terms
+        np.testing.assert_allclose(
+            [found["image_to_text"], found["text_to_image"]],
+            np.log([12, len(images)]),
+            rtol=1e-5,
+        )
+        # Ties are no hits.
+        assert output.active_fraction["image_to_text"] == 1.0
+        assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", ["one_image", "no_positive", "empty"])
+def test_anchors_without_a_positive_or_a_negative_pay_nothing(name):
+    images, texts, masks = batch(name)
+    run = with_gradients(InfoNCELoss())
+    output, gradients = run(*map(tf.constant, (images, texts)), *masks)
+    assert output.total == 0.0
+    for gradient in gradients:
+        np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
+
+
+def test_other_anchors_are_not_diluted_by_them():
+    # Image 3 has no caption: the mean is that of the other two.
+    images, texts, masks = batch("ragged")
+    loss = InfoNCELoss(0.3, {"image_to_text": 1.0})
+    wanted = loss.with_masks(images, texts, masks)
+    lonely = np.concatenate([images, unit_rows(2, 9)])
+    cross = np.pad(masks[0], [(0, 2), (0, 0)])
+    more = positives.PositiveMasks(cross, masks[1], np.eye(6, dtype=bool))
+    found = loss.with_masks(lonely, texts, more)
+    np.testing.assert_allclose(found.total, wanted.total, rtol=1e-6)
+
+
+def test_a_small_temperature_neither_overflows_nor_loses_the_slope():
+    images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
+    masks = positives.positive_masks([1, 2], [2, 1])
+    output, gradients = with_gradients(InfoNCELoss(1e-3))(
+        images, images, *masks
+    )
+    # Logits 1000 for the wrong one and -1000 for the right one.
+    np.testing.assert_allclose(output.total, 2000, rtol=1e-6)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_ids_give_the_loss_of_their_masks(name):
+    images, texts, masks = batch(name)
+    ids = [x if x is None else np.array(x, np.int64) for x in BATCHES[name]]
+    loss = InfoNCELoss(0.3, ALL_TERMS)
+    wanted = loss.with_masks(images, texts, masks)
+    found = loss(images, texts, *ids)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_view_has_the_supervised_contrastive_loss():
+    labels = np.array([3, 1, 3, 3, 2, 1])
+    rows = unit_rows(6, 4)
+    same = labels[:, None] == labels
+    itself = np.eye(6, dtype=bool)
+    total, share, *_ = reference.softmax_term(
+        rows, rows, same & ~itself, ~same, np.ones(6), 0.1
+    )
+    output = InfoNCELoss(0.1)(rows, labels)
+    np.testing.assert_allclose(output.total, total, rtol=1e-5)
+    np.testing.assert_allclose(output.active_fraction["within_view"], share)
+
+
+def test_a_turned_view_has_the_same_similarities():
+    """The product of two views is made once, in both directions."""
+    images, texts, masks = batch("ragged")
+    run = tf.function(InfoNCELoss().with_masks)
+    graph = run.get_concrete_function(images, texts, masks).graph
+    assert [op.type for op in graph.get_operations()].count("MatMul") == 1
+
+
+def test_anchors_have_weights_and_some_candidates_are_neither():
+    generator = np.random.default_rng(0)
+    anchors, candidates = unit_rows(5, 1), unit_rows(9, 2)
+    kinds = generator.integers(0, 3, (5, 9))
+    weights = generator.uniform(size=5).astype("f4")
+    total, share, *wanted = reference.softmax_term(
+        anchors, candidates, kinds == 0, kinds == 1, weights, 0.2
+    )
+    with tf.GradientTape() as tape:
+        sides = tf.constant(anchors), tf.constant(candidates)
+        tape.watch(sides)
+        view = hinges.View(*sides, kinds == 0, kinds != 1, weights)
+        loss = InfoNCELoss(0.2, {"text_to_image": 1.0})
+        output = loss.of_views({"text_to_image": view})
+    np.testing.assert_allclose(output.total, total, rtol=1e-5)
+    np.testing.assert_allclose(output.active_fraction["text_to_image"], share)
+    for gradient, values in zip(tape.gradient(output.total, sides), wanted):
+        np.testing.assert_allclose(gradient, values, rtol=1e-3, atol=1e-5)
+
+
+def test_a_learned_temperature_has_the_slope_of_the_loop():
+    images, texts, masks = batch("ragged")
+    temperature = tf.constant(0.2)
+    with tf.GradientTape() as tape:
+        tape.watch(temperature)
+        loss = InfoNCELoss(0.07, ALL_TERMS).at_temperature(temperature)
+        total = loss.with_masks(images, texts, masks).total
+    up, down = (
+        reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.2 + step)[0]
+        for step in (1e-5, -1e-5)
+    )
+    slope = (up - down) / 2e-5
+    np.testing.assert_allclose(tape.gradient(total, temperature), slope, 1e-4)
+
+
+def test_a_loss_by_default_is_that_of_clip():
+    config = InfoNCELoss().get_config()
+    weights = dict(zip(TERMS, (0.5, 0.5, 0.0, 0.0)))
+    assert config == {"temperature": 0.07, "term_weights": weights}
+    assert config == InfoNCELoss(**INFONCE).get_config()
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ({"temperature": 0.0}, "temperature=0.0"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"temperature": math.nan}, "temperature=nan"),
+        ({"temperature": "0.1"}, "temperature='0.1'"),
+        ({"term_weights": {"i2t": 1.0}}, "image_to_text.*'i2t'"),
+        ({"term_weights": {"text_to_text": -1.0}}, "text_to_text"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        InfoNCELoss(**arguments)
