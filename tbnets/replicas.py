@@ -19,8 +19,7 @@ import tensorflow as tf
 
 PHILOX = 1
 """What TensorFlow calls the algorithm behind stateless random numbers on CPUs
-and GPUs; it counts in blocks of four numbers."""
-_BLOCK = 4
+and GPUs; it counts in blocks of 16 bytes of random bits."""
 _drawn = contextvars.ContextVar("drawn", default=None)
 
 
@@ -210,13 +209,15 @@ def uniform_rows(seed, shape, dtype):
     shape = tf.convert_to_tensor(shape)
     per_row = tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    # A number takes four bytes of a block, a double eight.
+    block = 2 if tf.as_dtype(dtype) == tf.float64 else 4
     parts = []
     for first, count in drawn_rows(shape[0]):
         start, size = (
             tf.cast(one, tf.int64) * per_row for one in (first, count)
         )
-        skipped = start % _BLOCK
-        blocks = tf.cast(tf.stack([start // _BLOCK, 0]), tf.uint64)
+        skipped = start % block
+        blocks = tf.cast(tf.stack([start // block, 0]), tf.uint64)
         numbers = tf.raw_ops.StatelessRandomUniformV2(
             shape=[size + skipped],
             key=key,
