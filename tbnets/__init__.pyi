@@ -24,6 +24,7 @@ from .layers.fisher_vectors import MeanVectors as MeanVectors
 from .layers.fisher_vectors import FisherVectors as FisherVectors
 from .layers.fisher_vectors import CaptionReader as CaptionReader
 from .layers.pair_head import PairHead as PairHead
+from .layers.logit_scale import LogitScale as LogitScale
 from .layers.dropout import SeededDropout as SeededDropout
 
 # Losses and miners.

@@ -22,9 +22,11 @@ from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.logit_scale import LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
@@ -43,7 +45,7 @@ USUAL = (
     *("statistics_of_a_batch", "candidates", "similarity-logistic-3-False"),
     *("similarity-softmax-1-True", "hm_lstm-own", "correlations"),
     *("rows_of_unknown_number_are_gathered", "dropout-float32"),
-    "statistics_may_be_of_each_replica",
+    *("statistics_may_be_of_each_replica", "softmax-learned"),
 )
 """What the tests run; the others are variants of these."""
 
@@ -218,6 +220,19 @@ def embedding_network(
 @check("top_k", "all", "hardest")
 def triplets(negatives):
     compare(lambda: embedding_network(negatives=negatives), made_batch())
+
+
+@check("fixed", "learned")
+def softmax(temperature):
+    def make():
+        scale = LogitScale(0.2) if temperature == "learned" else None
+        network = EmbeddingNetwork(*branches(), logit_scale=scale)
+        network.build({"images": (None, 6), **VECTORS})
+        loss = InfoNCELoss(0.2, ALL_TERMS)
+        network.compile(FusedSGD(0.1, 0.9), loss, gradient_clip_norm=0.5)
+        return network
+
+    compare(make, made_batch())
 
 
 @check()

@@ -29,6 +29,7 @@ from tbnets.layers.fisher_vectors import (
     TfidfVectors,
 )
 from tbnets.layers.image_encoders import ApplicationEncoder, SmallConvNet
+from tbnets.layers.logit_scale import LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
@@ -136,6 +137,7 @@ LAYERS = {
         lambda: Branch((5, 4), batch_normalization="first"), FEATURES
     ),
     "pair_head": Part(lambda: PairHead((5, 4), dropout=0.3), FEATURES),
+    "logit_scale": Part(LogitScale, FEATURES),
     "linear_pair_head": Part(lambda: PairHead((), scale=1), FEATURES),
     "small_conv_net": Part(lambda: SmallConvNet((2, 3)), PIXELS),
     "application": Part(

@@ -55,7 +55,12 @@ def networks() -> tbnets.EmbeddingNetwork:
         text_encoder=tbnets.TreeEncoder(size, units=3, tied=True),
         region_branch=tbnets.Branch((3,)),
     )
-    network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
+    scaled = tbnets.EmbeddingNetwork(
+        tbnets.Branch((3,)),
+        tbnets.Branch((3,)),
+        logit_scale=tbnets.LogitScale(temperature=0.07),
+    )
+    scaled.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
     loss = tbnets.TripletLoss(**tbnets.PRESETS["niu2017"])
     trees.compile(tbnets.FusedSGD(0.1, momentum=0.9), loss, phrase_weight=0.5)
     side = tbnets.CanonicalProjection(2)

@@ -15,12 +15,14 @@ from tbnets.flags.flag import (
 )
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.presets import PRESETS
+from tbnets.losses.presets import INFONCE, LOSSES
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 from tbnets.replicas import STATISTICS
 
 _Positive = Annotated[float, Limits(0, above=True)]
 _STEPPED = ({"schedule": ("step", "exponential")},)
+_OF_TRIPLETS = {"loss": AnyBut("infonce")}
+_OF_SOFTMAX = ({"loss": ("infonce",)},)
 _IN_ONE_PASS = ({"optimizer": ("sgd", "adam", "adamw")},)
 
 
@@ -52,20 +54,35 @@ class Loss:
 
     loss: str = flag(
         "wang2018",
-        "The paper whose loss is taken; other flags of this group change "
-        "single values of it.",
-        choices=tuple(PRESETS),
+        "The paper whose triplet loss is taken, or infonce: a softmax over the "
+        "batch. Other flags of this group change single values of it.",
+        choices=tuple(LOSSES),
     )
-    margin: Amount | None = flag(None, "Gap of the hinge, a distance.")
+    temperature: _Positive = flag(
+        INFONCE["temperature"],
+        "What similarities are divided by. CLIP: 0.07 at first.",
+        when=_OF_SOFTMAX,
+    )
+    learn_temperature: bool = flag(
+        False,
+        "Learn it from there on, down to 0.01. CLIP does.",
+        when=_OF_SOFTMAX,
+    )
+    margin: Amount | None = flag(
+        None, "Gap of the hinge, a distance.", when=(_OF_TRIPLETS,)
+    )
     negatives: str | None = flag(
         None,
         "Negatives of a positive pair: the --num_negatives hardest of the "
         "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
+        when=(_OF_TRIPLETS,),
         retired=("all_to_hardest", "hardest"),
     )
     num_negatives: Count | None = flag(
-        None, "K. Wang 2016: 50; 2018: 10.", when=({"negatives": ("top_k",)},)
+        None,
+        "K. Wang 2016: 50; 2018: 10.",
+        when=({"negatives": ("top_k",), **_OF_TRIPLETS},),
     )
     structure_epochs: Amount = flag(
         0.0,
@@ -73,12 +90,16 @@ class Loss:
         "phrases 8, and 2 with them.",
     )
     distance: str | None = flag(
-        None, "Wang: euclidean.", choices=tuple(DISTANCES)
+        None,
+        "Wang: euclidean.",
+        choices=tuple(DISTANCES),
+        when=(_OF_TRIPLETS,),
     )
     reduction: str | None = flag(
         None,
         "Over the triplets of a term: sum, mean, or mean of those above 0.",
         choices=REDUCTIONS,
+        when=(_OF_TRIPLETS,),
     )
     image_to_text_weight: Amount | None = flag(None, "Weight of that term.")
     text_to_image_weight: Amount | None = flag(None, "Weight of that term.")

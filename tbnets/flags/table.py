@@ -10,7 +10,7 @@ from tbnets.flags import learning_groups as learning
 from tbnets.flags import phrase_groups as phrases
 from tbnets.flags.flag import flags_of
 from tbnets.flags.text_groups import Texts
-from tbnets.losses.presets import PRESETS
+from tbnets.losses.presets import LOSSES, PRESETS
 
 GROUPS = {
     "run": data.Run,
@@ -48,7 +48,7 @@ def complete(values):
     given = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
     found = {**defaults, "started_in": "", **given}
-    loss = {**PRESETS["wang2018"], **PRESETS[found["loss"]]}
+    loss = {**PRESETS["wang2018"], **LOSSES[found["loss"]]}
     for name in ALL:
         term = name.removesuffix("_weight")
         if found[name] is None:

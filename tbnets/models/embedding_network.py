@@ -1,5 +1,6 @@
 """The embedding network: two branches into one space, trained by ranking."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -8,9 +9,11 @@ import tensorflow as tf
 from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import check_kind
+from tbnets.layers.logit_scale import LogitScale
 from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
@@ -42,6 +45,8 @@ class EmbeddingNetwork(TwoBranchModel):
         text_branch: `Branch` of the texts, with the same last size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
+        logit_scale: `LogitScale`, the temperature of an `InfoNCELoss` that is
+            learned; None for that of the loss.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -56,6 +61,22 @@ class EmbeddingNetwork(TwoBranchModel):
     loss_kind: type = RankingLoss
     ranking_loss: RankingLoss | None = None
 
+    def __init__(
+        self,
+        image_branch: keras.layers.Layer,
+        text_branch: keras.layers.Layer,
+        image_encoder: keras.layers.Layer | None = None,
+        text_encoder: keras.layers.Layer | None = None,
+        logit_scale: LogitScale | None = None,
+        **kwargs: Any,
+    ) -> None:
+        sides = image_branch, text_branch, image_encoder, text_encoder
+        super().__init__(*sides, **kwargs)
+        if logit_scale is not None:
+            advice = "Give for example tbnets.LogitScale(0.07)."
+            check_kind("logit_scale", logit_scale, LogitScale, advice)
+        self.logit_scale = logit_scale
+
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
@@ -69,7 +90,8 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: for example a `TripletLoss`.
+            ranking_loss: a `TripletLoss` or an `InfoNCELoss`; the latter
+                where the network has a `logit_scale`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
             structure_steps: steps before the terms within a view count; till
@@ -81,6 +103,9 @@ class EmbeddingNetwork(TwoBranchModel):
         """
         advice = "Give for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
+        if self.logit_scale is not None:
+            advice = "Give that, or a network without a `logit_scale`."
+            check_kind("ranking_loss", ranking_loss, InfoNCELoss, advice)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         self.ranking_loss, self.structure_steps = ranking_loss, structure_steps
@@ -89,7 +114,18 @@ class EmbeddingNetwork(TwoBranchModel):
     @staticmethod
     def reported_names() -> list[str]:
         """Returns the names of a loss and an active share for each term."""
-        return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
+        names = [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
+        return [*names, "temperature"]
+
+    def build(self, input_shape: Mapping[str, Any]) -> None:
+        """Builds both sides, and the temperature that is learned.
+
+        Args:
+            input_shape: as of `TwoBranchModel.build`.
+        """
+        super().build(input_shape)
+        if self.logit_scale is not None and not self.logit_scale.built:
+            self.logit_scale.build()
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
@@ -110,7 +146,14 @@ class EmbeddingNetwork(TwoBranchModel):
 
     def _ranking_loss(self, images, texts, masks):
         """Returns the `LossOutput` of images and texts that rank each other."""
-        return self.ranking_loss.with_masks(images, texts, masks, self._idle())
+        return self._loss().with_masks(images, texts, masks, self._idle())
+
+    def _loss(self):
+        """Returns the loss, at the temperature that it has now."""
+        if self.logit_scale is None:
+            return self.ranking_loss
+        temperature = self.logit_scale.learned_temperature()
+        return self.ranking_loss.at_temperature(temperature)
 
     def _idle(self):
         """Returns the terms that wait at some steps, and whether they do now.
@@ -159,11 +202,13 @@ class EmbeddingNetwork(TwoBranchModel):
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid
         )
-        return self.ranking_loss.of_views(views, idle=self._idle())
+        return self._loss().of_views(views, idle=self._idle())
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns loss and share of active triplets of each term."""
+        """Returns loss and active share of each term, and what is learned."""
         scalars = {}
+        if self.logit_scale is not None:
+            scalars["temperature"] = self.logit_scale.learned_temperature()
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value
             scalars[f"{term}_active"] = output.active_fraction[term]

@@ -239,7 +239,7 @@ class HMLSTM(EmbeddingNetwork):
         seen = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
-        of_pairs = self.ranking_loss.of_views(pairs)
+        of_pairs = self._loss().of_views(pairs)
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])

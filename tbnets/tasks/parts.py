@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 import keras
 
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
+from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.hinges import TERMS
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -109,8 +112,22 @@ def build_embedding_network(settings, fitted):
         fitted: dict with `words`, `image_dim` and `text_dim`, and with
             `word_vectors` where words begin with those of others.
     """
-    network = EmbeddingNetwork(**_two_branches(settings, fitted))
-    return _built(network, settings, fitted)
+    layers = _two_branches(settings, fitted)
+    layers["logit_scale"] = _build_logit_scale(settings)
+    return _built(EmbeddingNetwork(**layers), settings, fitted)
+
+
+def _build_logit_scale(settings):
+    """Returns the temperature that is learned; None where none is.
+
+    Raises:
+        ValueError: it begins below what it may be.
+    """
+    if not (settings.reads("learn_temperature") and settings.learn_temperature):
+        return None
+    least = 1 / LARGEST
+    checked_number("--temperature", settings.temperature, least)
+    return LogitScale(settings.temperature)
 
 
 def build_similarity_network(settings, fitted):
@@ -128,6 +145,7 @@ def build_similarity_network(settings, fitted):
 def build_hm_lstm(settings, fitted):
     """Returns a built `HMLSTM`; see `build_embedding_network`."""
     layers = _two_branches(settings, fitted)
+    layers["logit_scale"] = _build_logit_scale(settings)
     if settings.region_branch == "own":
         layers |= {
             "region_branch": _build_branch(settings, "region_branch"),
@@ -177,7 +195,7 @@ def build_cca(settings, fitted):
 
 
 def build_loss(settings):
-    """Returns the `TripletLoss` of the settings.
+    """Returns the `RankingLoss` of the settings.
 
     Raises:
         ValueError: no term has a weight.
@@ -188,6 +206,8 @@ def build_loss(settings):
             f"`--{TERMS[0]}_weight` or another must be above 0, or there is no "
             f"loss. Received: {weights}. Raise one."
         )
+    if settings.loss == "infonce":
+        return InfoNCELoss(settings.temperature, weights)
     return TripletLoss(
         margin=settings.margin,
         num_negatives=settings.num_negatives,

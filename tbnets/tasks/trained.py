@@ -40,8 +40,9 @@ _OWN = {
     "skip_bad_rows",
 } - {"task", "model"}
 """Flags that every run has for itself, whatever it begins with."""
-_NEW = ("draws", "total", "count")
-"""Weights that begin anew: what dropout has drawn, sums of Keras' measures."""
+_NEW = ("draws", "total", "count", "logit_scale")
+"""Weights that begin anew: what dropout has drawn, sums of Keras' measures, and
+the temperature of a loss, which may be another."""
 
 
 class Trained(NamedTuple):

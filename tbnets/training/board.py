@@ -48,7 +48,9 @@ DESCRIPTIONS = {
     "total_loss": "The loss that is made small: the terms, weighted.",
     "loss": "A term of the loss, before its weight.",
     "active": "Share of the triplets with a loss above 0: wrong, or right by "
-    "less than the margin.",
+    "less than the margin. Of infonce, share of the anchors whose closest "
+    "candidate does not match.",
+    "temperature": "What similarities are divided by, as it is learned.",
     "positive_loss": "Loss of the pairs that match; log 2 = 0.69 is guessing.",
     "negative_loss": "Loss of those that do not; log 2 = 0.69 is guessing.",
     "pair_accuracy": "Share of the pairs judged right; half of them match.",

@@ -63,7 +63,7 @@ def diagnose(history, margin, reduction):
             `train/..._loss`, `train/..._active`, `health/.../mean_cosine` and
             `dev/...` metrics, or with `train/pair_accuracy` or
             `train/ranked_first`.
-        margin: of the loss.
+        margin: of the loss; None of one without.
         reduction: of the loss; the plateau shows under the means only.
     """
     logs = history[-1]
@@ -72,13 +72,15 @@ def diagnose(history, margin, reduction):
             return None if logs[key] > guessing else advice
     cosines = [logs[key] for key in logs if key.endswith("/mean_cosine")]
     if max(cosines, default=0) > COLLAPSED_COSINE:
+        of_hinges = "--negatives=all, more --num_negatives, or "
+        more = "" if margin is None else of_hinges
         return (
             "the embeddings have collapsed: their mean pairwise cosine is "
-            f"above {COLLAPSED_COSINE}. Try --negatives=all, more "
-            "--num_negatives, or a lower --learning_rate"
+            f"above {COLLAPSED_COSINE}. Try {more}a lower --learning_rate"
         )
     recent = history[-PLATEAU_EPOCHS:]
-    if reduction == "sum" or len(recent) < PLATEAU_EPOCHS:
+    has_plateau = margin is not None and reduction != "sum"
+    if not has_plateau or len(recent) < PLATEAU_EPOCHS:
         return None
     if not all(_lies_at(row, margin) for row in recent) or _tells(history):
         return None

@@ -143,11 +143,18 @@ def fit(session, train):
                 _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
-            margin = getattr(settings, "margin", 0.0)
-            reduction = getattr(settings, "reduction", "sum")
-            advice = health.diagnose(state.history, margin, reduction)
+            advice = health.diagnose(state.history, *_hinges_of(settings))
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
+
+
+def _hinges_of(settings):
+    """Returns margin and reduction of the loss; None, None of one without."""
+    names = "margin", "reduction"
+    return [
+        getattr(settings, name) if settings.reads(name) else None
+        for name in names
+    ]
 
 
 def _train_epoch(session, train):

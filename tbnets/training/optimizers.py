@@ -15,7 +15,7 @@ OPTIMIZERS = {
     "adam": (FusedAdam, keras.optimizers.Adam),
     "adamw": (FusedAdam, keras.optimizers.AdamW),
 }
-NOT_DECAYED = ["bias", "gamma", "beta"]
+NOT_DECAYED = ["bias", "gamma", "beta", "logit_scale"]
 
 
 def build_schedule(settings, steps_per_epoch):
@@ -68,7 +68,8 @@ def build_optimizer(settings, steps_per_epoch):
     """Returns the optimizer of the settings, with its schedule.
 
     Weight decay is decoupled from the gradient (as in AdamW), scaled by the
-    learning rate, and leaves biases and batch normalisation alone. With
+    learning rate, and leaves biases, batch normalisation and a learned
+    temperature alone. With
     `weight_average`, Keras keeps a moving average of the weights, and `fit`
     puts it in their place when an epoch ends.
 

@@ -80,6 +80,35 @@ def test_loss_follows_its_flags(folder, tmp_path):
     assert loss.get_config()["max_positives"] is None
 
 
+def test_a_softmax_loss_follows_its_flags(folder, tmp_path):
+    given = {"loss": "infonce", "temperature": 0.05, "text_to_text_weight": 0.2}
+    found = tiny.settings(folder, tmp_path, **given)
+    weights = dict(zip(TERMS, (0.5, 0.5, 0.2, 0.0)))
+    assert parts.build_loss(found).get_config() == {
+        "temperature": 0.05,
+        "term_weights": weights,
+    }
+    unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
+    assert not any(found.reads(name) for name in unread)
+    assert not tiny.settings(folder, tmp_path).reads("temperature")
+
+
+def test_triplet_flags_are_not_read_by_a_softmax():
+    with pytest.raises(ValueError, match="--loss other than infonce"):
+        tiny.unread("--loss=infonce", "--margin=0.2")
+    with pytest.raises(ValueError, match="read with --loss=infonce"):
+        tiny.unread("--temperature=0.2")
+
+
+def test_a_temperature_is_learned_from_where_it_may_be(folder, tmp_path):
+    given = {"loss": "infonce", "temperature": 0.002, "learn_temperature": True}
+    found = tiny.settings(folder, tmp_path, text_encoder="features", **given)
+    with pytest.raises(ValueError, match="`--temperature` must.*0.01"):
+        parts.build_embedding_network(
+            found, {"words": [], "image_dim": 8, "text_dim": 7}
+        )
+
+
 @pytest.mark.parametrize("given", ["trained", "frozen"])
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")

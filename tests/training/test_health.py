@@ -45,6 +45,13 @@ def told(*rows, margin=0.05, reduction="mean_active"):
     return "margin plateau" in (diagnose(rows, margin, reduction) or "")
 
 
+def test_a_loss_without_a_margin_has_no_plateau_at_one():
+    logs = {"health/images/mean_cosine": 0.99}
+    assert diagnose([plateau(0.0)] * 3, None, None) is None
+    found = diagnose([logs], None, None)
+    assert "collapsed" in found and "negatives" not in found
+
+
 def test_the_margin_plateau_is_named():
     assert told(*[plateau()] * 3)
     assert told(plateau(loss=0.2), *[plateau()] * 3)

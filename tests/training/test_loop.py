@@ -61,8 +61,9 @@ def assert_same_run(one, two):
             "eagerly",
         ),
         ({"optimizer": "adamw", "weight_average": 0.5}, "eagerly"),
+        ({"loss": "infonce", "learn_temperature": True}, "eagerly"),
     ],
-    ids=["adam", "sgd", "adamw"],
+    ids=["adam", "sgd", "adamw", "infonce"],
 )
 def test_resumed_run_equals_the_straight_one(
     folder, tmp_path, request, changes, mode
@@ -244,6 +245,27 @@ def test_tensorboard_shows_every_scalar(finished, tmp_path):
     assert "3_dev/image_to_text/num_queries" not in charts
     best = tiny.events(run / "tensorboard" / "best")
     assert max(best["6_best/dev_recall_sum"]) == last.best_epoch
+
+
+def test_a_learned_temperature_is_kept_shown_and_exported(
+    folder, tmp_path, eagerly
+):
+    run = tmp_path / "run"
+    changes = {"loss": "infonce", "learn_temperature": True, "export": True}
+    session = train(tiny.settings(folder, run, epochs=2, **changes))
+    history = session.state.history
+    last = history[-1]["train/temperature"]
+    assert last != history[0]["train/temperature"] != 0.07
+    assert "4_train/temperature" in tiny.events(run / "tensorboard")
+    opened = runs.open_run(run, "last").network
+    wanted = session.network.logit_scale.learned_temperature()
+    assert opened.logit_scale.learned_temperature() == wanted
+    served = runs.export(runs.open_run(run), tmp_path / "served")
+    assert served
+    # Another run takes its branches; its own loss may be any.
+    for loss in ("infonce", "wang2018"):
+        more = {**changes, "loss": loss, "from": run, "export": False}
+        train(tiny.settings(folder, tmp_path / loss, epochs=1, **more))
 
 
 def test_a_recurrent_text_encoder_trains(folder, tmp_path, eagerly):
