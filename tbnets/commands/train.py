@@ -24,6 +24,7 @@ import dataclasses
 import io
 import os
 import sys
+from typing import Annotated
 
 from tbnets import progress, runs, startup, tasks
 from tbnets.commands import local_workers, run_line
@@ -31,6 +32,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
 from tbnets.flags.flag import (
     Flag,
+    Limits,
     Whole,
     changed,
     flag,
@@ -77,7 +79,7 @@ class Options:
         "workers that the environment variable TF_CONFIG tells of.",
         choices=distribution.KINDS,
     )
-    local_workers: Whole = flag(
+    local_workers: Annotated[int, Limits(0, 64)] = flag(
         0,
         "Start so many workers on this machine; 0: none but this process.",
     )
@@ -204,6 +206,9 @@ def _start_workers(options, line):
     if options.distribute == "mirrored":
         needed = "--distribute=multi_worker or none"
         raise must_come_with(options, "local_workers", needed)
+    if options.num_replicas:
+        needed = "--distribute=mirrored, and no --local_workers"
+        raise must_come_with(options, "num_replicas", needed)
     with contextlib.redirect_stdout(io.StringIO()):
         settings, _ = checked_settings(options, line)
     runs.start(settings, options.resume)

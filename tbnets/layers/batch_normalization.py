@@ -34,6 +34,7 @@ def share_statistics(network):
         share_statistics(layer)
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.synchronized = True
+            layer.fused = False  # Keras 2 has fused kernels go first.
 
 
 class _SharedNormalization(keras.layers.BatchNormalization):

@@ -25,6 +25,8 @@ TAKEN = (
     *("validation_data", "validation_steps", "validation_freq"),
 )
 """The arguments of Keras' `fit` that this one takes."""
+CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
+"""What Keras' optimizers take to clip gradients."""
 ENDLESS = tf.data.INFINITE_CARDINALITY
 
 
@@ -111,7 +113,24 @@ def _checked(model, arguments):
             f"built={model.built}, jit_compile={model.jit_compile}. Call "
             "`build` first."
         )
+    _check_clipping(model.optimizer)
     return _shared(model, "x", arguments.get("x"))
+
+
+def _check_clipping(optimizer):
+    """Refuses an optimizer that clips.
+
+    Keras 3 has it clip what one replica gives to the sum, before it is summed.
+    """
+    for name in CLIPPING:
+        limit = getattr(optimizer, name, None)
+        if limit is not None:
+            raise InputError(
+                f"`{name}` of an optimizer must be None where several replicas "
+                f"train. Received: {name}={limit}. Give `compile` a "
+                "gradient_clip_norm, which clips the gradient of the whole "
+                "batch."
+            )
 
 
 def _shared(model, name, data):

@@ -195,7 +195,8 @@ class Workers:
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:
             return
-        if isinstance(value, dict):  # What differs is told.
+        if isinstance(value, dict) and isinstance(other, dict):
+            # What differs is told.
             both = {**value, **other}
             names = [k for k in both if value.get(k) != other.get(k)]
             value, other = (

@@ -114,6 +114,19 @@ def test_a_worker_ends_with_the_process_that_started_it():
     assert worker.wait(30) == 1
 
 
+@pytest.mark.parametrize(
+    "other, told",
+    [
+        ({"num_replicas": 2}, "`--num_replicas` must come with"),
+        ({"distribute": "mirrored"}, "`--local_workers` must come with"),
+    ],
+)
+def test_devices_that_exclude_each_other_are_refused(other, told):
+    options = train.Options(local_workers=2, **other)
+    with pytest.raises(InputError, match=told):
+        train._start_workers(options, None)
+
+
 def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     with pytest.raises(InputError, match="where no TF_CONFIG is"):

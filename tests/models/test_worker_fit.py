@@ -80,6 +80,15 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("name", worker_fit.CLIPPING)
+def test_an_optimizer_that_clips_is_refused(name):
+    network = make_network()
+    network.optimizer = keras.optimizers.SGD(0.1, **{name: 1.0})
+    data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
+    with pytest.raises(tbnets.errors.InputError, match="gradient_clip_norm"):
+        worker_fit.fit(network, x=data, verbose=0)
+
+
 @pytest.mark.parametrize(
     "given, told",
     [

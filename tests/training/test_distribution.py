@@ -83,6 +83,14 @@ def test_one_device_is_the_chief_and_waits_for_nobody():
         raise tf.errors.UnavailableError(None, None, "no worker's")
 
 
+def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
+    addresses = {"worker 0": "a:1", "worker 1": "b:1"}
+    workers = Workers(task=Task("worker 1", False, addresses))
+    monkeypatch.setattr(workers, "of_chief", lambda value: None)
+    with pytest.raises(InputError, match="on worker 1, None on the chief"):
+        workers.check_same("the epoch", {"epoch": 2}, "")
+
+
 def lost(addresses, message):
     """Returns what "worker 0" says that meets an error of a collective."""
     workers = Workers(task=Task("worker 0", True, addresses))
