@@ -75,7 +75,7 @@ def start(settings, resume):
     if not resume:
         check_untrained(folder)
     elif checkpoint_path(folder, "last").exists():
-        records.check_resumable(record_before(folder), settings)
+        records.check_resumable(record_before(folder), settings, folder)
     return folder
 
 
@@ -128,7 +128,7 @@ def prepare(settings, folder, queries=(), workers=None):
     if last.exists():
         kept = checkpoints.read_checkpoint(last)
         before = records.completed(kept.state.settings, last)
-        records.check_resumable(before, settings)
+        records.check_resumable(before, settings, last)
         task.data.resume(kept.state, splits, last)
     elif settings.from_:
         begun = open_trained(settings.from_, settings.started_in)

@@ -167,12 +167,13 @@ def check_choices(record, settings, run_dir):
             )
 
 
-def check_resumable(record, settings):
+def check_resumable(record, settings, place):
     """Refuses to continue a run with flags that change what it computes.
 
     Args:
         record: what the run was started with.
         settings: those of the continuation.
+        place: the file or folder that keeps the record, for the error.
 
     Raises:
         ValueError: listing every flag that differs.
@@ -193,8 +194,8 @@ def check_resumable(record, settings):
     if differing:
         raise InputError(
             "`--resume` must continue with the flags the run was started "
-            f"with. Received: other values than {'; '.join(differing)}. "
-            "Restore these, or start a new --run_dir."
+            f"with. Received: other values than {'; '.join(differing)}, which "
+            f"{place} keeps. Restore these, or start a new --run_dir."
         )
 
 

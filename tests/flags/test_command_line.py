@@ -109,13 +109,13 @@ def test_lines_of_a_flagfile():
 
 def test_resume_may_change_what_leaves_the_numbers_alone():
     before, now = parse(), parse("--epochs=99", "--patience=3", "--run_dir=x")
-    records.check_resumable(before.values(), now)
+    records.check_resumable(before.values(), now, "kept")
 
 
 def test_resume_lists_every_flag_that_changes_the_numbers():
     before, now = parse(), parse("--seed=4", "--image_units=8,4", "--epochs=9")
     with pytest.raises(ValueError) as caught:
-        records.check_resumable(before.values(), now)
+        records.check_resumable(before.values(), now, "kept")
     message = str(caught.value)
     assert "--image_units=[2048, 512] (now [8, 4])" in message
     assert "--seed=0 (now 4)" in message
@@ -126,9 +126,9 @@ def test_resume_notices_a_flag_that_is_gone(monkeypatch):
     record = records.completed({**parse().values(), "retired": 1}, "kept")
     assert tasks.settings_of(record) == parse()
     with pytest.raises(ValueError, match=r"--retired=1 \(now None\)"):
-        records.check_resumable(record, parse())
+        records.check_resumable(record, parse(), "kept")
     monkeypatch.setitem(records.RETIRED, "retired", Flag("retired", "", 1, ""))
-    records.check_resumable(record, parse())
+    records.check_resumable(record, parse(), "kept")
 
 
 def test_resume_passes_over_gone_flags_that_nothing_read():
@@ -136,10 +136,10 @@ def test_resume_passes_over_gone_flags_that_nothing_read():
     gone["word_vectors_weight"] = 0.5
     for line in [], ["--task=localization"]:
         now = parse(*line)
-        records.check_resumable({**now.values(), **gone}, now)
+        records.check_resumable({**now.values(), **gone}, now, "kept")
     now = parse("--task=localization", "--hard_negative_epochs=1")
-    with pytest.raises(ValueError, match="_per_phrase=20 .now 50.. Restore"):
-        records.check_resumable({**now.values(), **gone}, now)
+    with pytest.raises(ValueError, match="_per_phrase=20 .now 50., which kept"):
+        records.check_resumable({**now.values(), **gone}, now, "kept")
 
 
 GONE = [
@@ -407,11 +407,11 @@ def test_what_is_exported_names_no_place():
 
 def test_resume_asks_only_for_flags_that_are_read():
     before, now = parse("--momentum=0.5"), parse("--momentum=0.6")
-    records.check_resumable(before.values(), now)
+    records.check_resumable(before.values(), now, "kept")
     before = before.replace(optimizer="sgd")
     now = now.replace(optimizer="sgd")
     with pytest.raises(ValueError, match="--momentum=0.5"):
-        records.check_resumable(before.values(), now)
+        records.check_resumable(before.values(), now, "kept")
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     before = records.completed(parse(*line).values(), "kept")
     now = run_line.settings(typed("--epochs=9"), before)
     assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
-    records.check_resumable(before, now)
+    records.check_resumable(before, now, "kept")
 
 
 def test_what_is_named_on_resuming_lies_in_the_current_folder(
@@ -501,9 +501,9 @@ def test_what_is_named_on_resuming_lies_in_the_current_folder(
     # What was not named is the run's own, and so is what is not here.
     assert now.captions == "captions.csv"
     assert run_line.settings(typed("--cache=gone"), before).cache == "gone"
-    records.check_resumable(before, now)
+    records.check_resumable(before, now, "kept")
     # What is here is not what the run was started with.
     now = run_line.settings(typed("--captions=captions.csv"), before)
     said = f"--captions=captions.csv .now {tmp_path / 'captions.csv'}"
     with pytest.raises(ValueError, match=said):
-        records.check_resumable(before, now)
+        records.check_resumable(before, now, "kept")

@@ -81,8 +81,9 @@ def _open_run(folder):
 
 
 def _read_settings(folder):
-    record = records.read_record(folder / "run")
-    records.check_resumable(record, tasks.settings_of(record))
+    run = folder / "run"
+    record = records.read_record(run)
+    records.check_resumable(record, tasks.settings_of(record), run)
     return record, _open_run(folder)[0]
 
 
