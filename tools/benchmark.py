@@ -16,6 +16,8 @@ For instance:
   python tools/benchmark.py --benchmark=serving
   python tools/benchmark.py --benchmark=index --num_images=1000000
   python tools/benchmark.py --benchmark=swapping --num_requests=1000
+  python tools/benchmark.py --benchmark=replica_costs --hidden_dim=1024 \
+      --embedding_dim=256 --workers=2,3,4
   python tools/benchmark.py --benchmark=fisher_vectors
   python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
       --hidden_dim=512 --embedding_dim=256
@@ -61,12 +63,13 @@ class Options:
         "serving: a server asked by gRPC and REST against the bare network, "
         "and its memory over many requests. mapped: retrieval of embeddings "
         "that stay in files, and the memory it takes. replicas: the step of "
-        "one replica under a strategy.",
+        "one replica under a strategy. replica_costs: the step of several "
+        "processes beside what a model on paper predicts.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
             *("batch_sizes", "index", "approximate", "swapping", "serving"),
-            *("mapped", "replicas"),
+            *("mapped", "replicas", "replica_costs"),
         ],
     )
     num_images: list[int] = flag(
@@ -104,6 +107,7 @@ class Options:
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
     word_dim: Count = flag(300, "Their word vectors.")
     num_requests: Count = flag(1000, "Requests: swapping.")
+    workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     num_components: Count = flag(30, "Centres of their mixture.")
 
 
@@ -119,9 +123,8 @@ def main(options):
             images, captions = images or [500, 1500], captions or 2
             negatives = options.num_negatives
             benchmark.run(images, captions, dim, negatives, often)
-        case "train_step" | "replicas":
-            [first, *_] = images or [500]
-            benchmark.run(first, captions or 2, hidden, dim, often)
+        case "train_step" | "replicas" | "replica_costs":
+            run_steps(options, benchmark, often)
         case "evaluation" | "pair_scores" as name:
             [first, *_] = images or [5000 if name == "evaluation" else 200]
             benchmark.run(first, captions or 5, dim, seldom)
@@ -142,6 +145,19 @@ def main(options):
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)
+
+
+def run_steps(options, benchmark, repeats):
+    """Times steps of the embedding network: of one device, or of several."""
+    [images, *_] = options.num_images or [500]
+    size = images, options.captions_per_image or 2
+    size += options.hidden_dim, options.embedding_dim, repeats
+    if options.benchmark == "train_step":
+        benchmark.run(*size)
+    elif options.benchmark == "replicas":
+        benchmark.run(benchmark.Job(*size))
+    else:
+        benchmark.run(benchmark.Job(*size), options.workers)
 
 
 def run_server(options, benchmark, repeats):

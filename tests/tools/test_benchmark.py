@@ -42,6 +42,7 @@ TITLES = {
     "batch_sizes": "signature    size  ms a call",
     "index": "2 x 4, float32, built in ",
     "replicas": "2 images, 4 captions, 5 -> 4",
+    "replica_costs": "2 images, 4 captions, 5 -> 5 -> 4, ",
     "mapped": "2 images x 10 captions x 4 in files of 0 MiB: ",
 }
 ROWS = {
@@ -81,6 +82,7 @@ ROWS = {
     "batch_sizes": ["embed_text     64", "embed_image     1"],
     "index": ["float32, 1: in Python", "bfloat16, 32: in the graph"],
     "replicas": ["no strategy", "one replica"],
+    "replica_costs": [],
     "mapped": [],
 }
 
@@ -116,6 +118,27 @@ def run(*line):
     return verbs.run("benchmark", *line)
 
 
+def _measured_here(job, workers, *parts):
+    """Times parts in this process, which has no messages to send."""
+    parts_of = importlib.import_module("measuring.replica_parts").measured
+    return parts_of(job._replace(parts=parts))
+
+
+def test_what_workers_cost_on_paper():
+    costs = importlib.import_module("benchmarks.replica_costs")
+    job = costs.Job(images=4, captions=2, hidden=10, dim=3, repeats=1)
+    own = costs.cost(job, workers=2, reduces=5, gathers=6)
+    # Of 12 rows 6: 2 * 6 * (2 * 100 + 3 * 30) of layers; 128 pairs, 2 * 3 each.
+    assert (own.layers, own.loss) == (3480, 384)
+    # 260 weights summed twice and 12 x 3 numbers; these and 12 ids.
+    assert (own.reduced, own.gathered) == (2 * 1040 + 144, 144 + 96)
+    machine = costs.Machine(fixed=7, rate=3864, latency=2, bandwidth=2344)
+    # 7 + 1 ms, by three workers on two cores; 5 + 6 / 2 messages, 2344 bytes.
+    crowded = machine._replace(crowd=1.5)
+    assert costs.predicted(own, machine) == (8, 17)
+    assert costs.predicted(own, crowded) == (12, 17)
+
+
 @pytest.mark.parametrize("name", TITLES)
 def test_benchmark_prints_its_table(name, tmp_path, eagerly, monkeypatch):
     model = Searched(tmp_path / "model")
@@ -123,6 +146,9 @@ def test_benchmark_prints_its_table(name, tmp_path, eagerly, monkeypatch):
     # Four processes would each import TensorFlow to be looked at.
     index = importlib.import_module("benchmarks.index")
     monkeypatch.setattr(index, "_held", index._taken)
+    # So would two, three and four workers, for their messages.
+    costs = importlib.import_module("benchmarks.replica_costs")
+    monkeypatch.setattr(costs, "measure", _measured_here)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     sizes = ("--num_images=2", "--num_photos=2", f"--images={tmp_path}")

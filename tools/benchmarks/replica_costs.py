@@ -1,0 +1,213 @@
+"""Times the steps that workers share beside what a model on paper predicts.
+
+A worker of N has its rows of the batch, every message reaches all of them, and
+on one machine they share its P cores. With R reduces of r bytes and G gathers
+of g bytes a step takes::
+
+    max(1, N / P) (fixed + flops / rate)
+        + (R + G / 2) latency + (r + g / 2) / bandwidth
+
+A gather goes around the ring once, a reduce twice. `fixed` and `rate` come
+from steps of one worker on 1, 1/2 and 1/4 of a batch, without a message;
+`latency` and `bandwidth` from the sum of one number and of 16 MiB.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from measuring.replica_parts import Job
+
+from tbnets.commands import local_workers
+from tbnets.cores import usable_cores
+
+NUMBERS = 2**22
+"""Of a long message, 16 MiB."""
+
+
+class Machine(NamedTuple):
+    """What the model knows of a machine with N workers.
+
+    Attributes:
+        fixed: milliseconds of a step that do not depend on its rows.
+        rate: floating point operations a millisecond.
+        latency: milliseconds of a reduce of one number.
+        bandwidth: bytes a millisecond of a long reduce.
+        crowd: workers that share what one has for itself.
+    """
+
+    fixed: float
+    rate: float
+    latency: float
+    bandwidth: float
+    crowd: float = 1.0
+
+
+GPU = Machine(fixed=5.0, rate=1e11, latency=0.1, bandwidth=2e7)
+"""Nobody has measured it: 100 TFLOP/s, a fifth of what an H100 is said to
+reach in TF32, 0.1 ms a message and 20 GB/s, half of a network of 400 Gbit/s
+for what goes around a ring twice; 5 ms for what a step does besides."""
+NUM_GPUS = 1, 8, 64
+PAPER = Job(images=500, captions=2, hidden=2048, dim=512, repeats=0)
+
+
+class Cost(NamedTuple):
+    """What a step costs one worker, on paper.
+
+    Attributes:
+        layers: floating point operations of the branches.
+        loss: those of comparing its anchors with all candidates.
+        reduces: messages that sum over all workers.
+        gathers: messages that put rows together.
+        reduced: bytes that are summed.
+        gathered: bytes that are put together.
+        compared: bytes of its largest matrix of similarities.
+    """
+
+    layers: float
+    loss: float
+    reduces: int
+    gathers: int
+    reduced: float
+    gathered: float
+    compared: float
+
+
+def cost(job, workers, reduces=0, gathers=0):
+    """Counts what a step costs one of some workers.
+
+    Args:
+        job: `Job`, with the size of the whole batch.
+        workers: that share it.
+        reduces: messages of that kind, as TensorFlow's graph has them.
+        gathers: likewise.
+    """
+    first, second = job.hidden * job.hidden, job.hidden * job.dim
+    captions = job.images * job.captions
+    rows = job.images + captions
+    # Forward, to the weights, and, behind the first layer, to the inputs.
+    layers = 2 * rows * (2 * first + 3 * second) / workers
+    pairs = 2 * job.images * captions + captions**2  # wang2018's three terms.
+    loss = 2 * job.dim * pairs / workers
+    weights = 2 * (first + second)
+    embeddings = 4 * job.dim * rows
+    # The gradient is summed here and once more by Keras.
+    reduced = (2 * 4 * weights + embeddings) * (workers > 1)
+    gathered = (embeddings + 8 * rows) * (workers > 1)
+    compared = 4 * captions**2 / workers
+    return Cost(layers, loss, reduces, gathers, reduced, gathered, compared)
+
+
+def predicted(cost, machine):
+    """Returns milliseconds of a step: computing, messages."""
+    computing = machine.fixed + (cost.layers + cost.loss) / machine.rate
+    messages = (cost.reduces + cost.gathers / 2) * machine.latency
+    messages += (cost.reduced + cost.gathered / 2) / machine.bandwidth
+    return computing * max(1.0, machine.crowd), messages
+
+
+def measure(job, workers, *parts):
+    """Times parts in so many processes; returns name -> milliseconds."""
+    line = [sys.executable, "-m", "measuring.replica_parts"]
+    line.append(json.dumps(job._replace(parts=parts)))
+    own = local_workers.environments(workers) if workers > 1 else [{}]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = [
+        subprocess.Popen(
+            line,
+            env={**os.environ, **path, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for more in own
+    ]
+    said = [process.communicate() for process in processes]
+    for process, (_, errors) in zip(processes, said):
+        if process.returncode:
+            raise RuntimeError(f"A worker failed: {errors[-2000:]}")
+    return json.loads(said[0][0].splitlines()[-1])
+
+
+def fitted(job, found, sizes):
+    """Returns `fixed` and `rate` that steps without messages tell.
+
+    Args:
+        job: `Job`.
+        found: what was measured.
+        sizes: images of these steps.
+    """
+    costs = [cost(job._replace(images=images), 1) for images in sizes]
+    flops = [one.layers + one.loss for one in costs]
+    times = np.array([found[f"alone {images}"] for images in sizes])
+    # As many per cent are wrong of the small ones as of the large.
+    columns = np.stack([np.ones(len(sizes)), flops], axis=1)
+    (fixed, per_flop), *_ = np.linalg.lstsq(
+        columns / times[:, None], np.ones(len(sizes)), rcond=None
+    )
+    return fixed, 1 / per_flop
+
+
+def run(job, counts):
+    """Prints what workers take for a step, and what is predicted of it.
+
+    Args:
+        job: `Job`.
+        counts: of workers, for a row each.
+    """
+    sizes = [max(1, job.images // part) for part in (1, 2, 4)]
+    cores = usable_cores()
+    one = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
+    probe = measure(job, 2, *(("alone", images) for images in sizes))
+    fixed, rate = fitted(job, probe, sizes)
+    print(
+        f"{job.images} images, {job.images * job.captions} captions, "
+        f"{job.hidden} -> {job.hidden} -> {job.dim}, {cores} cores; a worker: "
+        f"{fixed:.0f} ms and {rate / 1e6:.0f} GFLOP/s"
+    )
+    columns = "step", "predicted", "wrong by", "gather", "sums", "whole loss"
+    print("  workers" + "".join(f"  {name:>10}" for name in columns))
+    print(f"  {1:7}  {one:7.0f} ms")
+    for count in counts:
+        parts = ("step", "gathers", "whole_step"), ("sums", "message")
+        found = measure(
+            job,
+            count,
+            *((name, 0) for name in parts[0]),
+            *(("sums", 2), ("message", 1), ("message", NUMBERS)),
+        )
+        latency, long = found["message 1"], found[f"message {NUMBERS}"]
+        bandwidth = 4 * NUMBERS / max(long - latency, 1e-3)
+        crowd = count / cores
+        machine = Machine(fixed, rate, latency, bandwidth, crowd)
+        kinds = found["reduces"], found["gathers"]
+        own = cost(job, count, *kinds)
+        total, step = sum(predicted(own, machine)), found["step 0"]
+        shares = (found[name] / step for name in ("gathers 0", "sums 2"))
+        told = [f"{step:.0f} ms", f"{total:.0f} ms", f"{total / step - 1:+.0%}"]
+        told += [f"{share:.0%}" for share in shares]
+        told.append(f"{found['whole_step 0']:.0f} ms")
+        print(f"  {count:7}" + "".join(f"  {word:>10}" for word in told))
+    print_paper(*kinds)
+
+
+def print_paper(reduces, gathers):
+    """Prints what is predicted of GPUs, of one batch and of one each."""
+    print("On paper, 2048 -> 2048 -> 512, two captions an image:")
+    columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
+    print("     GPUs" + "".join(f"  {name:>10}" for name in columns))
+    sizes = [(gpus, PAPER.images) for gpus in NUM_GPUS]
+    sizes += [(gpus, PAPER.images * gpus) for gpus in NUM_GPUS[1:]]
+    for gpus, images in sizes:
+        job = PAPER._replace(images=images)
+        own = cost(job, gpus, reduces * (gpus > 1), gathers * (gpus > 1))
+        computing, messages = predicted(own, GPU)
+        step = computing + messages
+        whole = own._replace(loss=own.loss * gpus)
+        told = [f"{images}", f"{step:.1f} ms", f"{messages / step:.0%}"]
+        told += [f"{1e3 * images / step:.0f}", f"{own.compared / 1e6:.0f} MB"]
+        told.append(f"{sum(predicted(whole, GPU)):.1f} ms")
+        print(f"  {gpus:7}" + "".join(f"  {word:>10}" for word in told))
