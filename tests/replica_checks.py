@@ -9,6 +9,7 @@ runs every one, in a minute and a half.
 import contextlib
 import functools
 import json
+import math
 import sys
 import traceback
 
@@ -22,7 +23,7 @@ from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
-from tbnets.layers.logit_scale import LogitScale
+from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
@@ -46,6 +47,7 @@ USUAL = (
     *("similarity-softmax-1-True", "hm_lstm-own", "correlations"),
     *("rows_of_unknown_number_are_gathered", "dropout-float32"),
     *("statistics_may_be_of_each_replica", "softmax-learned"),
+    "a_temperature_goes_where_all_replicas_lead",
 )
 """What the tests run; the others are variants of these."""
 
@@ -354,6 +356,34 @@ def correlations():
     strategy = strategy_of_all()
     shared = fitted(strategy.scope(), distributed(strategy, whole))
     close(shared.correlations, alone.correlations, 1e-5, "correlations")
+
+
+@check()
+def a_temperature_goes_where_all_replicas_lead():
+    strategy = strategy_of_all()
+    with strategy.scope():
+        scale = LogitScale(0.01)
+        scale.build()
+    scale.logit_scale.assign(math.log(2 * LARGEST))
+
+    @tf.function(autograph=False)
+    def run(slopes):
+        def step():
+            place = tf.distribute.get_replica_context()
+            place = place.replica_id_in_sync_group
+            with tf.GradientTape() as tape:
+                slope = tf.gather(slopes, place)
+                total = slope / scale.learned_temperature()
+            weight = scale.trainable_variables[0]
+            return replicas.summed(tape.gradient(total, weight))
+
+        return strategy.experimental_local_results(strategy.run(step))[0]
+
+    # A negative slope leads on, beyond the bound: that of all replicas counts.
+    first = [4.0] + [-1.0] * (NUM_DEVICES - 1)
+    for slopes in first, [-one for one in first]:
+        wanted = max(0.0, LARGEST * sum(slopes))
+        assert abs(float(run(slopes)) - wanted) < 1e-3, slopes
 
 
 @check()

@@ -58,7 +58,7 @@ class Loss:
         "batch. Other flags of this group change single values of it.",
         choices=tuple(LOSSES),
     )
-    temperature: _Positive = flag(
+    temperature: Annotated[float, Limits(1e-6)] = flag(
         INFONCE["temperature"],
         "What similarities are divided by. CLIP: 0.07 at first.",
         when=_OF_SOFTMAX,

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
@@ -35,9 +36,12 @@ class LogitScale(ConfiguredLayer):
             logit_scale=tbnets.LogitScale(0.07))
         network.compile("adam", tbnets.InfoNCELoss())
 
+    The optimizer of `tools/train.py` does not decay the weight. Of others say
+    so: `optimizer.exclude_from_weight_decay(var_names=["logit_scale"])`.
+
     Source: Radford et al. 2021 (CLIP), Sec. 2.4 and 2.5; departures: the
-    weight may pass the bound by a step and comes back by itself, where CLIP
-    sets it back.
+    weight may pass the bound, by as far as an optimizer's momentum carries
+    it, and counts as the bound until it has come back; CLIP sets it back.
     """
 
     def __init__(self, temperature: float = 0.07, **kwargs: Any) -> None:
@@ -71,7 +75,9 @@ def _at_most_largest(scale):
     limit = math.log(LARGEST)
 
     def gradient(upstream):
-        leads_away = (scale > limit) & (upstream < 0.0)
-        return tf.where(leads_away, 0.0, upstream)
+        # Where it leads is told by all replicas' parts of it together.
+        whole = replicas.summed(upstream)
+        leads_away = (scale > limit) & (whole < 0.0)
+        return replicas.part_of(tf.where(leads_away, 0.0, whole))
 
     return tf.minimum(scale, limit), gradient

@@ -6,7 +6,7 @@ $$L = \sum_k w_k \Big( \sum_l [m - v_k^\top h_k + v_k^\top h_l]_+
 over the pairs (v_k, h_k) of a region and a phrase; h_l and v_l are the
 phrases and regions that the pair is contrasted with. It is a `TripletLoss`
 whose anchors have weights, so that any of its distances, reductions and
-choices of negatives may be taken.
+choices of negatives may be taken, or any other `RankingLoss`.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from tbnets.losses.hinges import View
 
 
 def pair_views(regions, phrases, region_of, is_contrast, weights):
-    """Builds the views in which pairs are ranked, for `TripletLoss.of_views`.
+    """Builds the views in which pairs are ranked, for `RankingLoss.of_views`.
 
     Every phrase makes one pair with its region; a region may be in several,
     and in each it is an anchor of its own.

@@ -32,8 +32,8 @@ class View(NamedTuple):
             anchor is not its own positive.
         not_negative: bool, the same shape: the positives and the anchor
             itself.
-        weights: float32 `[num_anchors]` that the hinges of each anchor are
-            multiplied by; None for 1. They change the sum of hinges, not how
+        weights: float32 `[num_anchors]` that the losses of each anchor are
+            multiplied by; None for 1. They change the sum of losses, not how
             many there are.
     """
 

@@ -4,7 +4,8 @@ $$L = \sum_t \lambda_t \frac{1}{|A_t|} \sum_{a \in A_t}
     \frac{1}{|P_a|} \sum_{p \in P_a} -\log \frac{\exp(a^\top p / \tau)}
     {\sum_{c \in P_a \cup N_a} \exp(a^\top c / \tau)}$$
 
-over the terms t of a `RankingLoss`. Every candidate pulls or pushes, the
+over the terms t of a `RankingLoss`. Where anchors have weights, these multiply
+the losses and leave |A_t| as it is. Every candidate pulls or pushes, the
 closest most: there is nothing to mine.
 """
 
@@ -20,6 +21,8 @@ from tbnets.checked_numbers import checked_number
 from tbnets.losses import distances, presets
 from tbnets.losses.ranking import RankingLoss
 
+SMALLEST = 1e-6
+"""Of temperatures: similarities divided by less have no finite softmax."""
 _DEFAULTS = presets.INFONCE
 
 
@@ -46,7 +49,7 @@ class InfoNCELoss(RankingLoss):
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
 
     Args:
-        temperature: What similarities are divided by, above 0 (0.07 in Wu
+        temperature: What similarities are divided by, from 1e-6 (0.07 in Wu
             2018, and first in CLIP). A network with a `LogitScale` learns its
             own instead.
         term_weights: Mapping of a term in `TERMS` to its weight, not
@@ -65,7 +68,7 @@ class InfoNCELoss(RankingLoss):
 
     def __post_init__(self):
         self.temperature = checked_number(
-            "temperature", self.temperature, 0, above=True
+            "temperature", self.temperature, SMALLEST
         )
         self._check_terms()
 

@@ -35,7 +35,8 @@ class LossOutput(NamedTuple):
     Attributes:
         total: Weighted sum of the terms, the value to minimise.
         terms: Unweighted loss of every term whose weight is not 0.
-        active_fraction: Share of the term's triplets with a loss above 0.
+        active_fraction: Share of the term's triplets with a loss above 0; of
+            a softmax, of its anchors whose closest candidate is wrong.
     """
 
     total: tf.Tensor

@@ -90,6 +90,11 @@ class CCA(EmbeddingNetwork):
     ) -> None:
         sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
+        if self.logit_scale is not None:
+            raise InputError(
+                "`logit_scale` must be None for CCA, which has no loss. "
+                "Received: a LogitScale. Leave it out."
+            )
         checked_number("regularization", regularization, 0)
         checked_number("background", background, 0)
         if background and not self.text_branch.use_bias:

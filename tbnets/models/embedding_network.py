@@ -142,14 +142,15 @@ class EmbeddingNetwork(TwoBranchModel):
             outputs[f"{side}_embeddings"] for side in ("image", "text")
         )
         images, texts, *ids = gather(images, texts, *ids_of(batch))
-        return self._ranking_loss(images, texts, positive_masks(*ids))
-
-    def _ranking_loss(self, images, texts, masks):
-        """Returns the `LossOutput` of images and texts that rank each other."""
+        masks = positive_masks(*ids)
         return self._loss().with_masks(images, texts, masks, self._idle())
 
     def _loss(self):
-        """Returns the loss, at the temperature that it has now."""
+        """Returns the loss, at the temperature that it has now.
+
+        A step asks once: what is learned of a temperature depends on where
+        its whole gradient leads.
+        """
         if self.logit_scale is None:
             return self.ranking_loss
         temperature = self.logit_scale.learned_temperature()

@@ -108,7 +108,7 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `TripletLoss`, of images and sentences, and of
+            ranking_loss: a `RankingLoss`, of images and sentences, and of
                 regions and phrases too.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone.
@@ -235,15 +235,16 @@ class HMLSTM(EmbeddingNetwork):
         of_pairs = gather(*(batch[name] for name in _TOLD))
         region_images, region_of, is_contrast, weights = of_pairs
         masks = positive_masks(*gather(*ids_of(batch)))
-        at_root = self._ranking_loss(images, sentences, masks)
+        loss, idle = self._loss(), self._idle()
+        at_root = loss.with_masks(images, sentences, masks, idle)
         seen = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
-        of_pairs = self._loss().of_views(pairs)
+        of_pairs = loss.of_views(pairs)
         losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])
-            of_mean = self._ranking_loss(mean, sentences, masks)
+            of_mean = loss.with_masks(mean, sentences, masks, idle)
             losses.append((self.region_mean_weight, of_mean, _OF_MEAN))
         return _joined(at_root, losses)
 

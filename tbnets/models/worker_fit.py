@@ -122,6 +122,7 @@ def _check_clipping(optimizer):
 
     Keras 3 has it clip what one replica gives to the sum, before it is summed.
     """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:
@@ -160,10 +161,13 @@ def _validation(model, arguments):
             "`validation_steps` must be given with an endless data set. "
             "Received: none. Say how many batches are measured."
         )
-    run, often = _step_function(model, "test"), arguments.get("validation_freq")
+    if model.test_function is None:
+        model.test_function = _step_function(model, "test")
+    run, often = model.test_function, arguments.get("validation_freq") or 1
 
     def measure(epoch, callbacks):
-        if (epoch + 1) % (often or 1):
+        is_each = isinstance(often, int)
+        if (epoch + 1) % often if is_each else epoch + 1 not in often:
             return {}
         model.reset_metrics()
         callbacks.on_test_begin()

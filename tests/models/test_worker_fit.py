@@ -46,8 +46,9 @@ class Heard(keras.callbacks.Callback):
         return hear
 
 
+@pytest.mark.parametrize("often", [2, [2, 3]])
 @pytest.mark.parametrize("stop_at", [None, ("on_train_batch_end", 1)])
-def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at):
+def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at, often):
     if keras.__version__.startswith("2."):
         pytest.skip("its fit has no need of another, and other parameters")
     by_keras, by_us = make_network(), make_network()
@@ -55,7 +56,7 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at):
     batches = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0)
     options = {"epochs": 3 if stop_at else 2, "initial_epoch": 1, "verbose": 0}
     others = tbnets.EpochBatches(EXAMPLES, 4, 1, seed=1)
-    options |= {"validation_data": others.dataset, "validation_freq": 2}
+    options |= {"validation_data": others.dataset, "validation_freq": often}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
     ours = worker_fit.fit(by_us, callbacks=[heard[1]], **options)
@@ -80,10 +81,14 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("name", worker_fit.CLIPPING)
-def test_an_optimizer_that_clips_is_refused(name):
+def test_an_optimizer_that_clips_is_refused(name, scaled):
     network = make_network()
     network.optimizer = keras.optimizers.SGD(0.1, **{name: 1.0})
+    if scaled:
+        wrap = keras.mixed_precision.LossScaleOptimizer
+        network.optimizer = wrap(network.optimizer)
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     with pytest.raises(tbnets.errors.InputError, match="gradient_clip_norm"):
         worker_fit.fit(network, x=data, verbose=0)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import runs
+from tbnets.layers.logit_scale import LogitScale
 from tbnets.training import board, checkpoints, loop, optimizers
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 from tests import tiny
@@ -330,7 +331,7 @@ def test_schedules_fall_as_named(folder, tmp_path):
     )
 
 
-def test_weight_decay_leaves_biases_alone(folder, tmp_path):
+def test_weight_decay_leaves_biases_and_a_temperature_alone(folder, tmp_path):
     settings = tiny.settings(
         folder, tmp_path, optimizer="sgd", weight_decay=0.1, learning_rate=1.0
     )
@@ -338,12 +339,13 @@ def test_weight_decay_leaves_biases_alone(folder, tmp_path):
     layer = keras.layers.Dense(2, bias_initializer="ones")
     layer.build((None, 2))
     kernel, bias = layer.trainable_variables
-    before = kernel.numpy()
-    optimizer.apply_gradients(
-        [(tf.zeros((2, 2)), kernel), (tf.zeros((2,)), bias)]
-    )
+    before, scale = kernel.numpy(), LogitScale(0.1)
+    scale.build()
+    weights = kernel, bias, scale.trainable_variables[0]
+    optimizer.apply_gradients([(tf.zeros(w.shape), w) for w in weights])
     np.testing.assert_allclose(kernel.numpy(), 0.9 * before, rtol=1e-5)
     np.testing.assert_array_equal(bias.numpy(), [1, 1])
+    assert float(scale.learned_temperature()) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tbnets.features import hub
 from tbnets.features.hub_vision import PresetPhotos, build_hub_cnn
 from tbnets.identity import text_ids
 from tbnets.images import decode_images
+from tbnets.losses.presets import PRESETS
 from tbnets.recipes.kinds import recipes
 from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
@@ -69,7 +70,9 @@ class MatchingData(CaptionedData):
             return "", {}
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
-        return f"{count} photos", usual_flags(count, self.settings.from_)
+        is_triplets = getattr(self.settings, "loss", "") in PRESETS
+        usual = usual_flags(count, self.settings.from_, is_triplets)
+        return f"{count} photos", usual
 
     def make(self):
         """Makes what recipes name, of texts when it is known of which."""

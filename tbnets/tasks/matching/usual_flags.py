@@ -38,13 +38,6 @@ NETWORK = {
 """What a run has from the model that it begins with, if there is one."""
 ALWAYS = {
     "cnn_weights": "imagenet",
-    "margin": 0.2,
-    "distance": "cosine",
-    "num_negatives": 5,
-    "reduction": "mean",
-    "image_to_text_weight": 1.0,
-    "text_to_image_weight": 1.0,
-    "text_to_text_weight": 0.2,
     "captions_per_image": 2,
     "optimizer": "adamw",
     "learning_rate": 0.001,
@@ -52,18 +45,31 @@ ALWAYS = {
     "schedule": "cosine",
     "clip_norm": 2.0,
 }
+OF_TRIPLETS = {
+    "margin": 0.2,
+    "distance": "cosine",
+    "num_negatives": 5,
+    "reduction": "mean",
+    "image_to_text_weight": 1.0,
+    "text_to_image_weight": 1.0,
+    "text_to_text_weight": 0.2,
+}
+"""What changes the loss of a paper; a softmax has weights of its own."""
 
 
-def usual_flags(num_photos, begun_with=""):
+def usual_flags(num_photos, begun_with="", of_triplets=True):
     """Returns the flags of a run on features of so many photos.
 
     Args:
         num_photos: photos of the training split.
         begun_with: the trained model that it begins with; "" for none.
+        of_triplets: whether the loss is one of triplets.
 
     Returns:
         dict, name of a flag -> value.
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
     network = {} if begun_with else NETWORK
-    return copy.deepcopy({**network, **ALWAYS, **dict(zip(CHANGING, values))})
+    loss = OF_TRIPLETS if of_triplets else {}
+    changing = dict(zip(CHANGING, values))
+    return copy.deepcopy({**network, **ALWAYS, **loss, **changing})

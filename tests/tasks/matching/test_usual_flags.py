@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.flags.table import ALL
-from tbnets.tasks.matching.usual_flags import usual_flags
+from tbnets.tasks.matching.usual_flags import OF_TRIPLETS, usual_flags
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,7 @@ def test_they_change_with_the_number_of_photos(
 def test_they_are_flags_alone_and_their_callers_own():
     first = usual_flags(10)
     assert first.keys() <= ALL.keys()
+    softmax = usual_flags(10, of_triplets=False)
+    assert first.keys() - softmax.keys() == OF_TRIPLETS.keys()
     first["image_units"].append(1)
     assert usual_flags(10)["image_units"] == [1024]
