@@ -208,6 +208,6 @@ def print_paper(reduces, gathers):
         step = computing + messages
         whole = own._replace(loss=own.loss * gpus)
         told = [f"{images}", f"{step:.1f} ms", f"{messages / step:.0%}"]
-        told += [f"{1e3 * images / step:.0f}", f"{own.compared / 1e6:.0f} MB"]
+        told += [f"{1e3 * images / step:.0f}", f"{own.compared / 1e6:.1f} MB"]
         told.append(f"{sum(predicted(whole, GPU)):.1f} ms")
         print(f"  {gpus:7}" + "".join(f"  {word:>10}" for word in told))
