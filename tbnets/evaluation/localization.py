@@ -16,8 +16,7 @@ from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
-from tbnets.evaluation.ranks import best_ranks
-from tbnets.evaluation.retrieval import RECALL_AT
+from tbnets.evaluation.ranks import RECALL_AT, best_ranks
 from tbnets.identity import SAME_THING
 from tbnets.short_repr import of_fields
 

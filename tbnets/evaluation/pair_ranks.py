@@ -8,11 +8,18 @@ import copy
 
 import numpy as np
 
+from tbnets.checked_numbers import checked_array
 from tbnets.errors import InputError
-from tbnets.evaluation import checks, retrieval
+from tbnets.evaluation import checks
 from tbnets.evaluation.exact_scores import strip_scores
 from tbnets.evaluation.ranking import MAX_BLOCK
-from tbnets.evaluation.ranks import Ranks, Side, best_ranks
+from tbnets.evaluation.ranks import (
+    Ranks,
+    Side,
+    best_ranks,
+    precisions,
+    summarize_direction,
+)
 
 SCORES_AT_ONCE = 1 << 22
 """Scores held at a time: 16 MiB, and about as much again for masks."""
@@ -27,18 +34,18 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
+        names: what errors call the two.
 
     Raises:
         ValueError: an embedding is not finite, or the shapes do not fit.
     """
 
-    def __init__(self, queries, candidates):
-        arrays = checks.checked_embeddings(
-            queries=queries, candidates=candidates
-        )
+    def __init__(self, queries, candidates, names=("queries", "candidates")):
+        given = dict(zip(names, (queries, candidates)))
+        arrays = checks.checked_embeddings(**given)
         self._sides = [
             Side(*checks.finite_float32(name, rows), np.arange(len(rows)))
-            for name, rows in zip(("queries", "candidates"), arrays)
+            for name, rows in zip(names, arrays)
         ]
 
     @property
@@ -61,6 +68,30 @@ class EmbeddingScores:
         return np.concatenate(parts, axis=1)
 
 
+def pairs_of(positives, shape):
+    """Returns the pairs that match, int64 `[n, 2]`.
+
+    Args:
+        positives: bool of a shape, or int `[n, 2]`; a pair may stand twice.
+        shape: rows of the one side, and of the other.
+
+    Raises:
+        ValueError: it is neither, or a row is out of range.
+    """
+    positives = checked_array("positives", positives)
+    if positives.dtype == bool and positives.shape == shape:
+        return np.argwhere(positives)
+    inside = positives.dtype.kind in "iu" and positives.shape[1:] == (2,)
+    if not inside or ((positives < 0) | (positives >= shape)).any():
+        raise InputError(
+            f"`positives` must be bool {shape}, images by captions, or whole "
+            "numbers [n, 2], the rows of an image and a caption of each "
+            f"match. Received: {positives.dtype} {positives.shape}, or a row "
+            "out of range. Rows are counted from 0."
+        )
+    return np.unique(positives.astype(np.int64), axis=0)
+
+
 def pair_ranks(scores, pairs) -> Ranks:
     """Ranks the best positive of every query that has one.
 
@@ -78,16 +109,53 @@ def pair_ranks(scores, pairs) -> Ranks:
     Raises:
         ValueError: a pair is out of range, or a score is not finite.
     """
+    return _ranks(_strips(scores, pairs))
+
+
+def precise_ranks(scores, pairs):
+    """Ranks as `pair_ranks`, and measures where all positives stand.
+
+    Returns:
+        (Ranks, dict): the latter as of `ranks.precisions`.
+    """
+    precise = []
+
+    def strips():
+        for queries, values, positive in _strips(scores, pairs):
+            precise.append(precisions(values, positive))
+            yield queries, values, positive
+
+    ranks = _ranks(strips())
+    names = precise[0] if precise else ()
+    return ranks, {
+        name: np.concatenate([one[name] for one in precise]) for name in names
+    }
+
+
+def _ranks(strips):
+    """Returns the `Ranks` of the best positives of strips."""
+    parts = [
+        (queries, *best_ranks(values, positive))
+        for queries, values, positive in strips
+    ]
+    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
+    return Ranks(*map(np.concatenate, zip(none, *parts)))
+
+
+def _strips(scores, pairs):
+    """Yields queries that have positives, their scores, which are positives.
+
+    Args:
+        scores: as of `pair_ranks`.
+        pairs: likewise.
+    """
     num_queries, num_candidates = scores.shape
     pairs = _checked_pairs(pairs, num_queries, num_candidates)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
-    ranks = np.zeros(len(queries), np.int64)
-    tied = np.zeros(len(queries), bool)
     step = max(1, SCORES_AT_ONCE // max(1, num_candidates))
     for first in range(0, len(queries), step):
-        rows = slice(first, min(first + step, len(queries)))
-        wanted = queries[rows]
+        wanted = queries[first : first + step]
         strip = slice(int(wanted[0]), int(wanted[-1]) + 1)
         if strip.stop - strip.start > 2 * len(wanted):
             values = np.concatenate([scores[q : q + 1] for q in wanted])
@@ -95,10 +163,9 @@ def pair_ranks(scores, pairs) -> Ranks:
             values = np.asarray(scores[strip])[wanted - wanted[0]]
         values = checks.finite_scores(values, wanted)
         positive = np.zeros(values.shape, bool)
-        own = pairs[ends[rows.start] : ends[rows.stop]]
+        own = pairs[ends[first] : ends[first + len(wanted)]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
-        ranks[rows], tied[rows] = best_ranks(values, positive)
-    return Ranks(queries, ranks, tied)
+        yield wanted, values, positive
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
@@ -129,7 +196,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     return {
         f"{direction}/{name}": value
         for direction, ranks in directions.items()
-        for name, value in retrieval.summarize_direction(ranks).items()
+        for name, value in summarize_direction(ranks).items()
     }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tbnets.short_repr import of_fields
 
+RECALL_AT = (1, 5, 10)
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
@@ -46,6 +47,78 @@ def best_ranks(scores, matches):
     )
     ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
     return ranks, (~matches & (scores == best)).any(axis=1)
+
+
+def precisions(scores, matches):
+    """Measures where all matches of each row stand, not the best alone.
+
+    Args:
+      scores: float32 [num_queries, num_candidates], finite.
+      matches: bool [num_queries, num_candidates], one a row or more.
+
+    Returns:
+      Dict of float64 [num_queries], of a row with R matches: `r_precision`,
+      the share of them among the first R, and `map_at_r`, the sum over these
+      of the share of matches up to there, divided by R. A candidate that is
+      no match comes before those of the same score.
+    """
+    counts = matches.sum(axis=1)
+    most = int(counts.max(initial=0))
+    # The matches' scores, best first; behind them -inf.
+    own = np.where(matches, scores, -np.inf)
+    own = np.sort(np.partition(own, -most, axis=1)[:, -most:], axis=1)
+    others = np.where(matches, -np.inf, scores)
+    hits, shares = np.zeros((2, len(scores)))
+    for place, best in enumerate(own.T[::-1], start=1):
+        ranks = place + (others >= best[:, None]).sum(axis=1)
+        within = (place <= counts) & (ranks <= counts)
+        hits += within
+        shares += np.where(within, place / ranks, 0.0)
+    return {"r_precision": hits / counts, "map_at_r": shares / counts}
+
+
+def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
+    """Turns ranks into the flat metrics of `evaluate_retrieval`.
+
+    Args:
+      ranks: dict from direction to `ranks.Ranks`.
+      recall_at: the cut-offs k.
+
+    Returns:
+      Flat dict of floats.
+    """
+    metrics, recalls = {}, []
+    for direction, found in ranks.items():
+        for name, value in summarize_direction(found, recall_at).items():
+            metrics[f"{direction}/{name}"] = value
+            if direction != "text_to_text" and name.startswith("recall_at_"):
+                recalls.append(value)
+    metrics["mean_recall"] = float(np.mean(recalls))
+    metrics["recall_sum"] = float(100 * np.sum(recalls))
+    return metrics
+
+
+def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
+    """Turns the ranks of one direction into its metrics.
+
+    Args:
+      ranks: `ranks.Ranks`.
+      recall_at: the cut-offs k.
+
+    Returns:
+      Dict of floats: `num_queries` and, where there are any, `recall_at_<k>`,
+      `median_rank`, `mean_rank` and `tie_rate` of `evaluate_retrieval`.
+    """
+    values = ranks.ranks
+    metrics = {"num_queries": float(len(values))}
+    if not len(values):
+        return metrics
+    for k in recall_at:
+        metrics[f"recall_at_{k}"] = float(np.mean(values <= k))
+    metrics["median_rank"] = float(np.floor(np.median(values - 1)) + 1)
+    metrics["mean_rank"] = float(np.mean(values))
+    metrics["tie_rate"] = float(np.mean(ranks.tied))
+    return metrics
 
 
 class Queries:

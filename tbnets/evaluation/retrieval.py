@@ -7,10 +7,13 @@ import numpy as np
 from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, InputTypeError
-from tbnets.evaluation import checks, exact_scores, ranking
-from tbnets.evaluation.ranks import Ranks, Side
-
-RECALL_AT = (1, 5, 10)
+from tbnets.evaluation import checks, exact_scores, pair_ranks, ranking
+from tbnets.evaluation.ranks import (
+    RECALL_AT,
+    Ranks,
+    Side,
+    summarize_ranks,
+)
 
 
 def evaluate_retrieval(
@@ -21,6 +24,7 @@ def evaluate_retrieval(
     recall_at: Sequence[int] = RECALL_AT,
     memory_limit_mb: float = 512,
     text_to_text: bool = True,
+    positives: Array | None = None,
 ) -> dict[str, float]:
     """Measures how well embeddings retrieve captions and images.
 
@@ -39,6 +43,16 @@ def evaluate_retrieval(
     prints; it differs from the plain median for an even number of queries.
     A direction without queries has `num_queries` 0 and no other key.
 
+    Where `positives` tell what matches, of a query any number, the first two
+    directions are measured by these, and have two numbers more, means over
+    queries, of a query with R positives: `r_precision`, the share of them
+    among the first R, and `map_at_r`::
+
+        1/R sum_{i=1}^{R} P(i) [the i-th is a positive]
+
+    with P(i) the share of positives among the first i. What ties with a
+    positive and is none comes before it here too.
+
     Example:
       metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
       print(metrics["image_to_text/recall_at_1"], metrics["recall_sum"])
@@ -54,6 +68,10 @@ def evaluate_retrieval(
       memory_limit_mb: MiB for tiles and their temporaries, beside the
         embeddings in float32. The result does not depend on it.
       text_to_text: measure captions against captions too.
+      positives: bool [num_images, num_captions], True where an image and a
+        caption match, or int [n, 2], the rows of both for each match. None:
+        those that `caption_to_image` tells, which always tells what captions
+        of one image are. Scores of 4 million pairs are held at once.
 
     Returns:
       Flat dict of floats.
@@ -64,17 +82,36 @@ def evaluate_retrieval(
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
       against captions as in Sec. 5.2). Departures: ties, any number of
-      captions per image.
+      captions per image. With positives: Chun et al. 2022 (ECCV Caption),
+      Sec. 4.1, and Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R);
+      recalls as Parekh et al. 2021 (Crisscrossed Captions) count them.
     """
     recall_at = checks.checked_recall_at(recall_at)
-    ranks = retrieval_ranks(
-        image_embeddings,
-        text_embeddings,
-        caption_to_image,
-        memory_limit_mb=memory_limit_mb,
-        text_to_text=text_to_text,
-    )
-    return summarize_ranks(ranks, recall_at)
+    embeddings = image_embeddings, text_embeddings
+    if positives is None:
+        ranks = retrieval_ranks(
+            *embeddings,
+            caption_to_image,
+            memory_limit_mb=memory_limit_mb,
+            text_to_text=text_to_text,
+        )
+        return summarize_ranks(ranks, recall_at)
+    *embeddings, groups = checks.checked_arrays(*embeddings, caption_to_image)
+    names = "image_embeddings", "text_embeddings"
+    scores = pair_ranks.EmbeddingScores(*embeddings, names)
+    pairs = pair_ranks.pairs_of(positives, scores.shape)
+    both = {"image_to_text": (scores, pairs)}
+    both["text_to_image"] = scores.T, pairs[:, ::-1]
+    ranks, precise = {}, {}
+    for direction, given in both.items():
+        ranks[direction], found = pair_ranks.precise_ranks(*given)
+        for name, values in found.items():
+            precise[f"{direction}/{name}"] = float(np.mean(values))
+    if text_to_text:
+        texts = checks.finite_float32(names[1], embeddings[1])
+        side = Side(*texts, groups)
+        ranks["text_to_text"] = _captions_ranks(side, memory_limit_mb)
+    return summarize_ranks(ranks, recall_at) | precise
 
 
 def retrieval_ranks(
@@ -124,10 +161,15 @@ def retrieval_ranks(
     }
     if text_to_text:
         side = Side(*texts, groups)
-        side.set_best(_best_other_caption(side), side)
-        ranking.count_better(side, side, memory_limit_mb)
-        result["text_to_text"] = side.result()
+        result["text_to_text"] = _captions_ranks(side, memory_limit_mb)
     return result
+
+
+def _captions_ranks(side, memory_limit_mb):
+    """Returns the `Ranks` of captions among captions of a `Side`."""
+    side.set_best(_best_other_caption(side), side)
+    ranking.count_better(side, side, memory_limit_mb)
+    return side.result()
 
 
 def _best_other_caption(side):
@@ -151,50 +193,6 @@ def _best_other_caption(side):
         scores = exact_scores.pair_scores(side, side, order[here], order[there])
         best[order[here]] = np.maximum(best[order[here]], scores)
     return best
-
-
-def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
-    """Turns ranks into the flat metrics of `evaluate_retrieval`.
-
-    Args:
-      ranks: dict from direction to `ranks.Ranks`.
-      recall_at: the cut-offs k.
-
-    Returns:
-      Flat dict of floats.
-    """
-    metrics, recalls = {}, []
-    for direction, found in ranks.items():
-        for name, value in summarize_direction(found, recall_at).items():
-            metrics[f"{direction}/{name}"] = value
-            if direction != "text_to_text" and name.startswith("recall_at_"):
-                recalls.append(value)
-    metrics["mean_recall"] = float(np.mean(recalls))
-    metrics["recall_sum"] = float(100 * np.sum(recalls))
-    return metrics
-
-
-def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
-    """Turns the ranks of one direction into its metrics.
-
-    Args:
-      ranks: `ranks.Ranks`.
-      recall_at: the cut-offs k.
-
-    Returns:
-      Dict of floats: `num_queries` and, where there are any, `recall_at_<k>`,
-      `median_rank`, `mean_rank` and `tie_rate` of `evaluate_retrieval`.
-    """
-    values = ranks.ranks
-    metrics = {"num_queries": float(len(values))}
-    if not len(values):
-        return metrics
-    for k in recall_at:
-        metrics[f"recall_at_{k}"] = float(np.mean(values <= k))
-    metrics["median_rank"] = float(np.floor(np.median(values - 1)) + 1)
-    metrics["mean_rank"] = float(np.mean(values))
-    metrics["tie_rate"] = float(np.mean(ranks.tied))
-    return metrics
 
 
 def bootstrap_interval(

@@ -14,9 +14,8 @@ import numpy as np
 
 from tbnets.checked_numbers import checked_rows
 from tbnets.errors import InputError
-from tbnets.evaluation import retrieval
 from tbnets.evaluation.checks import finite_scores
-from tbnets.evaluation.ranks import Queries
+from tbnets.evaluation.ranks import Queries, summarize_ranks
 from tbnets.progress import progress_bar
 
 TIE = 1e-5
@@ -64,7 +63,7 @@ def evaluate_scores(scores, caption_to_image) -> dict:
     Raises:
       ValueError: as `score_ranks`.
     """
-    return retrieval.summarize_ranks(score_ranks(scores, caption_to_image))
+    return summarize_ranks(score_ranks(scores, caption_to_image))
 
 
 def score_ranks(scores, caption_to_image) -> dict:

@@ -109,3 +109,21 @@ def pair_ranks(scores, pairs):
         if any(positive):
             found.append((query, *rank(row, positive)))
     return found
+
+
+def precisions(scores, pairs):
+    """[(r_precision, map_at_r), ...] of queries that have a positive."""
+    found = []
+    for query, row in enumerate(scores):
+        positive = [(query, c) in pairs for c in range(len(row))]
+        total = sum(positive)
+        # Wrong ones first among equals; then by any order.
+        places = sorted(
+            range(len(row)), key=lambda c: (-row[c], positive[c], c)
+        )
+        hits = [positive[c] for c in places[:total]]
+        shares = [sum(hits[: i + 1]) / (i + 1) for i in range(total)]
+        if total:
+            average = sum(s for s, hit in zip(shares, hits) if hit) / total
+            found.append((sum(hits) / total, average))
+    return found

@@ -42,9 +42,27 @@ def test_ranks_are_those_of_the_definition(seed, levels, monkeypatch):
             found = pair_ranks.pair_ranks(values, pairs)
             expected = oracle.pair_ranks(table, known)
             assert list(zip(*(x.tolist() for x in found))) == expected
+            ranks, precise = pair_ranks.precise_ranks(values, pairs)
+            assert list(zip(*(x.tolist() for x in ranks))) == expected
+            precise = np.stack([*precise.values()], axis=1)
+            wanted = oracle.precisions(table, known)
+            np.testing.assert_allclose(precise, wanted, rtol=1e-12)
             found = pair_ranks.pair_ranks(values.T, pairs[:, ::-1])
             expected = oracle.pair_ranks(table.T, turned)
             assert list(zip(*(x.tolist() for x in found))) == expected
+
+
+def test_precisions_literal():
+    # Of three positives the first, third and fifth: 2 of 3 among three, and
+    # (1/1 + 2/3) / 3; of one positive behind one of the same score: 0.
+    scores = np.array([[0.9, 0.8, 0.7, 0.6, 0.5], [0.2, 0.2, 0.1, 0.0, 0.0]])
+    pairs = [[0, 0], [0, 2], [0, 4], [1, 1]]
+    ranks, precise = pair_ranks.precise_ranks(scores, pairs)
+    np.testing.assert_array_equal(ranks.ranks, [1, 2])
+    np.testing.assert_allclose(precise["r_precision"], [2 / 3, 0])
+    np.testing.assert_allclose(precise["map_at_r"], [5 / 9, 0])
+    ranks, precise = pair_ranks.precise_ranks(scores, np.zeros((0, 2), int))
+    assert not len(ranks.ranks) and precise == {}
 
 
 def test_region_phrase_ranking_literal():

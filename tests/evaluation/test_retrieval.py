@@ -344,6 +344,54 @@ def test_bad_arrays_are_refused(images, texts, rows, message):
         retrieval.evaluate_retrieval(images, texts, rows)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_positives_of_captions_give_the_numbers_without(seed):
+    images, texts, rows = random_case(seed, levels=2)
+    plain = retrieval.evaluate_retrieval(images, texts, rows)
+    mask = rows == np.arange(len(images))[:, None]
+    for positives in mask, np.argwhere(mask)[::-1]:
+        metrics = retrieval.evaluate_retrieval(
+            images, texts, rows, positives=positives
+        )
+        assert {name: metrics[name] for name in plain} == plain
+        more = {"r_precision", "map_at_r"}
+        assert {one.split("/")[1] for one in metrics.keys() - plain} == more
+
+
+def test_positives_literal():
+    # Image 0 scores its captions 1, 0, .6; image 1 scores them 0, 1, .8.
+    images, texts = np.eye(2), np.array([[1, 0], [0, 1], [0.6, 0.8]])
+    metrics = retrieval.evaluate_retrieval(
+        images,
+        texts,
+        [0, 1, 1],
+        recall_at=(1,),
+        text_to_text=False,
+        positives=[[0, 0], [0, 2], [1, 0], [1, 2], [0, 0]],
+    )
+    # Image 0 finds both; image 1 finds 2 behind 1: 1/2, and (1/2) / 2.
+    wanted = {
+        "image_to_text/recall_at_1": 0.5,
+        "image_to_text/r_precision": 0.75,
+        "image_to_text/map_at_r": 0.625,
+        "text_to_image/recall_at_1": 1,
+        "text_to_image/map_at_r": 1,
+        "text_to_image/num_queries": 2,
+    }
+    assert {name: metrics[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "positives",
+    [[[0, 3]], [[-1, 0]], [[0.0, 1.0]], [0, 1], np.ones((3, 2), bool)],
+)
+def test_bad_positives_are_refused(positives):
+    with pytest.raises(ValueError, match=r"`positives` must be bool \(2, 3\)"):
+        retrieval.evaluate_retrieval(
+            np.eye(2), np.eye(3, 2) + 1, [0, 1, 1], positives=positives
+        )
+
+
 @pytest.mark.parametrize("recall_at", [(), (0,), (1.5,), (-1, 5)])
 def test_bad_cutoffs_are_refused(recall_at):
     with pytest.raises(ValueError, match="`recall_at` must"):
