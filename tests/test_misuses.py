@@ -287,6 +287,14 @@ EVALUATE = [
     (ARRAYS + "--image_embeddings={root}/no.npy", ["no.npy", "existing file"]),
     (ARRAYS + "--image_embeddings={root}/wide.npy", ["(3, 4)"]),
     (ARRAYS + "--text_embeddings={root}/own.csv", ["own.csv"]),
+    (
+        ARRAYS + "--positive_pairs={root}/rows.npy",
+        ["`--positive_pairs`", "[n, 2]"],
+    ),
+    (
+        ARRAYS + "--positive_pairs={root}/rows.npy --protocol=coco_5k",
+        ["`--positive_pairs` must come with --protocol=full"],
+    ),
     (ARRAYS + "--caption_to_image={root}/far.npy", ["caption_to_image"]),
     ("--image_features=a.npy", ["must come with --text_features"]),
     ("--hub=clip --captions=a.csv", ["`--hub` must come with --images"]),

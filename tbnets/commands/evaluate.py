@@ -78,7 +78,10 @@ WAYS = {
     "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
-    "image_embeddings": ("text_embeddings", "caption_to_image", "normalize"),
+    "image_embeddings": (
+        *("text_embeddings", "caption_to_image", "normalize"),
+        "positive_pairs",
+    ),
 }
 """Flag that says what is measured -> those that are read with it alone."""
 OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
@@ -138,6 +141,12 @@ class Options(checks.OfRun, OfData, checks.Choosing):
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
         "", "Row of the image of each caption (.npy of integers, or text)."
+    )
+    positive_pairs: str = flag(
+        "",
+        "What matches, in place of --caption_to_image: the rows of an image "
+        "and of a caption for each match, [n, 2] (.npy). R-Precision and mAP@R "
+        "are measured too (ECCV Caption).",
     )
     normalize: bool = flag(
         False, "Divide each row by its length: cosines rank, not products."
@@ -277,12 +286,19 @@ def evaluate_arrays(options):
     rows = arrays.read_caption_to_image(options.caption_to_image)
     if options.normalize:
         sides = [arrays.unit_rows(side) for side in sides]
+    given = {}
+    if options.positive_pairs:
+        if options.protocol != "full":
+            must = "--protocol=full, whose rows are not cut into folds"
+            raise must_come_with(options, "positive_pairs", must)
+        given["positives"] = arrays.read_array(options.positive_pairs)
     metrics = protocols.evaluate_protocol(
         options.protocol,
         *sides,
         rows,
         memory_limit_mb=options.memory_limit_mb,
         text_to_text=options.text_to_text,
+        **given,
     )
     tell(options, metrics, f"protocol: {options.protocol}")
     for name, side in zip(names, sides):

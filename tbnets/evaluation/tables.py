@@ -129,6 +129,7 @@ def _retrieval_lines(metrics):
         label = direction.replace("_to_", " to ")
         lines += _row(metrics, direction, label, columns)
         lines += _interval_row(metrics, direction)
+        lines += _precision_note(metrics, direction)
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
     told = {"mean_recall": per_cent, "recall_sum": rounded}
     told = {name: write for name, write in told.items() if name in metrics}
@@ -137,6 +138,17 @@ def _retrieval_lines(metrics):
         for name, write in told.items()
     ]
     return [*lines, *filter(None, [", ".join(total)])]
+
+
+def _precision_note(metrics, direction):
+    """Returns the line of precisions at R; none where they are not asked."""
+    names = {"R-Precision": "r_precision", "mAP@R": "map_at_r"}
+    told = [
+        f"{title} {per_cent(metrics[f'{direction}/{name}'])}"
+        for title, name in names.items()
+        if f"{direction}/{name}" in metrics
+    ]
+    return [f"  {', '.join(told)}"] * bool(told)
 
 
 def _localization_lines(metrics):

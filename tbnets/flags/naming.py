@@ -8,6 +8,7 @@ _FLAGS = {
     "image_branch": ("image_units",),
     "name": ("cnn", "image_encoder"),
     "output_dim": ("cca_dim",),
+    "positives": ("positive_pairs",),
     "preset": ("hub", "cnn", "features", "image_encoder", "text_encoder"),
     "regularization": ("cca_regularization",),
     "steps": ("image_transform",),

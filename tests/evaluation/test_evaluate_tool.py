@@ -60,6 +60,19 @@ def test_text_file_of_rows(saved):
     assert "text to text" not in result.stdout
 
 
+def test_positives_of_a_file_rank_and_have_precisions(saved):
+    pairs = [[0, 1], [1, 2], [2, 0], [2, 3], [2, 2]]
+    np.save(saved / "pairs.npy", np.array(pairs))
+    flags = f"--positive_pairs={saved}/pairs.npy", f"--json={saved}/m.json"
+    result = run(*line(saved, *flags))
+    # Image 2 finds two of its three; its third ties with the wrong one.
+    assert "  R-Precision 88.9, mAP@R 88.9" in result.stdout
+    metrics = json.loads((saved / "m.json").read_text())
+    assert metrics["image_to_text/map_at_r"] == pytest.approx(8 / 9)
+    # Caption 2 is of the images 1 and 2, and 0 comes before 2.
+    assert metrics["text_to_image/r_precision"] == pytest.approx(7 / 8)
+
+
 def test_rows_of_other_lengths_are_told_and_normalized(saved):
     np.save(saved / "texts.npy", np.float16(7 * np.load(saved / "texts.npy")))
     assert (
