@@ -56,6 +56,7 @@ from tbnets import files, startup
 from tbnets.commands import checks
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
+from tbnets.evaluation.choices import CHOOSING
 from tbnets.flags.data_groups import Captions
 from tbnets.flags.flag import (
     Limits,
@@ -69,7 +70,7 @@ from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5
 _OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
-_OF_PHRASES = ("region_phrase_ranking", "choice", "choice_temperature")
+_OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
 _OF_DATA = (
     *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
     "images",
