@@ -611,16 +611,25 @@ def box_overlap(box, other):
     return common / union if union > 0 else 0.0
 
 
-def expected_overlap(similarities, boxes, candidate, temperature):
-    """What a candidate overlaps on average of what softmax draws."""
+def box_weights(similarities, boxes, temperature, area_exponent):
+    """Softmax of similarities, each times the box's area to a power."""
     weights = softmax_weights(similarities, temperature)
+    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in boxes]
+    sized = [w * area**area_exponent for w, area in zip(weights, areas)]
+    total = math.fsum(sized)
+    return [each / total for each in sized] if total > 0 else weights
+
+
+def expected_overlap(similarities, boxes, candidate, temperature, exponent=0):
+    """What a candidate overlaps on average of what softmax draws."""
+    weights = box_weights(similarities, boxes, temperature, exponent)
     return math.fsum(
         weight * box_overlap(boxes[candidate], box)
         for weight, box in zip(weights, boxes)
     )
 
 
-def mean_box(similarities, boxes, candidate, temperature):
+def mean_box(similarities, boxes, candidate, temperature, exponent=0):
     """Mean of a candidate and what overlaps it by half, softmax weighs."""
     near = [
         other
@@ -628,7 +637,8 @@ def mean_box(similarities, boxes, candidate, temperature):
         if other == candidate
         or box_overlap(boxes[candidate], boxes[other]) >= 0.5
     ]
-    weights = softmax_weights([similarities[j] for j in near], temperature)
+    own = [similarities[j] for j in near], [boxes[j] for j in near]
+    weights = box_weights(*own, temperature, exponent)
     return [
         math.fsum(weight * boxes[j][edge] for weight, j in zip(weights, near))
         for edge in range(4)

@@ -283,6 +283,7 @@ MEASURES = [
     ("top", lambda: find(top=0, boxes=BOX)),
     ("choice", lambda: find(choice="best", boxes=BOX)),
     ("choice_temperature", lambda: find(choice_temperature=0, boxes=BOX)),
+    ("choice_area_exponent", lambda: find(choice_area_exponent=-1, boxes=BOX)),
     ("boxes", lambda: find(boxes=[1, 2, 3])),
     ("boxes", lambda: find(boxes="1,2,3,4")),
     ("boxes", lambda: find(boxes=RAGGED)),

@@ -5,7 +5,7 @@ import pathlib
 from typing import Annotated
 
 from tbnets.errors import InputError
-from tbnets.evaluation.choices import CHOICES, TEMPERATURE
+from tbnets.evaluation.choices import CHOICES, CHOOSING, TEMPERATURE
 from tbnets.flags.flag import Limits, changed, flag, must_come_with
 
 
@@ -38,14 +38,18 @@ class Choosing:
         TEMPERATURE,
         "Of --choice: boxes weigh softmax(similarity / temperature).",
     )
+    choice_area_exponent: Annotated[float, Limits(0)] = flag(
+        0.0, "Of --choice: and that times their area to this power."
+    )
 
 
 def check_choosing(options):
-    """Refuses a temperature that nothing is weighed by."""
+    """Refuses numbers that nothing is weighed by."""
     given = changed(options)
-    if "choice_temperature" in given and "choice" not in given:
-        others = " or ".join(f"--choice={name}" for name in CHOICES[1:])
-        raise must_come_with(options, "choice_temperature", others)
+    for name in CHOOSING[1:]:
+        if name in given and "choice" not in given:
+            others = " or ".join(f"--choice={name}" for name in CHOICES[1:])
+            raise must_come_with(options, name, others)
 
 
 def check_place(name, path):

@@ -4,6 +4,13 @@ A run of tools/train.py, on one of its splits:
 
   python tools/evaluate.py --run_dir=runs/quickstart --split=test
 
+Whether a run of photos and captions finds what phrases name in a photo,
+though it never saw a box:
+
+  python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
+      --phrases=flickr8k/entities --regions=features/crops_lite0.flags \
+      --choice=expected_overlap --choice_area_exponent=0.5
+
 Two runs taken together, by the weighted sum of their distances (Wang et al.
 2018, Eq. 8):
 
@@ -56,6 +63,7 @@ from tbnets import files, startup
 from tbnets.commands import checks
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
+from tbnets.evaluation.choices import CHOOSING
 from tbnets.flags.data_groups import Captions
 from tbnets.flags.flag import (
     Limits,
@@ -69,13 +77,17 @@ from tbnets.pictures import space_map
 
 MAP_CAPTIONS = 5
 _OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
-_OF_PHRASES = ("region_phrase_ranking", "choice", "choice_temperature")
+_OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
+_PHRASES_OF_RUN = ("phrases", "regions")
 _OF_DATA = (
     *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
     "images",
 )
 WAYS = {
-    "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES),
+    "run_dir": (
+        *(*_OF_A_SPLIT, "checkpoint"),
+        *(*_OF_PHRASES, *_PHRASES_OF_RUN),
+    ),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
     "image_embeddings": (
@@ -164,6 +176,17 @@ class Options(checks.OfRun, OfData, checks.Choosing):
         "Of a run on phrases: rank all phrases for each true region too, and "
         "all true regions for each phrase (Niu 2017, Table 4).",
     )
+    phrases: str = flag(
+        "",
+        "Of a run of photos and captions: phrases with boxes, as of --phrases "
+        "of tools/train.py; how many find their region is measured too.",
+    )
+    regions: str = flag(
+        "",
+        "Features of regions for --phrases, by the network of the run's "
+        "photos: a recipe such as features/crops_lite0.flags, which makes them "
+        "of the split's photos, or a store.",
+    )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
         512, "MiB for scores; the result does not depend on it."
     )
@@ -229,7 +252,15 @@ def run_scores(options, runs, run_dir):
         ),
     )
     examples = session.task.data.load(options.split, session.state.fitted)
-    return session.task.scores(session.network, examples)
+    scores = session.task.scores(session.network, examples)
+    if options.phrases:
+        from tbnets.tasks.matching.phrase_regions import phrase_region_scores
+        from tbnets.tasks.scores import Together
+
+        named = options.phrases, options.regions
+        found = phrase_region_scores(session, options.split, *named)
+        scores = Together([scores, found])
+    return scores
 
 
 def map_points(options, scores):
@@ -348,10 +379,18 @@ def check_flags(options):
         "combine_weight": "combine_with",
         "map_images": "map",
         "image_features": "text_features",
+        "phrases": "regions",
+        "regions": "phrases",
     }
     for name, other in others.items():
         if name in given and not getattr(options, other):
             raise must_come_with(options, name, f"--{other}")
+    if options.phrases and options.combine_with:
+        raise InputError(
+            "`--phrases` must come with one run. Received: --phrases="
+            f"{options.phrases} with --combine_with={options.combine_with}. "
+            "Leave one of them out."
+        )
     for name in sorted(given & {"json", "map"}):
         checks.check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.

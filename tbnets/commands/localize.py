@@ -202,6 +202,7 @@ def localize(options, model, phrases, notes, photo, picture):
         options.top,
         choice=options.choice,
         choice_temperature=options.choice_temperature,
+        choice_area_exponent=options.choice_area_exponent,
     )
     print_found(phrases, notes, found)
     if picture:

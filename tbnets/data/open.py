@@ -48,6 +48,8 @@ class Data:
             sentences.
         plan: function (flag, data) -> {recipe that the flag names: the
             `recipes.thing.Thing` that it makes}.
+        photos_of: names of the splits of whose photos recipes make things; ()
+            for all that the captions tell.
 
     Attributes:
         given: the `Sources`, as they were given.
@@ -62,11 +64,13 @@ class Data:
         own=None,
         of_phrases=False,
         plan=lambda flag, data: {},
+        photos_of=(),
     ):
         self.given = sources
         self.own = own
         self.of_phrases = of_phrases
         self._plan = plan
+        self._photos_of = photos_of
         self._things = {}
         self._to_agree = {}
         self.cuts = None
@@ -235,15 +239,23 @@ class Data:
         """The photos that the captions name in any split, and that are there.
 
         A list of (id, path, name, bytes). Of the splits that a run reads, all
-        must be there.
+        must be there. With `photos_of` they are those of its splits.
         """
         given, sources = self.given, self.sources
-        for split in (given.train_split, given.dev_split, given.test_split):
+        splits = (given.train_split, given.dev_split, given.test_split)
+        for split in self._photos_of or splits:
             if self.has(split):
                 self.split(split).photos  # noqa: B018  (it refuses)
+        wanted = {
+            key
+            for split in self._photos_of
+            for key in self.split(split).records.image_ids
+        }
         folder, path = sources.photo_folder, sources.file("captions")
         found = []
         for key, photo in find_photos(folder, sources.captions_format, path):
+            if wanted and key not in wanted:
+                continue
             with contextlib.suppress(OSError):
                 state = os.stat(photo)
                 if stat.S_ISREG(state.st_mode):

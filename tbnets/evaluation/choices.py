@@ -18,6 +18,8 @@ CHOICES = ("most_similar", "expected_overlap", "mean_box")
 MOST_SIMILAR, EXPECTED_OVERLAP, MEAN_BOX = CHOICES
 CANDIDATE_CHOICES = CHOICES[:2]
 """Those that choose one of the candidates and leave its box as it is."""
+CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
+"""Arguments of users, and flags, that a `Choice` is made of."""
 TEMPERATURE = 0.1
 
 
@@ -35,39 +37,51 @@ class Choice(NamedTuple):
       that overlap the candidate by an IoU of 0.5 or more, each weighed by
       softmax(s / temperature) over these. It need be no candidate.
 
+    With an area exponent e each weight is multiplied by the e-th power of the
+    candidate's area, and all are divided by their sum: what people name is
+    larger than most boxes that something proposes.
+
     Attributes:
         name: one of `CHOICES`.
         temperature: above 0, in the unit of the similarities; small ones
             trust the most similar candidates alone.
+        area_exponent: at least 0; at 0 areas do not count.
 
     Source: expected overlap is a decision of minimum Bayes risk, as Kumar and
         Byrne 2004 choose translations, for the loss 1 - IoU; means of boxes
         are the box voting of Gidaris and Komodakis 2015, weighed by softmax.
         Departure from Wang et al. 2018 and Niu et al. 2017: they take the
-        most similar.
+        most similar, of which no area matters.
     """
 
     name: str = MOST_SIMILAR
     temperature: float = TEMPERATURE
+    area_exponent: float = 0.0
 
 
 DEFAULT = Choice()
 
 
-def checked_choice(name, temperature, known=CHOICES) -> Choice:
-    """Returns the `Choice` of two arguments of a user.
+def checked_choice(
+    name, temperature, area_exponent=0.0, known=CHOICES
+) -> Choice:
+    """Returns the `Choice` of three arguments of a user.
 
     Args:
         name: one of `known`.
         temperature: see `Choice`.
+        area_exponent: see `Choice`.
         known: those of `CHOICES` that can be made.
 
     Raises:
-        ValueError: the choice is unknown, or the temperature not above 0.
+        ValueError: the choice is unknown, the temperature not above 0, or the
+            exponent below 0.
     """
     check_choice("choice", name, known)
     return Choice(
-        name, checked_number("choice_temperature", temperature, 0, above=True)
+        name,
+        checked_number("choice_temperature", temperature, 0, above=True),
+        checked_number("choice_area_exponent", area_exponent, 0),
     )
 
 
@@ -93,21 +107,39 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         return similarities, same
     overlaps = box_math.iou(boxes, boxes)
     values = similarities.astype(np.float64)
+    areas = box_math.areas(boxes)
     if choice.name == EXPECTED_OVERLAP:
-        weights = _softmax(values, choice.temperature)
+        weights = _weights(values, areas, choice)
         return (weights @ overlaps).astype(np.float32), same
     near = overlaps >= SAME_THING
     np.fill_diagonal(near, True)  # Without an area, IoU with itself is 0.
     means = np.empty(same.shape)
     for mean, own in zip(means, values):  # Never p x k x k at once.
         around = np.where(near, own, -np.inf)
-        np.matmul(_softmax(around, choice.temperature), boxes, out=mean)
+        np.matmul(_weights(around, areas, choice), boxes, out=mean)
     return similarities, means
 
 
-def _softmax(values, temperature):
-    """Returns softmax along the last axis, of differences to the largest."""
+def _weights(values, areas, choice):
+    """Returns what candidates weigh, by the last axis, sums of 1.
+
+    Args:
+        values: `[..., k]`, similarities; -infinity for what weighs nothing.
+        areas: `[k]`.
+        choice: `Choice`.
+    """
     with np.errstate(over="ignore"):  # A minute temperature: weight 0.
-        logits = (values - values.max(axis=-1, keepdims=True)) / temperature
+        logits = _below_largest(values) / choice.temperature
+    if choice.area_exponent:
+        with np.errstate(divide="ignore"):  # No area: weight 0.
+            sized = logits + choice.area_exponent * np.log(areas)
+        # Where nothing would weigh anything, areas do not count.
+        is_some = np.isfinite(sized).any(axis=-1, keepdims=True)
+        logits = _below_largest(np.where(is_some, sized, logits))
     weights = np.exp(logits)
     return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _below_largest(values):
+    """Returns the differences to the largest along the last axis."""
+    return values - values.max(axis=-1, keepdims=True)

@@ -37,8 +37,19 @@ def plan(settings, flag, data):
     Raises:
         ValueError, FileNotFoundError: one can not be read or made.
     """
+    return _planned(recipes(settings, flag, data.given), flag, data)
+
+
+def plan_all(flag, data):
+    """Returns the same of a flag that is read, whatever the settings."""
+    items = data.given.items(flag) if flag in KINDS else ()
+    return _planned(filter(is_recipe, items), flag, data)
+
+
+def _planned(items, flag, data):
+    """Returns {recipe: `Thing`} of the recipes among what a flag names."""
     found = {}
-    for item in recipes(settings, flag, data.given):
+    for item in items:
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
         with recipe.named():
             found[item] = KINDS[flag](recipe, data)

@@ -207,7 +207,7 @@ def _inside(boxes, photo):
     return boxes.astype(np.float32)
 
 
-def find(
+def find(  # noqa: PLR0913  (a choice is three of them)
     model: Any,
     phrases: Texts,
     photo: Photo,
@@ -215,6 +215,7 @@ def find(
     boxes: Boxes | None = None,
     choice: str = choices.MOST_SIMILAR,
     choice_temperature: float = choices.TEMPERATURE,
+    choice_area_exponent: float = 0.0,
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
@@ -233,6 +234,8 @@ def find(
             agree on; or `mean_box`: the mean of the regions around the most
             similar one. `evaluation.choices.Choice` has the formulas.
         choice_temperature: of these, in the unit of the similarities.
+        choice_area_exponent: of these: weights are multiplied by this power
+            of the region's area; at least 0.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:
@@ -254,7 +257,9 @@ def find(
             "`search`."
         )
     checked_number("top", top, 1, whole=True)
-    way = choices.checked_choice(choice, choice_temperature)
+    way = choices.checked_choice(
+        choice, choice_temperature, choice_area_exponent
+    )
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:

@@ -24,19 +24,20 @@ def random_case(generator, count, levels):
     return similarities.astype(np.float32), boxes.astype(float)
 
 
+@pytest.mark.parametrize("exponent", [0, 0.5, 2])
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 5.0])
 @pytest.mark.parametrize("count, levels", [(1, 9), (2, 1), (7, 1), (12, 900)])
-def test_answers_are_those_of_the_loops(count, levels, temperature):
+def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
     generator = np.random.default_rng(count)
     similarities, boxes = random_case(generator, count, levels)
     for name in ("expected_overlap", "mean_box"):
         scores, found = choices.answers(
-            similarities, boxes, Choice(name, temperature)
+            similarities, boxes, Choice(name, temperature, exponent)
         )
         assert scores.dtype == np.float32 and found.shape == (3, count, 4)
         loop = getattr(reference, name)
         expected = [
-            [loop(row, boxes, one, temperature) for one in range(count)]
+            [loop(row, boxes, c, temperature, exponent) for c in range(count)]
             for row in similarities.tolist()
         ]
         is_mean = name == "mean_box"
@@ -58,6 +59,28 @@ def test_what_two_agree_on_is_before_what_is_most_similar():
     )
     # Weights .265, .265, .293 and .178: .650 and .551.
     assert scores.argmax() == 0
+
+
+def test_large_candidates_count_for_more():
+    scores, _ = choices.answers(
+        SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 0.5)
+    )
+    # .211 * 10, .211 * 9.49, .574 * 7.07 and .004 * 10 of 8.21 in all: .257,
+    # .244, .494 and .005. The first: .257 + .244 * .9 + .494 * .5 = .724. The
+    # third: .494 + .257 * .5 + .244 * 45 / 95 = .738.
+    np.testing.assert_allclose(scores[0, [0, 2]], [0.724, 0.738], atol=1e-3)
+    scores, _ = choices.answers(
+        SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 1)
+    )
+    assert scores.argmax() == 0
+
+
+def test_candidates_without_an_area_are_weighed_by_similarity():
+    flat = np.array([[0, 0, 4, 0], [2, 0, 2, 9]], float)
+    _, found = choices.answers(
+        np.array([[0.5, 0.5]]), flat, Choice("mean_box", 0.1, 1)
+    )
+    np.testing.assert_array_equal(found[0], flat)
 
 
 def test_equal_candidates_keep_their_order():
@@ -102,6 +125,7 @@ def test_what_is_no_number_is_refused(value):
         (("mean_box", 0), "`choice_temperature` must be a finite number above"),
         (("mean_box", np.nan), "`choice_temperature` must be"),
         (("mean_box", "1"), "`choice_temperature` must be"),
+        (("mean_box", 1, -1), "`choice_area_exponent` must be"),
     ],
 )
 def test_choices_that_can_not_be_made_are_refused(given, message):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.recipes.kinds import missing
+from tbnets.recipes.kinds import missing, plan_all
 from tests import tiny
 from tests.recipes.test_made import (
     FEATURES,
@@ -111,6 +112,14 @@ def test_photos_of_other_splits_may_be_absent(folder):
     path = folder / "captions.csv"
     path.write_text(f"{path.read_text()}d.jpg,grey,restval\n")
     assert planned().count == 3
+
+
+def test_things_may_be_made_of_the_photos_of_one_split(folder):
+    data = Data(opened().given, plan=plan_all, photos_of=("dev",))
+    [one] = data.things("image_features").values()
+    assert [key for key, _ in one.photos] == ["b.png"]
+    assert one.count == 1 and one.digest != planned().digest
+    assert plan_all("phrases", data) == {}
 
 
 def test_images_are_read_where_a_recipe_needs_them():

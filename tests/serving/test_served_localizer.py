@@ -81,6 +81,13 @@ def test_boxes_are_found_by_another_choice(model, folder):
     )
     assert mean.dtype == np.float32
     np.testing.assert_allclose(mean, BOXES[0] + [1, 0, 1, 0], atol=0.02)
+    # The blue box is smaller than the one around it, and areas count here.
+    two = np.stack([BOXES[1], BOXES[1] + [-9, -9, 9, 9]])
+    for exponent, row in ((0, 0), (9, 1)):
+        [[(found, _)]] = model.find(
+            *(["blue"], photo, 1, two, "expected_overlap", 50, exponent)
+        )
+        assert found.tolist() == two[row].tolist()
     usual = model.find(["red"], photo, 2, boxes)
     assert similarity == usual[0][0][1]
     # At first no box agrees with the blue one, in the end it is alone.

@@ -45,6 +45,7 @@ def answers(folder):
             ),
         ],
         "mean boxes": [model, "--choice=mean_box", photo, "red"],
+        "no size": [model, "--choice_area_exponent=1", photo, "red"],
         "no warmth": [model, "--choice_temperature=0.2", photo, "red"],
         "too cold": [
             *(model, "--choice=mean_box", "--choice_temperature=0"),
@@ -176,6 +177,7 @@ def test_a_photo_without_proposals_is_told(answers):
 @pytest.mark.parametrize(
     "question, message",
     [
+        ("no size", "`--choice_area_exponent` must come with --choice=expe"),
         ("no warmth", "must come with --choice=expected_overlap or --cho"),
         ("too cold", "`--choice_temperature` must be a finite number above 0"),
         ("no phrase", "`localize` must be given a photo and a phrase"),

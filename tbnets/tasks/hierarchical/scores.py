@@ -9,6 +9,7 @@ from tbnets.data.phrase_pairs import CHOICE, PairExamples
 from tbnets.errors import InputError
 from tbnets.evaluation.choices import (
     CANDIDATE_CHOICES,
+    CHOOSING,
     MOST_SIMILAR,
     TEMPERATURE,
     checked_choice,
@@ -35,7 +36,7 @@ class CorrespondenceScores(Scores):
     """
 
     what = "noun phrases and regions"
-    options = ("region_phrase_ranking", "choice", "choice_temperature")
+    options = ("region_phrase_ranking", *CHOOSING)
     about_pictures = views.WHAT_IS_SHOWN
 
     examples: PairExamples
@@ -49,6 +50,7 @@ class CorrespondenceScores(Scores):
         region_phrase_ranking=False,
         choice=MOST_SIMILAR,
         choice_temperature=TEMPERATURE,
+        choice_area_exponent=0.0,
     ):
         """Returns those of `evaluate_correspondences`; {} without links.
 
@@ -57,12 +59,15 @@ class CorrespondenceScores(Scores):
                 come too, which rank by similarity, whatever is chosen.
             choice: see `evaluation.choices.Choice`; one of a candidate.
             choice_temperature: see there.
+            choice_area_exponent: see there.
 
         Raises:
             ValueError: these are asked for where no link is known, or there
                 is no such choice.
         """
-        choice = checked_choice(choice, choice_temperature, CANDIDATE_CHOICES)
+        choice = checked_choice(
+            choice, choice_temperature, choice_area_exponent, CANDIDATE_CHOICES
+        )
         if self.links is None:
             if choice.name == MOST_SIMILAR and not region_phrase_ranking:
                 return {}

@@ -13,6 +13,7 @@ from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.choices import (
+    CHOOSING,
     MOST_SIMILAR,
     TEMPERATURE,
     checked_choice,
@@ -52,7 +53,7 @@ class LocalizationScores(Scores):
     """
 
     what = "phrases and regions"
-    options = ("region_phrase_ranking", "choice", "choice_temperature")
+    options = ("region_phrase_ranking", *CHOOSING)
     about_pictures = views.WHAT_IS_SHOWN
 
     similarities: np.ndarray
@@ -69,6 +70,7 @@ class LocalizationScores(Scores):
         region_phrase_ranking=False,
         choice=MOST_SIMILAR,
         choice_temperature=TEMPERATURE,
+        choice_area_exponent=0.0,
     ):
         """Returns the metrics of `evaluation.localization`.
 
@@ -77,6 +79,7 @@ class LocalizationScores(Scores):
                 too, which rank by similarity, whatever is chosen.
             choice: see `evaluation.choices.Choice`.
             choice_temperature: see there.
+            choice_area_exponent: see there.
 
         Raises:
             ValueError: those of true regions are asked for of two runs taken
@@ -93,7 +96,7 @@ class LocalizationScores(Scores):
             self.proposals,
             phrases.boxes,
             phrases.phrase_to_image,
-            checked_choice(choice, choice_temperature),
+            checked_choice(choice, choice_temperature, choice_area_exponent),
         )
         metrics = summarize(
             found,

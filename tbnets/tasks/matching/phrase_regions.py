@@ -1,0 +1,233 @@
+"""Which region of a photo does a phrase name, by a network of whole photos?
+
+A network that learned photos and captions alone compares phrases with crops
+of the photo, which the photos' own convolutional network saw one by one.
+"""
+
+import dataclasses
+import os
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.data.open import Data
+from tbnets.data.phrase_pairs import PhotoRegions
+from tbnets.data.phrases import PhraseRegions
+from tbnets.errors import InputError
+from tbnets.evaluation.choices import (
+    CANDIDATE_CHOICES,
+    CHOOSING,
+    MOST_SIMILAR,
+    TEMPERATURE,
+    answers,
+    checked_choice,
+)
+from tbnets.evaluation.correspondences import Links, evaluate_correspondences
+from tbnets.identity import rows_by, rows_of
+from tbnets.progress import progress_bar
+from tbnets.recipes import kinds
+from tbnets.store.manifest import extraction_differences
+from tbnets.tasks.scores import Scores
+
+PHOTOS_AT_ONCE = 32
+PHRASES_AT_ONCE = 1024
+SEEN_ALIKE = ("cnn", "layers", "pooling", "top", "weights_sha256")
+"""What made features of photos and of regions and must be the same."""
+
+
+class Asked(NamedTuple):
+    """What a network is asked, and of which photos.
+
+    Attributes:
+        phrases: `PhraseRegions`, in pixels of the photos.
+        images: int64 `[num_phrases]`, row of the photo of each phrase.
+        regions: `PhotoRegions` of all photos of the split.
+    """
+
+    phrases: PhraseRegions
+    images: np.ndarray
+    regions: PhotoRegions
+
+    @property
+    def phrases_of_photos(self):
+        """The rows of the phrases of each photo: list of int arrays."""
+        return rows_by(self.images, len(self.regions.rows))
+
+    @property
+    def links(self):
+        """The `Links` of the phrases, each of which is a noun phrase."""
+        count = self.phrases.num_phrases
+        return Links(
+            np.arange(count),
+            self.phrases.boxes,
+            self.images,
+            self.phrases.phrase_to_chain,
+            np.ones(count, bool),
+            0,
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PhraseRegionScores(Scores):
+    """How similar the phrases of a split are to the regions of their photos.
+
+    Args:
+        asked: the `Asked`.
+        similarities: float32 `[p, k + 1]` for each photo, of its p phrases,
+            in their order, and its k regions, then the photo itself.
+    """
+
+    what = "phrases and regions"
+    options = CHOOSING
+
+    asked: Asked
+    similarities: list
+
+    def metrics(
+        self,
+        choice=MOST_SIMILAR,
+        choice_temperature=TEMPERATURE,
+        choice_area_exponent=0.0,
+    ):
+        """Returns those of `evaluate_correspondences`.
+
+        Args:
+            choice: see `evaluation.choices.Choice`; one of a candidate.
+            choice_temperature: see there.
+            choice_area_exponent: see there.
+
+        Raises:
+            ValueError: there is no such choice.
+        """
+        choice = checked_choice(
+            choice, choice_temperature, choice_area_exponent, CANDIDATE_CHOICES
+        )
+        candidates = self.asked.regions.candidates
+        chosen = np.zeros(len(self.asked.images), np.int64)
+        for photo, rows in enumerate(self.asked.phrases_of_photos):
+            if len(rows):
+                found = self.similarities[photo]
+                ranked, _ = answers(found, candidates(photo), choice)
+                chosen[rows] = ranked.argmax(axis=1)
+        return evaluate_correspondences(chosen, candidates, self.asked.links)
+
+
+def phrase_region_scores(session, split, phrases, regions):
+    """Compares the phrases of a split with the regions of their photos.
+
+    Args:
+        session: a `runs.Session` of a network of photos and captions.
+        split: name of the split.
+        phrases: file or folder of phrases with boxes, see `data.phrases`.
+        regions: recipe or store of features of regions, made by the network
+            that made those of the photos. A recipe makes them of the photos
+            of the split alone.
+
+    Returns:
+        `PhraseRegionScores`.
+
+    Raises:
+        ValueError: the network compares no embeddings, starts at pixels, or
+            reads no captions; or the regions were seen by another network.
+    """
+    data, network = session.task.data, session.network
+    fitted = session.state.fitted
+    if network.learned_similarity or getattr(data, "images", "") != "images":
+        raise InputError(
+            "`--phrases` must come with a run that embeds features of photos "
+            f"and captions. Received: --phrases={phrases} with --model="
+            f"{session.task.settings.model}. Choose another run, or leave "
+            "--phrases and --regions out."
+        )
+    reader = data.texts.reader(fitted)
+    if reader is None or hasattr(reader, "read"):
+        raise InputError(
+            "`--phrases` must come with a run that reads captions as they "
+            f"are. Received: --phrases={phrases} with --text_encoder="
+            f"{session.task.settings.text_encoder}. Choose another run, or "
+            "leave --phrases and --regions out."
+        )
+    asked = _asked(data.opened, split, phrases, regions)
+    _check_seen_alike(fitted, asked.regions.store)
+    texts = _embed_phrases(network, reader, asked.phrases.phrases)
+    photos, owners = data.split(split).images, asked.phrases_of_photos
+    similarities = []
+    with progress_bar(len(owners), "regions of phrases", "photo") as bar:
+        for start in range(0, len(owners), PHOTOS_AT_ONCE):
+            rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
+            seen = _embed_candidates(network, photos, asked.regions, rows)
+            similarities += [
+                texts[owners[row]] @ one.T for row, one in zip(rows, seen)
+            ]
+            bar.update(len(rows))
+    return PhraseRegionScores(asked, similarities)
+
+
+def _asked(opened, split, phrases, regions):
+    """Returns the `Asked` of a split; what a recipe names is made."""
+    sources = dataclasses.replace(
+        opened.given,
+        phrases=_from_here(phrases),
+        regions=_from_here(regions),
+    )
+    data = Data(sources, opened.own, plan=kinds.plan_all, photos_of=(split,))
+    data.cuts = opened.cuts
+    part = data.split(split)
+    store, rows = part.regions
+    known = part.phrases
+    photos = rows_of(known.images.image_ids, part.records.image_ids)
+    every = int(store.counts[rows].max(initial=0))
+    return Asked(
+        known,
+        photos[known.phrase_to_image],
+        PhotoRegions(store, rows, every),
+    )
+
+
+def _from_here(path):
+    """Returns a path in full where it is there; else it is looked for."""
+    return os.path.abspath(path) if os.path.exists(path) else path
+
+
+def _check_seen_alike(fitted, store):
+    """Refuses regions that another network saw than the photos."""
+    known, lines = fitted["image_features_made_by"], []
+    if known:  # Of an array nobody knows what made it.
+        both = (
+            {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
+            for made_by in (known, store.made_by)
+        )
+        lines = extraction_differences(*both, "the run", "--regions")
+    if lines or store.dim != fitted["image_dim"]:
+        lines = lines or [f"{fitted['image_dim']} numbers, and {store.dim}"]
+        raise InputError(
+            "`--regions` must name features of regions by the network of the "
+            f"run's photos. Received: --regions={store.path}, which differ: "
+            f"{'; '.join(lines)}. Make them with its --cnn and --layers, and "
+            "--region_features=warp."
+        )
+
+
+def _embed_phrases(network, reader, phrases):
+    """Returns embeddings float32 `[num_phrases, dim]`; equal words once."""
+    said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
+    parts = [
+        network.embed_text(
+            reader(tf.constant(said[start : start + PHRASES_AT_ONCE].tolist()))
+        ).numpy()
+        for start in range(0, len(said), PHRASES_AT_ONCE)
+    ]
+    return np.concatenate(parts)[spoken]
+
+
+def _embed_candidates(network, photos, regions, rows):
+    """Returns embeddings `[k + 1, dim]` of regions and photo, of each photo."""
+    _, numbers = regions.all_of(rows)
+    counts = regions.counts[rows]
+    seen = regions.take(np.repeat(rows, counts), numbers)
+    seen = np.concatenate([seen, photos.batch(rows)])
+    embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
+    parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
+    wholes = embeddings[-len(rows) :]
+    return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]

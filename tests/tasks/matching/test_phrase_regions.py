@@ -1,0 +1,158 @@
+"""Phrases and regions, asked of a network that learned whole photos alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tbnets import runs
+from tbnets.evaluation.choices import Choice, answers
+from tbnets.store.opening import open_features
+from tbnets.store.writer import FeatureWriter
+from tbnets.tasks.matching.phrase_regions import phrase_region_scores
+from tbnets.training import loop
+from tests import tiny, tiny_scenes
+from tests.verbs import ask
+
+MADE_BY = {"cnn": "Tiny", "layers": ["last"]}
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Scenes whose photos and regions have the same kinds of features."""
+    folder = tiny_scenes.write_scenes(tmp_path_factory.mktemp("data"))
+    photos = np.load(folder / "ims.npy")
+    ids = (folder / "ims_ids.txt").read_text().split()
+    writer = FeatureWriter(folder / "photos", MADE_BY, photos.shape[1])
+    writer.add_shard(ids, photos)
+    writer.finish()
+    write_regions(folder, "crops", MADE_BY)
+    write_regions(folder, "others", MADE_BY | {"cnn": "Other"})
+    return folder
+
+
+def write_regions(folder, name, made_by):
+    """Copies the store of regions without the number that photos lack."""
+    store = open_features(folder / "regions")
+    found = [store.regions(row) for row in range(len(store.ids))]
+    features = np.concatenate([one for one, _ in found])[:, :-1]
+    dim = features.shape[1]
+    writer = FeatureWriter(folder / name, made_by, dim, kind="regions")
+    counts = [len(boxes) for _, boxes in found]
+    every = np.concatenate([boxes for _, boxes in found])
+    writer.add_shard(store.ids, features, every, counts, sizes=store.sizes)
+    writer.finish()
+
+
+def trained(folder, run_dir, **changes):
+    values = tiny_scenes.arguments(
+        folder,
+        run_dir,
+        model="embedding",
+        image_features="photos",
+        text_encoder="mean",
+        loss="vse++",
+        **changes,
+    )
+    for name in ("regions", "regions_per_image", "correspondence_epochs"):
+        del values[name]
+    del values["rnn_units"]
+    found = tiny.parse(*[f"--{name}={x}" for name, x in values.items()])
+    session, examples = runs.prepare(found, runs.start(found, False))
+    loop.fit(session, examples)
+    runs.finish(session)
+    return session
+
+
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    return trained(folder, tmp_path_factory.mktemp("runs") / "run", epochs=6)
+
+
+def scores_of(run, folder, regions="crops"):
+    phrases = folder / "scenes"
+    return phrase_region_scores(
+        run, "test", str(phrases), str(folder / regions)
+    )
+
+
+def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
+    scores = scores_of(run, folder)
+    asked, network = scores.asked, run.network
+    reader = run.task.data.texts.reader(run.state.fitted)
+    photos = run.task.data.split("test").images
+    assert asked.phrases.num_phrases > 20
+    for photo in (0, 5):
+        rows = np.flatnonzero(asked.images == photo)
+        words = [asked.phrases.phrases[row] for row in rows]
+        store = asked.regions.store
+        features, boxes = store.regions(asked.regions.rows[photo])
+        seen = np.concatenate([features, photos.batch(np.array([photo]))])
+        expected = network.embed_text(reader(words)).numpy() @ np.transpose(
+            network.embed_images(seen).numpy()
+        )
+        found = scores.similarities[photo]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert found.shape[1] == len(boxes) + 1
+
+
+def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
+    scores = scores_of(run, folder)
+    usual = scores.metrics()
+    assert usual["correspondence_links"] == scores.asked.phrases.num_phrases
+    chance = usual["correspondence_chance"]
+    assert chance < usual["correspondence_accuracy"] <= 1
+    options = ("expected_overlap", 0.2, 0.5)
+    found, right = scores.metrics(*options), []
+    candidates = scores.asked.regions.candidates
+    truth = scores.asked.phrases.boxes
+    for photo, rows in enumerate(scores.asked.phrases_of_photos):
+        boxes = candidates(photo)
+        ranked, _ = answers(scores.similarities[photo], boxes, Choice(*options))
+        for box, best in zip(truth[rows], ranked.argmax(axis=1)):
+            center = (boxes[best][:2] + boxes[best][2:]) / 2
+            right.append(
+                (box[:2] <= center).all() and (center <= box[2:]).all()
+            )
+    expected = pytest.approx(np.mean(right))
+    assert found["correspondence_pointing_accuracy"] == expected
+    with pytest.raises(ValueError, match="must be one of most_similar, exp"):
+        scores.metrics(choice="mean_box")
+
+
+def test_the_verb_prints_and_writes_them(run, folder, tmp_path):
+    path = tmp_path / "metrics.json"
+    line = [
+        *("evaluate", f"--run_dir={run.run_dir}", f"--json={path}"),
+        *(f"--phrases={folder / 'scenes'}", f"--regions={folder / 'crops'}"),
+        *("--choice=expected_overlap", "--choice_area_exponent=0.5"),
+    ]
+    _, _, error = ask(*line)
+    assert not error
+    found = json.loads(path.read_text())
+    assert "image_to_text/recall_at_1" in found
+    expected = scores_of(run, folder).metrics("expected_overlap", 0.1, 0.5)
+    assert expected.items() <= found.items()
+    for words, message in {
+        (line[3],): "`--phrases` must come with --regions",
+        (line[4],): "`--regions` must come with --phrases",
+        (*line[3:5], "--combine_with=a"): "`--phrases` must come with one run",
+    }.items():
+        assert message in ask(*line[:2], *words)[2]
+
+
+def test_what_can_not_be_asked_is_refused(run, folder, monkeypatch):
+    with pytest.raises(ValueError, match="cnn: Tiny in the run, Other in --re"):
+        scores_of(run, folder, "others")
+    with pytest.raises(ValueError, match="which differ: .* numbers, and"):
+        monkeypatch.setitem(run.state.fitted, "image_features_made_by", {})
+        scores_of(run, folder, "regions")
+    texts = run.task.data.texts
+    with monkeypatch.context() as patch:
+        patch.setattr(texts, "reader", lambda fitted: None)
+        with pytest.raises(ValueError, match="a run that reads captions"):
+            scores_of(run, folder)
+    monkeypatch.setattr(run.task.data, "images", "photos")
+    with pytest.raises(ValueError, match="a run that embeds features"):
+        scores_of(run, folder)
