@@ -624,8 +624,8 @@ def expected_overlap(similarities, boxes, candidate, temperature, exponent=0):
     """What a candidate overlaps on average of what softmax draws."""
     weights = box_weights(similarities, boxes, temperature, exponent)
     return math.fsum(
-        weight * box_overlap(boxes[candidate], box)
-        for weight, box in zip(weights, boxes)
+        weight * (other == candidate or box_overlap(boxes[candidate], box))
+        for other, (weight, box) in enumerate(zip(weights, boxes))
     )
 
 

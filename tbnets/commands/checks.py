@@ -31,12 +31,14 @@ class Choosing:
         CHOICES[0],
         "Box that answers a phrase. most_similar: as in the papers; "
         "expected_overlap: what many similar boxes agree on; mean_box: the "
-        "mean of the boxes that overlap the most similar one by half.",
+        "mean of the boxes that overlap the most similar one by half, which "
+        "HM-LSTM and crops do not take.",
         choices=CHOICES,
     )
     choice_temperature: Annotated[float, Limits(0, above=True)] = flag(
         TEMPERATURE,
-        "Of --choice: boxes weigh softmax(similarity / temperature).",
+        "Of --choice: boxes weigh softmax(similarity / temperature); with "
+        "--combine_with of minus the summed distances.",
     )
     choice_area_exponent: Annotated[float, Limits(0)] = flag(
         0.0, "Of --choice: and that times their area to this power."
@@ -50,6 +52,13 @@ def check_choosing(options):
         if name in given and "choice" not in given:
             others = " or ".join(f"--choice={name}" for name in CHOICES[1:])
             raise must_come_with(options, name, others)
+
+
+def chosen(options):
+    """Returns how boxes were chosen, name -> value; {} as in the papers."""
+    if options.choice == CHOICES[0]:
+        return {}
+    return {name: getattr(options, name) for name in CHOOSING}
 
 
 def check_place(name, path):

@@ -223,6 +223,8 @@ def evaluate_split(options):
     title += f", {options.split}"
     if "protocol" in scores.options:
         title += f", protocol: {options.protocol}"
+    for name, value in checks.chosen(options).items():
+        title += f", {name.replace('_', ' ')}: {value}"
     tell(options, scores.metrics(**measure_options(options, scores)), title)
     if options.map:
         title = f"{what}, {options.split}, laid out by t-SNE"

@@ -47,7 +47,12 @@ from tbnets.commands.asking import (
     check_text,
     write_json,
 )
-from tbnets.commands.checks import Choosing, check_choosing, check_place
+from tbnets.commands.checks import (
+    Choosing,
+    check_choosing,
+    check_place,
+    chosen,
+)
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
@@ -176,7 +181,7 @@ def found_record(options, phrases, notes, found, photo):
     """Returns what --json says of a photo."""
     record = {"photo": files.readable(photo), "model": options.model}
     told = search.regions_record(phrases, notes, found)
-    return {**record, "phrases": told}
+    return {**record, **chosen(options), "phrases": told}
 
 
 def write_picture(path, pixels, phrases, found):

@@ -10,7 +10,7 @@ import numpy as np
 
 from tbnets import boxes as box_math
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import check_choice
+from tbnets.errors import InputError, check_choice, check_kind
 from tbnets.evaluation import checks
 from tbnets.identity import SAME_THING
 
@@ -33,6 +33,8 @@ class Choice(NamedTuple):
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
+      where a box overlaps itself by 1, whatever its area;
+
     - `mean_box`: by their similarity, but the answer is the mean of all boxes
       that overlap the candidate by an IoU of 0.5 or more, each weighed by
       softmax(s / temperature) over these. It need be no candidate.
@@ -44,7 +46,8 @@ class Choice(NamedTuple):
     Attributes:
         name: one of `CHOICES`.
         temperature: above 0, in the unit of the similarities; small ones
-            trust the most similar candidates alone.
+            trust the most similar candidates alone. Of models taken together
+            (`LocalizationScores.combine`) that of minus their distances.
         area_exponent: at least 0; at 0 areas do not count.
 
     Source: expected overlap is a decision of minimum Bayes risk, as Kumar and
@@ -77,7 +80,13 @@ def checked_choice(
         ValueError: the choice is unknown, the temperature not above 0, or the
             exponent below 0.
     """
-    check_choice("choice", name, known)
+    check_choice("choice", name, CHOICES)
+    if name not in known:
+        raise InputError(
+            f"`choice` must be {' or '.join(known)} where phrases are given "
+            f"one of their photo's candidates. Received: choice={name}, whose "
+            "box need be none of them. Choose another."
+        )
     return Choice(
         name,
         checked_number("choice_temperature", temperature, 0, above=True),
@@ -100,19 +109,20 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: a similarity is not finite, or a box is none.
     """
+    check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     similarities = checks.finite_scores(similarities)
     boxes = box_math.check_boxes(boxes)
     same = np.broadcast_to(boxes, (*similarities.shape, 4))
     if choice.name == MOST_SIMILAR or not similarities.size:
         return similarities, same
     overlaps = box_math.iou(boxes, boxes)
+    np.fill_diagonal(overlaps, 1)  # Of boxes without an area too.
     values = similarities.astype(np.float64)
     areas = box_math.areas(boxes)
     if choice.name == EXPECTED_OVERLAP:
         weights = _weights(values, areas, choice)
         return (weights @ overlaps).astype(np.float32), same
     near = overlaps >= SAME_THING
-    np.fill_diagonal(near, True)  # Without an area, IoU with itself is 0.
     means = np.empty(same.shape)
     for mean, own in zip(means, values):  # Never p x k x k at once.
         around = np.where(near, own, -np.inf)

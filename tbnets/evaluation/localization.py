@@ -15,7 +15,7 @@ from tbnets.checked_numbers import checked_array
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import checks
 from tbnets.evaluation.average_precision import mean_average_precision
-from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
+from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, Choice, answers
 from tbnets.evaluation.ranks import RECALL_AT, best_ranks
 from tbnets.identity import SAME_THING
 from tbnets.short_repr import of_fields
@@ -196,6 +196,7 @@ def localize(
     Raises:
         ValueError: as `evaluate_localization`.
     """
+    check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     score_of = scores if callable(scores) else _table(scores, len(truth))
     truth = boxes.check_boxes(truth, "truth")
     ranks = np.full(len(truth), MISSED, np.int64)

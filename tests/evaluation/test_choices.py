@@ -122,6 +122,10 @@ def test_what_is_no_number_is_refused(value):
     "given, message",
     [
         (("best", 1), "`choice` must be one of most_similar, .*'best'"),
+        (
+            ("mean_box", 1, 0, choices.CANDIDATE_CHOICES),
+            "`choice` must be most_similar or expected_overlap where phrases",
+        ),
         (("mean_box", 0), "`choice_temperature` must be a finite number above"),
         (("mean_box", np.nan), "`choice_temperature` must be"),
         (("mean_box", "1"), "`choice_temperature` must be"),
@@ -156,3 +160,16 @@ def test_boxes_are_measured_as_they_are_answered():
     # The third overlaps the truth by 0.45, the mean around it by 0.675.
     assert ranks("most_similar")[0][0] == 2
     assert ranks("mean_box", 5.0)[0][0] == 1
+
+
+def test_what_is_no_choice_is_refused():
+    with pytest.raises(TypeError, match="`choice` must be.*'mean_box'"):
+        choices.answers(np.zeros((1, 3)), BOXES[:3], "mean_box")
+
+
+def test_a_box_without_an_area_overlaps_itself():
+    boxes = [[5, 5, 5, 9], [0, 0, 10, 10], [50, 50, 60, 60]]
+    scores, _ = choices.answers(
+        np.array([[0.9, 0.1, 0.05]]), boxes, Choice("expected_overlap", 0.001)
+    )
+    np.testing.assert_allclose(scores, [[1, 0, 0]], atol=1e-6)
