@@ -32,7 +32,7 @@ from tbnets.tasks.scores import Scores
 
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
-SEEN_ALIKE = ("cnn", "layers", "pooling", "top", "weights_sha256")
+SEEN_ALIKE = ("cnn", "layers", "top", "weights_sha256")
 """What made features of photos and of regions and must be the same."""
 
 

@@ -24,7 +24,8 @@ def folder(tmp_path_factory):
     folder = tiny_scenes.write_scenes(tmp_path_factory.mktemp("data"))
     photos = np.load(folder / "ims.npy")
     ids = (folder / "ims_ids.txt").read_text().split()
-    writer = FeatureWriter(folder / "photos", MADE_BY, photos.shape[1])
+    made_by = MADE_BY | {"pooling": "average"}  # Regions say `regions`.
+    writer = FeatureWriter(folder / "photos", made_by, photos.shape[1])
     writer.add_shard(ids, photos)
     writer.finish()
     write_regions(folder, "crops", MADE_BY)
