@@ -60,10 +60,7 @@ def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
     ended = subprocess.run(
         [
             *(sys.executable, "-c"),
-            "import os, signal, sys, threading\n"
             "from tbnets.commands import local_workers\n"
-            "stop = os.kill, (os.getpid(), signal.SIGINT)\n"
-            "threading.Timer(0.5, *stop).start()\n"
             f"local_workers.run(2, {[sys.executable, '-S', '-c', _SLEEPS]!r})",
         ],
         capture_output=True,
@@ -75,8 +72,11 @@ def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
 
 
 _SLEEPS = """
-import time
+import os, signal, time
 try:
+    if os.environ["TBNETS_LOCAL_WORKER"] == "1":  # All are started.
+        time.sleep(0.5)
+        os.kill(os.getppid(), signal.SIGINT)
     time.sleep(60)
 except KeyboardInterrupt:
     print("stopped", flush=True)

@@ -27,6 +27,7 @@ SMALL = (
     "--num_captions=3",
     "--word_dim=4",
     "--num_components=2",
+    "--workers=2",
 )
 CNN = ("--cnn=SqueezeNet", "--image_size=64")
 TITLES = {

@@ -487,7 +487,7 @@ def test_resume_refuses_other_flags(folder, tmp_path):
     other = tiny.settings(folder, tmp_path / "run", margin=0.3, epochs=9)
     # What the checkpoint says counts, whatever the file was edited to.
     (run / "settings.json").write_text('{"margin": 0.3}')
-    with pytest.raises(ValueError, match=r"--margin=0.05 \(now 0.3\)\. Rest"):
+    with pytest.raises(ValueError, match=r"--margin=0.05 \(now 0.3\), which"):
         runs.start(other, True)
 
 

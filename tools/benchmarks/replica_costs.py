@@ -23,6 +23,8 @@ from measuring.replica_parts import Job
 
 from tbnets.commands import local_workers
 from tbnets.cores import usable_cores
+from tbnets.errors import InputError
+from tbnets.rounding import per_cent
 
 NUMBERS = 2**22
 """Of a long message, 16 MiB."""
@@ -128,7 +130,10 @@ def measure(job, workers, *parts):
     said = [process.communicate() for process in processes]
     for process, (_, errors) in zip(processes, said):
         if process.returncode:
-            raise RuntimeError(f"A worker failed: {errors[-2000:]}")
+            raise InputError(
+                "`--workers` must be as many as run here. Received: "
+                f"--workers={workers}, of which one failed: {errors[-2000:]}"
+            )
     return json.loads(said[0][0].splitlines()[-1])
 
 
@@ -187,8 +192,12 @@ def run(job, counts):
         own = cost(job, count, *kinds)
         total, step = sum(predicted(own, machine)), found["step 0"]
         shares = (found[name] / step for name in ("gathers 0", "sums 2"))
-        told = [f"{step:.0f} ms", f"{total:.0f} ms", f"{total / step - 1:+.0%}"]
-        told += [f"{share:.0%}" for share in shares]
+        told = [
+            f"{step:.0f} ms",
+            f"{total:.0f} ms",
+            f"{per_cent(total / step - 1, 0)} %",
+        ]
+        told += [f"{per_cent(share, 0)} %" for share in shares]
         told.append(f"{found['whole_step 0']:.0f} ms")
         print(f"  {count:7}" + "".join(f"  {word:>10}" for word in told))
     print_paper(*kinds)
@@ -207,7 +216,11 @@ def print_paper(reduces, gathers):
         computing, messages = predicted(own, GPU)
         step = computing + messages
         whole = own._replace(loss=own.loss * gpus)
-        told = [f"{images}", f"{step:.1f} ms", f"{messages / step:.0%}"]
+        told = [
+            f"{images}",
+            f"{step:.1f} ms",
+            f"{per_cent(messages / step, 0)} %",
+        ]
         told += [f"{1e3 * images / step:.0f}", f"{own.compared / 1e6:.1f} MB"]
         told.append(f"{sum(predicted(whole, GPU)):.1f} ms")
         print(f"  {gpus:7}" + "".join(f"  {word:>10}" for word in told))
