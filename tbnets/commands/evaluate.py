@@ -70,10 +70,7 @@ from tbnets.commands.evaluate_flags import (
 )
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
-from tbnets.flags.flag import (
-    changed,
-    must_come_with,
-)
+from tbnets.flags.flag import changed, must_come_with
 from tbnets.pictures import space_map
 
 __all__ = ["Options", "help_sections", "main"]

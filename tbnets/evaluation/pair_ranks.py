@@ -76,18 +76,19 @@ def pairs_of(positives, shape):
         shape: rows of the one side, and of the other.
 
     Raises:
-        ValueError: it is neither, or a row is out of range.
+        ValueError: it is neither, nothing matches, or a row is out of range.
     """
     positives = checked_array("positives", positives)
     if positives.dtype == bool and positives.shape == shape:
-        return np.argwhere(positives)
+        positives = np.argwhere(positives)
     inside = positives.dtype.kind in "iu" and positives.shape[1:] == (2,)
+    inside = inside and len(positives) > 0
     if not inside or ((positives < 0) | (positives >= shape)).any():
         raise InputError(
             f"`positives` must be bool {shape}, images by captions, or whole "
             "numbers [n, 2], the rows of an image and a caption of each "
-            f"match. Received: {positives.dtype} {positives.shape}, or a row "
-            "out of range. Rows are counted from 0."
+            f"match, one at least. Received: {positives.dtype} "
+            f"{positives.shape}, or a row out of range. Count rows from 0."
         )
     return np.unique(positives.astype(np.int64), axis=0)
 

@@ -383,7 +383,14 @@ def test_positives_literal():
 
 @pytest.mark.parametrize(
     "positives",
-    [[[0, 3]], [[-1, 0]], [[0.0, 1.0]], [0, 1], np.ones((3, 2), bool)],
+    [
+        [[0, 3]],
+        [[-1, 0]],
+        [[0.0, 1.0]],
+        [0, 1],
+        np.ones((3, 2), bool),
+        np.zeros((2, 3), bool),
+    ],
 )
 def test_bad_positives_are_refused(positives):
     with pytest.raises(ValueError, match=r"`positives` must be bool \(2, 3\)"):

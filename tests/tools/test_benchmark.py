@@ -125,6 +125,17 @@ def _measured_here(job, workers, *parts):
     return parts_of(job._replace(parts=parts))
 
 
+def test_what_a_worker_is_able_to_is_told_by_its_steps():
+    costs = importlib.import_module("benchmarks.replica_costs")
+    job = costs.Job(images=8, captions=2, hidden=10, dim=3, repeats=1)
+    found = {}
+    for images in (8, 4, 2):
+        own = costs.cost(job._replace(images=images), 1)
+        found[f"alone {images}"] = 5 + (own.layers + own.loss) / 200
+    fixed, rate = costs.fitted(job, found, [8, 4, 2])
+    assert (fixed, rate) == (pytest.approx(5), pytest.approx(200))
+
+
 def test_what_workers_cost_on_paper():
     costs = importlib.import_module("benchmarks.replica_costs")
     job = costs.Job(images=4, captions=2, hidden=10, dim=3, repeats=1)
