@@ -24,7 +24,8 @@ VERSION = re.search(
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
     *("__init__.pyi", "py.typed"),
-    *("pictures/page.html", "scenes/README.txt", "server/demo/*"),
+    *("pictures/page.html", "scenes/README.txt"),
+    *("server/demo/*", "server/deployment/*"),
 ]
 
 

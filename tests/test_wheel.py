@@ -51,6 +51,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
         *("__init__.pyi", "py.typed"),
         *("pictures/page.html", "scenes/README.txt"),
         *("server/demo/page.html", "server/demo/captions.txt"),
+        "server/deployment/kubernetes.yaml",
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (installed / "tbnets" / name).read_bytes() == original
