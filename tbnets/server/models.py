@@ -116,10 +116,7 @@ class Models:
     def _labelled(self, model, label):
         version = self._labels.get(model, {}).get(label)
         if version is None:
-            raise RequestError(
-                "INVALID_ARGUMENT",
-                f"Unrecognized servable version label: {label}",
-            )
+            raise invalid(f"Unrecognized servable version label: {label}")
         return version
 
     @contextlib.contextmanager
