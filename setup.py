@@ -1,6 +1,7 @@
 """Packaging of tbnets; see README.md for the two stacks it serves."""
 
 import pathlib
+import re
 import shutil
 
 import setuptools
@@ -15,10 +16,16 @@ FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 SERVING = ["tensorflow-serving-api"]
 HERE = pathlib.Path(__file__).resolve().parent
+VERSION = re.search(
+    r'^__version__ = "(.+)"$',
+    (HERE / "tbnets" / "__init__.py").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)[1]
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
     *("__init__.pyi", "py.typed"),
-    *("pictures/page.html", "scenes/README.txt", "server/demo/*"),
+    *("pictures/page.html", "scenes/README.txt"),
+    *("server/demo/*", "server/deployment/*"),
 ]
 
 
@@ -43,7 +50,7 @@ class BuildWithFolders(build_py):
 
 setuptools.setup(
     name="tbnets",
-    version="0.1.0",
+    version=VERSION,
     description="Two-branch networks for image-text matching in Keras",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -94,9 +101,11 @@ setuptools.setup(
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
         "serving": SERVING,
+        "release": ["build", "twine"],
         "test": [
             "pytest",
             "pytest-xdist",
+            "build",
             "ruff",
             "mypy>=2.4,<3",
             # Pyright with its Node.js: pip alone installs it.

@@ -1,4 +1,6 @@
-"""Bars on a terminal, of what takes long."""
+"""Bars on a terminal, of what takes long, and lines beside them."""
+
+import sys
 
 import tqdm
 
@@ -30,3 +32,8 @@ def progress_bar(total, what, unit, leave=False, **more):
         disable=None if _is_shown else True,
         **more,
     )
+
+
+def say(text):
+    """Prints a line on standard error, beside any bar."""
+    tqdm.tqdm.write(text, file=sys.stderr)

@@ -1,27 +1,47 @@
-"""What pip makes of the repository holds the zoo and configurations."""
+"""What a release uploads is whole, and holds the zoo and configurations."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import tarfile
+import zipfile
 
 import pytest
 from zoo_making import cards
 
+from tbnets import __version__ as VERSION
 from tbnets.serving import zoo
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def test_the_built_package_has_the_zoo_and_every_configuration(tmp_path):
-    pytest.importorskip("setuptools")
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """What a release uploads: an sdist, and a wheel that is made of it."""
+    pytest.importorskip("build", reason='needs: pip install ".[test]"')
+    folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path],
+        [sys.executable, "-m", "build", "--no-isolation", "-o", folder],
         cwd=ROOT,
         check=True,
         capture_output=True,
     )
-    built = tmp_path / "tbnets" / "model_zoo"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(dist, tmp_path_factory):
+    """The package of the wheel, as pip would lay it down."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        wheel.extractall(folder)
+    return folder
+
+
+def test_the_built_package_has_the_zoo_and_every_configuration(installed):
+    built = installed / "tbnets" / "model_zoo"
     wanted = zoo.list_files(ROOT / "model_zoo")
     found = zoo.list_files(built)
     assert found.keys() == wanted.keys()
@@ -31,12 +51,56 @@ def test_the_built_package_has_the_zoo_and_every_configuration(tmp_path):
         *("__init__.pyi", "py.typed"),
         *("pictures/page.html", "scenes/README.txt"),
         *("server/demo/page.html", "server/demo/captions.txt"),
+        "server/deployment/kubernetes.yaml",
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
-        assert (tmp_path / "tbnets" / name).read_bytes() == original
+        assert (installed / "tbnets" / name).read_bytes() == original
     configs = {path.name for path in (ROOT / "configs").iterdir()}
-    built = tmp_path / "tbnets" / "configs"
+    built = installed / "tbnets" / "configs"
     assert {path.name for path in built.iterdir()} == configs
+
+
+def test_the_built_package_is_whole_by_itself(installed):
+    code = (
+        "import tbnets\n"
+        "from tbnets.flags.flagfiles import find\n"
+        "print(tbnets.__version__, tbnets.zoo.folder(), find('quickstart'))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    package = installed / "tbnets"
+    config = package / "configs" / "quickstart.flags"
+    assert told == [VERSION, str(package / "model_zoo"), str(config)]
+
+
+def test_the_source_distribution_has_neither_tests_nor_what_they_leave(dist):
+    with tarfile.open(dist / f"tbnets-{VERSION}.tar.gz") as source:
+        names = {pathlib.PurePath(one.name) for one in source if one.isfile()}
+    inside = {path.parts[1] for path in names}
+    assert inside == {
+        *("tbnets", "tbnets.egg-info", "configs", "model_zoo"),
+        *("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "PKG-INFO"),
+        *("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"),
+        "SECURITY.md",
+    }
+    assert not any(path.suffix == ".pyc" for path in names)
+
+
+def test_an_index_of_packages_would_take_both(dist):
+    pytest.importorskip("twine", reason='needs: pip install ".[release]"')
+    files = sorted(str(path) for path in dist.iterdir())
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0 and len(files) == 2, checked.stdout
 
 
 def test_the_zoo_of_a_clone_is_that_of_the_repository():

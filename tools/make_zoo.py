@@ -171,7 +171,7 @@ def write_card(options, folder, text):
     metrics = measures.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
-    zoo.write_checksums(folder)
+    cards.write_checksums(folder)
 
 
 def make_model(options, target):

@@ -169,7 +169,7 @@ def serve(options, shown):
         target=server.serve_forever, args=(POLL,), daemon=True
     )
     thread.start()
-    name = f"[{options.host}]" if ":" in options.host else options.host
+    name = loopback.in_url(options.host)
     print(f"The page: http://{name}:{server.port}/  (Ctrl-C ends)", flush=True)
     try:
         shown.photos.embed()

@@ -201,14 +201,7 @@ def write_picture(path, pixels, phrases, found):
 def localize(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
     content = read_content(photo)
-    found = model.find(
-        phrases,
-        content,
-        options.top,
-        choice=options.choice,
-        choice_temperature=options.choice_temperature,
-        choice_area_exponent=options.choice_area_exponent,
-    )
+    found = model.find(phrases, content, options.top, **chosen(options))
     print_found(phrases, notes, found)
     if picture:
         write_picture(picture, read_photo(content), phrases, found)

@@ -39,7 +39,7 @@ from google.protobuf import text_format
 from tbnets import startup
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, import_extra
-from tbnets.flags.flag import Count, Limits, flag
+from tbnets.flags.flag import Count, Limits, flag, must_come_with
 from tbnets.server import batching, loopback
 from tbnets.server.models import Models
 from tbnets.server.stand_in import StandIn
@@ -201,10 +201,8 @@ def check_flags(options):
             f"Received: {options.port} for both. Change one."
         )
     if options.batching_parameters_file and not options.enable_batching:
-        raise InputError(
-            "`--batching_parameters_file` must come with --enable_batching. "
-            "Received: it alone. Add --enable_batching."
-        )
+        needed = "--enable_batching"
+        raise must_come_with(options, "batching_parameters_file", needed)
 
 
 def end(*_):
@@ -234,7 +232,7 @@ def main(options):
         options.rest_api_port or None,
         tell,
     )
-    host = f"[{options.host}]" if ":" in options.host else options.host
+    host = loopback.in_url(options.host)
     for name, port in (("gRPC", server.port), ("REST", server.rest_port)):
         if port is not None:
             print(f"{name}  {host}:{port}")

@@ -66,31 +66,34 @@ DEFAULT = Choice()
 
 
 def checked_choice(
-    name, temperature, area_exponent=0.0, known=CHOICES
+    choice=MOST_SIMILAR,
+    choice_temperature=TEMPERATURE,
+    choice_area_exponent=0.0,
+    known=CHOICES,
 ) -> Choice:
-    """Returns the `Choice` of three arguments of a user.
+    """Returns the `Choice` of three arguments of a user, `CHOOSING`.
 
     Args:
-        name: one of `known`.
-        temperature: see `Choice`.
-        area_exponent: see `Choice`.
+        choice: one of `known`.
+        choice_temperature: see `Choice`.
+        choice_area_exponent: see `Choice`.
         known: those of `CHOICES` that can be made.
 
     Raises:
         ValueError: the choice is unknown, the temperature not above 0, or the
             exponent below 0.
     """
-    check_choice("choice", name, CHOICES)
-    if name not in known:
+    check_choice("choice", choice, CHOICES)
+    if choice not in known:
         raise InputError(
             f"`choice` must be {' or '.join(known)} where phrases are given "
-            f"one of their photo's candidates. Received: choice={name}, whose "
-            "box need be none of them. Choose another."
+            "one of their photo's candidates. Received: choice="
+            f"{choice}, whose box need be none of them. Choose another."
         )
     return Choice(
-        name,
-        checked_number("choice_temperature", temperature, 0, above=True),
-        checked_number("choice_area_exponent", area_exponent, 0),
+        choice,
+        checked_number("choice_temperature", choice_temperature, 0, above=True),
+        checked_number("choice_area_exponent", choice_area_exponent, 0),
     )
 
 

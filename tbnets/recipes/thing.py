@@ -12,13 +12,11 @@ import json
 import os
 import pathlib
 import shutil
-import sys
-
-import tqdm
 
 from tbnets.errors import InputError
 from tbnets.features.photo_cache import photo_sums
 from tbnets.locks import FolderLock
+from tbnets.progress import say
 from tbnets.store.manifest import MANIFEST, read_manifest
 
 FORM = 1
@@ -169,16 +167,16 @@ class Thing:
             lock = FolderLock.wait(
                 place.parent,
                 f".{place.name}.lock",
-                lambda who: _say(
+                lambda who: say(
                     f"waiting   for process {who}, which makes {place}"
                 ),
             )
             if not self.is_made(place):
-                _say(f"making    {place}, by {self.recipe}")
+                say(f"making    {place}, by {self.recipe}")
                 try:
                     self.make(place)
                 except KeyboardInterrupt:
-                    _say("\nstopped; the same command goes on where it was")
+                    say("\nstopped; the same command goes on where it was")
                     raise
             del lock
 
@@ -253,7 +251,3 @@ def _can_be_written(folder):
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
-
-
-def _say(text):
-    tqdm.tqdm.write(text, file=sys.stderr)

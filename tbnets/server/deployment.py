@@ -22,108 +22,7 @@ MOST_ROWS = 32
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _BYTES_A_PIXEL = 6
 _GIB = 2**30
-_MADE = (
-    "# Made by `tbnets export --serving`, and anew by the next one: change a "
-    "copy.\n"
-)
-_MODELS = """\
-model_config_list {
-  config {
-    name: "$name"
-    base_path: "/models/$name"
-    model_platform: "tensorflow"
-  }
-}
-"""
-_BATCHING = f"""\
-# 32 photos take 2 cores 0.17 s, of which a batch of more spares nothing.
-max_batch_size {{ value: {MOST_ROWS} }}
-# A photo alone takes 18 ms, a sentence 1 ms.
-batch_timeout_micros {{ value: 1000 }}
-# Sentences pass by a batch of photos.
-num_batch_threads {{ value: 2 }}
-# The last of them waits for 2 s; a request beyond is told to come again.
-max_enqueued_batches {{ value: 10 }}
-# No allowed_batch_sizes: on a CPU, rows to fill up a batch cost as others do.
-"""
-_COMPOSE = """\
-# docker compose up
-services:
-  "$host":
-    image: $image
-    command:
-$composed
-    ports:
-      - "127.0.0.1:8500:8500"  # gRPC
-      - "127.0.0.1:8501:8501"  # REST
-    volumes:
-      - .:/models/$name:ro
-    mem_limit: ${limit}g
-    restart: unless-stopped
-"""
-_KUBERNETES = """\
-# kubectl apply -f kubernetes.yaml
-# The claim $host is a volume that holds this folder.
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: "$host"
-spec:
-  replicas: 1
-  selector:
-    matchLabels:
-      app: "$host"
-  template:
-    metadata:
-      labels:
-        app: "$host"
-    spec:
-      containers:
-        - name: tensorflow-serving
-          image: $image
-          args:
-$arguments
-          ports:
-            - name: grpc
-              containerPort: 8500
-            - name: rest
-              containerPort: 8501
-          readinessProbe:
-            httpGet:
-              path: /v1/models/$name
-              port: rest
-            periodSeconds: 5
-          resources:
-            requests:
-              cpu: "2"
-              memory: ${request}Gi
-            limits:
-              memory: ${limit}Gi
-          volumeMounts:
-            - name: models
-              mountPath: /models/$name
-              readOnly: true
-      volumes:
-        - name: models
-          persistentVolumeClaim:
-            claimName: "$host"
-            readOnly: true
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: "$host"
-spec:
-  selector:
-    app: "$host"
-  ports:
-    - name: grpc
-      port: 8500
-      targetPort: grpc
-    - name: rest
-      port: 8501
-      targetPort: rest
-"""
+_TEMPLATES = pathlib.Path(__file__).with_name("deployment")
 
 
 def check_name(name):
@@ -163,28 +62,30 @@ def write_deployment(version, name):
     said = saved_files.read_metadata(version)
     described = said["signatures"]
     unbatched = [n for n, one in described.items() if not is_batchable(one)]
-    files = {"models.config": _MODELS}
+    files = ["models.config"]
     flags = [f"--model_config_file=/models/{name}/models.config"]
     if not unbatched:
-        files["batching_parameters.txt"] = _BATCHING
+        files.append("batching_parameters.txt")
         flags.append("--enable_batching=true")
         place = f"/models/{name}/batching_parameters.txt"
         flags.append(f"--batching_parameters_file={place}")
-    files |= {"docker-compose.yml": _COMPOSE, "kubernetes.yaml": _KUBERNETES}
+    files += ["docker-compose.yml", "kubernetes.yaml"]
     request, limit = _gibibytes(version, said)
     words = {
         "name": name,
         "host": re.sub("[_.]", "-", name.lower()),
         "image": IMAGE,
+        "rows": MOST_ROWS,
         "composed": "\n".join(f"      - {flag}" for flag in flags),
         "arguments": "\n".join(f"            - {flag}" for flag in flags),
         "request": request,
         "limit": limit,
     }
     paths = []
-    for file, text in files.items():
+    for file in files:
+        template = string.Template((_TEMPLATES / file).read_text("utf-8"))
         paths.append(version.parent / file)
-        write_text(paths[-1], _MADE + string.Template(text).substitute(words))
+        write_text(paths[-1], template.substitute(words))
     if unbatched:
         (version.parent / "batching_parameters.txt").unlink(missing_ok=True)
     return paths, unbatched

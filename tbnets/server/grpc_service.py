@@ -11,6 +11,7 @@ from concurrent import futures
 
 from tbnets.errors import InputError
 from tbnets.server import models, protocol
+from tbnets.server.loopback import in_url
 from tbnets.server.protocol import HTTP_STATUS, RequestError, invalid
 from tbnets.server.version import DEFAULT_SIGNATURE
 
@@ -62,9 +63,9 @@ class GrpcServer:
             service, self._server
         )
         states.add_ModelServiceServicer_to_server(service, self._server)
-        name = f"[{host}]" if ":" in host else host
+        place = f"{in_url(host)}:{port}"
         try:
-            self.port = self._server.add_insecure_port(f"{name}:{port}")
+            self.port = self._server.add_insecure_port(place)
         except RuntimeError as error:
             raise InputError(
                 f"`port` must be one that can be opened at {host}. Received: "
@@ -156,14 +157,8 @@ class _Service:
         return answer
 
     def _status(self, request, context):
-        model, version, label = _which(request)
-        if label:
-            raise invalid(
-                "A version must be asked for by its number. Received: the "
-                f"label {label}. Leave it out for all versions."
-            )
         answer = protocol.api("get_model_status_pb2").GetModelStatusResponse()
-        for state in self._models.status(model, version):
+        for state in self._models.status(*_which(request)):
             one = answer.model_version_status.add(version=state.version)
             one.state = one.State.Value(state.state)
             one.status.error_code = list(HTTP_STATUS).index(state.code)

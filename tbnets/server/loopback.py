@@ -115,6 +115,11 @@ def is_local(host):
         return False
 
 
+def in_url(host):
+    """Returns an address as it stands in a URL: of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def in_json(value, status=200):
     """Returns a response that holds a value as JSON."""
     return Response(json.dumps(value), status, mimetype="application/json")

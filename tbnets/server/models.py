@@ -18,7 +18,7 @@ import time
 
 from tbnets import files
 from tbnets.cores import usable_cores
-from tbnets.server.protocol import RequestError
+from tbnets.server.protocol import RequestError, invalid
 from tbnets.server.version import Version
 from tbnets.server.versions import Versions, newest
 
@@ -116,10 +116,7 @@ class Models:
     def _labelled(self, model, label):
         version = self._labels.get(model, {}).get(label)
         if version is None:
-            raise RequestError(
-                "INVALID_ARGUMENT",
-                f"Unrecognized servable version label: {label}",
-            )
+            raise invalid(f"Unrecognized servable version label: {label}")
         return version
 
     @contextlib.contextmanager
@@ -146,12 +143,17 @@ class Models:
         with self.using(model, version, label) as served:
             return served.number, served.signature_defs
 
-    def status(self, model, version=None):
+    def status(self, model, version=None, label=""):
         """Returns the `State` of a version, or of each, the newest first.
 
         Raises:
-            RequestError: there is none.
+            RequestError: there is none, or it is asked for by a label.
         """
+        if label:
+            raise invalid(
+                "A version must be asked for by its number. Received: the "
+                f"label {label}. Send its number, or none for all versions."
+            )
         return self._of(model, "find any versions of model").states(version)
 
     def _of(self, model, doing="serve model"):

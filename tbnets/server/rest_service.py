@@ -93,12 +93,7 @@ class RestService:
         return json_tensors.write_outputs(outputs, by_rows)
 
     def _status(self, model, version, label):
-        if label:
-            raise invalid(
-                f"A version must be asked for by its number. Received: the "
-                f"label {label}. Send /versions/NUMBER."
-            )
-        found = self._models.status(model, _number(version))
+        found = self._models.status(model, _number(version), label)
         states = [
             {
                 "version": str(one.version),

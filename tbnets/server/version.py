@@ -11,7 +11,13 @@ import threading
 import tensorflow as tf
 
 from tbnets.server.batching import Batched
-from tbnets.server.protocol import RequestError, refusal, to_array, to_numpy
+from tbnets.server.protocol import (
+    RequestError,
+    invalid,
+    refusal,
+    to_array,
+    to_numpy,
+)
 from tbnets.server.warmup import WARMUP_FILE, read_requests
 from tbnets.serving import export, saved_files
 from tbnets.serving.served import Served
@@ -47,7 +53,7 @@ class Version:
         self.number = number
         self._slots = slots or threading.Semaphore(1 << 30)
         # Held: a graph holds its variables weakly.
-        path, self._root, metadata = saved_files.load_root(path, trust)
+        path, self._root, metadata = saved_files.load(path, trust)
         self.served = Served(path, dict(self._root.signatures), metadata)
         self.signature_defs = saved_files.read_signature_defs(path)
         signatures = self.served.signatures
@@ -141,12 +147,11 @@ def _check_names(specs, inputs):
     """Refuses inputs that are not those of a signature."""
     extra, missing = inputs.keys() - specs.keys(), specs.keys() - inputs.keys()
     if extra or missing:
-        raise RequestError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"input size does not match signature: {len(inputs)}!="
             f"{len(specs)} len({_braced(inputs)}) != len({_braced(specs)}). "
             f"Sent extra: {_braced(extra)}. Missing but required: "
-            f"{_braced(missing)}.",
+            f"{_braced(missing)}."
         )
 
 
@@ -155,11 +160,10 @@ def _check_pairs(outputs, tensors):
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
-        raise RequestError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"{' x '.join(f'`{name}`' for name in sorted(rows))} must be at "
             f"most {MOST_PAIRS} pairs of rows. Received: rows={rows}. Send "
-            "fewer at once.",
+            "fewer at once."
         )
 
 
@@ -168,26 +172,21 @@ def _tensor(spec, value):
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError, tf.errors.OpError) as error:
-        raise RequestError(
-            "INVALID_ARGUMENT", f"tensor parsing error: {spec.name}"
-        ) from error
+        raise invalid(f"tensor parsing error: {spec.name}") from error
     if tensor.dtype != spec.dtype:
-        raise RequestError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"Expects `{spec.name}` to be {spec.dtype.name} but "
-            f"{tensor.dtype.name} is provided.",
+            f"{tensor.dtype.name} is provided."
         )
     if not spec.shape.is_compatible_with(tensor.shape):
-        raise RequestError(
-            "INVALID_ARGUMENT",
-            f"Expects `{spec.name}` to be of shape {_sides(spec)} but "
-            f"{_sides(tensor)} is provided.",
+        raise invalid(
+            f"Expects `{spec.name}` to be of shape {tuple(spec.shape)} but "
+            f"{tuple(tensor.shape)} is provided."
         )
     if spec.shape.rank and tensor.shape[0] > MOST_ROWS:
-        raise RequestError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"`{spec.name}` must have at most {MOST_ROWS} rows. Received: "
-            f"{tensor.shape[0]}. Send fewer at once.",
+            f"{tensor.shape[0]}. Send fewer at once."
         )
     return tensor
 
@@ -196,24 +195,15 @@ def _wanted(outputs, output_filter):
     """Returns the names of the outputs to return."""
     unknown = [name for name in output_filter if name not in outputs]
     if unknown:
-        raise RequestError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"output tensor alias not found in signature: {unknown[0]} Outputs "
-            f"expected to be in the set {_braced(outputs)}.",
+            f"expected to be in the set {_braced(outputs)}."
         )
     twice = {n for n in output_filter if list(output_filter).count(n) > 1}
     if twice:
-        raise RequestError(
-            "INVALID_ARGUMENT",
-            f"duplicate output tensor alias: {min(twice)}",
-        )
+        raise invalid(f"duplicate output tensor alias: {min(twice)}")
     return sorted(output_filter or outputs)
 
 
 def _braced(names):
     return "{" + ",".join(sorted(names)) + "}"
-
-
-def _sides(tensor):
-    """Returns the shape of a tensor or of a spec."""
-    return tuple(tensor.shape)

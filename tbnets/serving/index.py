@@ -20,17 +20,15 @@ import contextlib
 import errno
 import os
 import pathlib
-import sys
 import uuid
 
 import numpy as np
-import tqdm
 
 from tbnets import files, images, photo_kinds
 from tbnets.checked_numbers import check_finite
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.errors import InputError
-from tbnets.progress import progress_bar
+from tbnets.progress import progress_bar, say
 from tbnets.serving import search
 from tbnets.serving.entries import Entry, about, format_entries, parse
 
@@ -158,7 +156,7 @@ def _ask(model, contents, stamps):
 
 def _note(text):
     """Prints a line on standard error, beside any progress bar."""
-    tqdm.tqdm.write(files.readable(text), file=sys.stderr)
+    say(files.readable(text))
 
 
 class Index:

@@ -9,9 +9,7 @@ from tbnets.serving.served import Served
 from tbnets.store.manifest import file_sha256
 
 
-def reexport(  # noqa: PLR0913  (all but the first two by name)
-    source, path, *, keep=(), add=None, metadata=None, extra=None, trust=False
-):
+def reexport(source, path, *, keep=(), add=None, extra=None, trust=False):
     """Writes a SavedModel once more, with signatures added or left out.
 
     Those that stay answer the same to the bit, and keep their names, dtypes
@@ -28,8 +26,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             `tf.function` with an input signature that returns a dict of
             tensors. Variables that they read are kept. A name that the source
             has is replaced. Or None.
-        metadata: JSON-ready dict, which joins that of the source under
-            `metadata` in `assets.extra/tbnets.json`.
         extra: as in `export.write_saved_model`.
         trust: as in `saved_files.load`.
 
@@ -56,7 +52,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         reexport("runs/own", "served/own/1", add=add)
     """
     path = export.check_new(path)
-    source, root, said = saved_files.load_root(source, trust)
+    source, root, said = saved_files.load(source, trust)
     before = dict(root.signatures)
     # Held to the end: a graph holds its variables weakly.
     words = saved_files.read_vocabulary(source)
@@ -81,7 +77,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             extra(folder)
 
     signatures = {export.DEFAULT: default, **kept}
-    said = _described(source, said, kept, metadata)
+    said = _described(source, said, kept)
     return export.save(root, signatures, path, said, fill)
 
 
@@ -111,14 +107,13 @@ def _keep_variables(root, functions):
     setattr(root, saved_files.KEPT, list(read.values()))
 
 
-def _described(source, said, kept, metadata):
+def _described(source, said, kept):
     """Returns what the new SavedModel says of itself.
 
     Args:
         source: folder of the old one.
         said: what that says.
         kept: the signatures.
-        metadata: as in `reexport`.
     """
     graph = file_sha256(source / saved_files.GRAPH_FILE)
     was = {name: said.get(name) for name in export.versions()}
@@ -134,6 +129,5 @@ def _described(source, said, kept, metadata):
         **said,
         **export.versions(),
         "signatures": signatures,
-        "metadata": {**said.get("metadata", {}), **(metadata or {})},
         "exported_from": {**was, "sha256": graph},
     }

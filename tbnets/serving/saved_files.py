@@ -78,19 +78,14 @@ def load(path, trust=False):
         trust: whether its graph may have any ops.
 
     Returns:
-        (path, signatures, metadata): the folder, name -> concrete function,
-        and what `read_metadata` returns.
+        (path, root, metadata): the folder; what TensorFlow loads, whose
+        `signatures` are name -> concrete function; and what `read_metadata`
+        returns.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it is damaged, has no signatures or ops of others.
     """
-    path, root, metadata = load_root(path, trust)
-    return path, root.signatures, metadata
-
-
-def load_root(path, trust=False):
-    """Loads a SavedModel, as `load`; returns its root for the signatures."""
     path = newest_version(path)
     metadata = read_metadata(path)
     _check_files(path, metadata)

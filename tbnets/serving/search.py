@@ -201,29 +201,6 @@ def rank(model, queries, like, embeddings, top):
     return order, similarities
 
 
-def answer_queries(model, queries, ids, embeddings, top, hits=None):
-    """Ranks images for sentences.
-
-    Args:
-        model: a `Served` that takes captions.
-        queries: list of sentences.
-        ids: the images' ids.
-        embeddings: float32 `[len(ids), embedding_dim]` of the images.
-        top: number of answers for each.
-        hits: list with a dict for each query, row of an image that answers
-            it -> what stands there for its id; None, or None for a query,
-            where nobody knows.
-
-    Returns:
-        `(text, order, similarities)`: a table a query, and what `best`
-        returns.
-    """
-    order, similarities = rank(model, queries, (), embeddings, top)
-    titles = titles_of(queries, notes_on(model, queries))
-    text = format_tables(titles, ids, order, similarities, hits)
-    return text, order, similarities
-
-
 def titles_of(queries, notes):
     """Returns each sentence with what `notes_on` says of its words."""
     return [
@@ -233,7 +210,17 @@ def titles_of(queries, notes):
 
 
 def format_tables(titles, ids, order, similarities, hits=None):
-    """Returns a table a query; the rest as `answer_queries` has it."""
+    """Returns a table a query.
+
+    Args:
+        titles: what `titles_of` returned.
+        ids: the images' ids.
+        order: what `rank` returned, and
+        similarities: likewise.
+        hits: list with a dict for each query, row of an image that answers
+            it -> what stands there for its id; None, or None for a query,
+            where nobody knows.
+    """
     tables = []
     for title, rows, values, right in zip(
         titles, order, similarities, hits or [None] * len(titles)

@@ -318,6 +318,6 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
         served = tbnets.load_saved_model("served/1")
         served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    path, signatures, metadata = saved_files.load(path, trust)
+    path, root, metadata = saved_files.load(path, trust)
     words = saved_files.read_vocabulary(path)
-    return Served(path, signatures, metadata, words)
+    return Served(path, root.signatures, metadata, words)

@@ -21,10 +21,8 @@ from tbnets import startup
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
-from tbnets.files import write_text
 from tbnets.rounding import per_cent
 from tbnets.shipped import shipped_folder
-from tbnets.store.manifest import file_sha256
 
 if TYPE_CHECKING:
     from tbnets.serving.served import Served
@@ -208,14 +206,6 @@ def list_files(path: Path) -> dict[str, pathlib.Path]:
     }
     found.pop(CHECKSUMS, None)
     return dict(sorted(found.items()))
-
-
-def write_checksums(path: Path) -> None:
-    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
-    lines = [
-        f"{file_sha256(f)}  {name}\n" for name, f in list_files(path).items()
-    ]
-    write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
 
 
 def read_checksums(path: Path) -> dict[str, str]:

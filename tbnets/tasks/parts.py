@@ -208,13 +208,10 @@ def build_loss(settings):
         )
     if settings.loss == "infonce":
         return InfoNCELoss(settings.temperature, weights)
+    names = "margin", "num_negatives", "distance", "reduction", "negatives"
     return TripletLoss(
-        margin=settings.margin,
-        num_negatives=settings.num_negatives,
+        **{name: getattr(settings, name) for name in names},
         term_weights=weights,
-        distance=settings.distance,
-        reduction=settings.reduction,
-        negatives=settings.negatives,
         # A batch holds every image once, see `data.batches.sample_epoch`.
         max_positives=None
         if settings.equal_texts_match

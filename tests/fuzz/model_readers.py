@@ -124,7 +124,7 @@ def _write_zoo(folder):
     (model / "metrics.json").write_text(json.dumps(METRICS, indent=1))
     card = cards.render_card("tiny", CARD.rstrip(), METRICS)
     (model / "README.md").write_text(card, "utf-8")
-    zoo.write_checksums(model)
+    cards.write_checksums(model)
 
 
 def _check_zoo(folder):

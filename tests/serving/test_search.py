@@ -57,13 +57,11 @@ def model():
 
 
 def test_hits_are_told_where_they_are_known(model):
-    text, order, _ = search.answer_queries(
-        model,
-        ["star", "ring"],
-        ["x.jpg", "y.jpg"],
-        np.eye(2),
-        2,
-        hits=[{1: "y.jpg  a star"}, None],
+    queries, hits = ["star", "ring"], [{1: "y.jpg  a star"}, None]
+    order, similarities = search.rank(model, queries, (), np.eye(2), 2)
+    titles = search.titles_of(queries, search.notes_on(model, queries))
+    text = search.format_tables(
+        titles, ["x.jpg", "y.jpg"], order, similarities, hits
     )
     assert order.tolist() == [[0, 1], [1, 0]]
     assert text == (
@@ -110,5 +108,6 @@ def test_a_learned_comparison_knows_no_images_side_by_side():
 
 
 def test_without_hits_no_column_speaks_of_them(model):
-    text, _, _ = search.answer_queries(model, ["star"], ["x"], np.eye(1, 2), 5)
+    ranked = search.rank(model, ["star"], (), np.eye(1, 2), 5)
+    text = search.format_tables(['"star"'], ["x"], *ranked)
     assert "hit" not in text

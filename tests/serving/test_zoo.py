@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from PIL import Image
+from zoo_making import cards
 
 import tbnets
 from tbnets import boxes as box_math
@@ -28,7 +29,7 @@ def published(tmp_path_factory):
         make_network((5,)), VOCABULARY, model / "1", image_shape=(5,)
     )
     (model / "README.md").write_text("# tiny\n")
-    zoo.write_checksums(model)
+    cards.write_checksums(model)
     return folder
 
 

@@ -245,7 +245,7 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     metadata = json.loads((path / saved_files.METADATA_FILE).read_text())
     metadata["tensorflow_version"] = "1.0"  # Of another exporter.
     (path / saved_files.METADATA_FILE).write_text(json.dumps(metadata))
-    zoo.write_checksums(folder / "tiny")
+    cards.write_checksums(folder / "tiny")
     ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
     assert ended.returncode == 0, ended.stderr
     assert "answers     differ by 0.0e+00 at most" in ended.stdout

@@ -11,7 +11,6 @@ from tbnets.evaluation.choices import (
     CANDIDATE_CHOICES,
     CHOOSING,
     MOST_SIMILAR,
-    TEMPERATURE,
     checked_choice,
 )
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
@@ -45,29 +44,20 @@ class CorrespondenceScores(Scores):
     links: Links | None = None
     photos: pathlib.Path | None = None
 
-    def metrics(
-        self,
-        region_phrase_ranking=False,
-        choice=MOST_SIMILAR,
-        choice_temperature=TEMPERATURE,
-        choice_area_exponent=0.0,
-    ):
+    def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns those of `evaluate_correspondences`; {} without links.
 
         Args:
             region_phrase_ranking: whether those of `evaluation.pair_ranks`
                 come too, which rank by similarity, whatever is chosen.
-            choice: see `evaluation.choices.Choice`; one of a candidate.
-            choice_temperature: see there.
-            choice_area_exponent: see there.
+            **choosing: what `evaluation.choices.checked_choice` takes; a
+                choice of a candidate.
 
         Raises:
             ValueError: these are asked for where no link is known, or there
                 is no such choice.
         """
-        choice = checked_choice(
-            choice, choice_temperature, choice_area_exponent, CANDIDATE_CHOICES
-        )
+        choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:
             if choice.name == MOST_SIMILAR and not region_phrase_ranking:
                 return {}

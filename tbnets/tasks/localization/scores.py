@@ -12,12 +12,7 @@ from tbnets.data.noun_phrases import ranges
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import pair_ranks
-from tbnets.evaluation.choices import (
-    CHOOSING,
-    MOST_SIMILAR,
-    TEMPERATURE,
-    checked_choice,
-)
+from tbnets.evaluation.choices import CHOOSING, checked_choice
 from tbnets.evaluation.localization import DIRECTION, localize, summarize
 from tbnets.identity import SAME_THING, rows_by
 from tbnets.startup import raise_if_interrupted
@@ -65,21 +60,13 @@ class LocalizationScores(Scores):
     rank_true_regions: Callable | None = None
     photos: pathlib.Path | None = None
 
-    def metrics(
-        self,
-        region_phrase_ranking=False,
-        choice=MOST_SIMILAR,
-        choice_temperature=TEMPERATURE,
-        choice_area_exponent=0.0,
-    ):
+    def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns the metrics of `evaluation.localization`.
 
         Args:
             region_phrase_ranking: whether those of `rank_true_regions` come
                 too, which rank by similarity, whatever is chosen.
-            choice: see `evaluation.choices.Choice`.
-            choice_temperature: see there.
-            choice_area_exponent: see there.
+            **choosing: what `evaluation.choices.checked_choice` takes.
 
         Raises:
             ValueError: those of true regions are asked for of two runs taken
@@ -96,7 +83,7 @@ class LocalizationScores(Scores):
             self.proposals,
             phrases.boxes,
             phrases.phrase_to_image,
-            checked_choice(choice, choice_temperature, choice_area_exponent),
+            checked_choice(**choosing),
         )
         metrics = summarize(
             found,

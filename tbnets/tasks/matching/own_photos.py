@@ -6,10 +6,6 @@ they are is settled when the run begins and remembered in its checkpoints, so
 that later the same photos are in its splits.
 """
 
-import sys
-
-import tqdm
-
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
 from tbnets.data.open import NoPhotos
@@ -25,6 +21,7 @@ from tbnets.features.photo_features import (
 )
 from tbnets.files import folder_beside, write_atomically
 from tbnets.images import KINDS
+from tbnets.progress import say
 from tbnets.tasks.readers import weights_of_run
 
 ABSENT = "is not there"
@@ -164,7 +161,7 @@ class OwnPhotos:
         try:
             problems = self._open_cache().update(list(names))
         except KeyboardInterrupt:
-            _say("\nstopped; the same command goes on where it was")
+            say("\nstopped; the same command goes on where it was")
             raise
         if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
@@ -185,12 +182,12 @@ class OwnPhotos:
         order = sorted(reasons, key=lambda name: reasons[name] == ABSENT)
         told = {name: reasons[name] for name in order}
         for line in left_out_lines(told, (), num_images):
-            _say(line)
+            say(line)
         absent = [name for name in order if reasons[name] == ABSENT]
         if absent and (
             likely := likely_name(absent[0], list_files(self.folder))
         ):
-            _say(f"{likely} is there: is that {absent[0]}?")
+            say(f"{likely} is there: is that {absent[0]}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""
@@ -204,10 +201,6 @@ class OwnPhotos:
         names = [records.file_name(row) for row in range(records.num_images)]
         self.extract([records])
         return FeatureRows(*self._photos.load(names))
-
-
-def _say(text):
-    tqdm.tqdm.write(text, file=sys.stderr)
 
 
 def write_left_out(left_out, path):

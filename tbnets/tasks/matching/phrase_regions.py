@@ -18,8 +18,6 @@ from tbnets.errors import InputError
 from tbnets.evaluation.choices import (
     CANDIDATE_CHOICES,
     CHOOSING,
-    MOST_SIMILAR,
-    TEMPERATURE,
     answers,
     checked_choice,
 )
@@ -84,25 +82,17 @@ class PhraseRegionScores(Scores):
     asked: Asked
     similarities: list
 
-    def metrics(
-        self,
-        choice=MOST_SIMILAR,
-        choice_temperature=TEMPERATURE,
-        choice_area_exponent=0.0,
-    ):
+    def metrics(self, **choosing):
         """Returns those of `evaluate_correspondences`.
 
         Args:
-            choice: see `evaluation.choices.Choice`; one of a candidate.
-            choice_temperature: see there.
-            choice_area_exponent: see there.
+            **choosing: what `evaluation.choices.checked_choice` takes; a
+                choice of a candidate.
 
         Raises:
             ValueError: there is no such choice.
         """
-        choice = checked_choice(
-            choice, choice_temperature, choice_area_exponent, CANDIDATE_CHOICES
-        )
+        choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         candidates = self.asked.regions.candidates
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):

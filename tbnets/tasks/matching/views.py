@@ -161,15 +161,15 @@ def show_answers(model, queries, records, embeddings, photos, path):
         found and {i: f"{names[i]}  {said}" for i, said in found.items()}
         for found in hits
     ]
-    text, order, similarities = search.answer_queries(
-        model, queries, told, embeddings, NUM_ANSWERS, right
-    )
+    ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
+    titles = search.titles_of(queries, search.notes_on(model, queries))
+    text = search.format_tables(titles, told, *ranked, right)
     if any(one is not None for one in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
         legend = f"Green: {WHAT_IS_A_HIT}. Red: none has."
         montage.draw_montage(
-            queries, names, order, similarities, photos, hits, legend
+            queries, names, *ranked, photos, hits, legend
         ).save(path)
         text += f"\n\nanswers drawn    {path}"
     return text

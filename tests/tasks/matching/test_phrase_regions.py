@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets import runs
-from tbnets.evaluation.choices import Choice, answers
+from tbnets.evaluation.choices import CHOOSING, Choice, answers
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
 from tbnets.tasks.matching.phrase_regions import phrase_region_scores
@@ -105,7 +105,7 @@ def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
     chance = usual["correspondence_chance"]
     assert chance < usual["correspondence_accuracy"] <= 1
     options = ("expected_overlap", 0.2, 0.5)
-    found, right = scores.metrics(*options), []
+    found, right = scores.metrics(**dict(zip(CHOOSING, options))), []
     candidates = scores.asked.regions.candidates
     truth = scores.asked.phrases.boxes
     for photo, rows in enumerate(scores.asked.phrases_of_photos):
@@ -133,7 +133,9 @@ def test_the_verb_prints_and_writes_them(run, folder, tmp_path):
     assert not error
     found = json.loads(path.read_text())
     assert "image_to_text/recall_at_1" in found
-    expected = scores_of(run, folder).metrics("expected_overlap", 0.1, 0.5)
+    expected = scores_of(run, folder).metrics(
+        choice="expected_overlap", choice_area_exponent=0.5
+    )
     assert expected.items() <= found.items()
     for words, message in {
         (line[3],): "`--phrases` must come with --regions",

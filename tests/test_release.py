@@ -1,0 +1,51 @@
+"""What a release says of itself agrees, and names what others have made."""
+
+import pathlib
+import re
+
+import tbnets
+from tbnets.serving import zoo
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def read(name):
+    return (ROOT / name).read_text("utf-8")
+
+
+def test_the_version_is_the_same_everywhere():
+    assert re.fullmatch(r"\d+\.\d+\.\d+(rc\d+|\.dev\d+)?", tbnets.__version__)
+    told = re.search(r"^version: (\S+)$", read("CITATION.cff"), re.M)
+    assert told[1] == tbnets.__version__
+    newest = re.search(r"^## (\S+) \((.+)\)$", read("CHANGELOG.md"), re.M)
+    assert newest[1] == tbnets.__version__
+    assert re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", newest[2])
+
+
+def test_what_is_cited_has_who_wrote_it_and_when():
+    references = read("CITATION.cff").partition("\nreferences:\n")[2]
+    papers = re.split(r"^  - type: ", references, flags=re.M)[1:]
+    assert len(papers) == 4
+    for paper in papers:
+        assert re.search(r"^    year: 201\d$", paper, re.M), paper
+        assert "title:" in paper and "family-names:" in paper, paper
+
+
+def test_every_model_of_the_zoo_has_its_licence_and_data_in_the_notice():
+    notice, _, notes = read("model_zoo/NOTICE").partition("\n[1] ")
+    said = dict(re.findall(r"^(\w+)\n((?:    .+\n)+)", notice, re.M))
+    assert sorted(said) == sorted(zoo.names())
+    for name, text in said.items():
+        assert "Learned from" in text, name
+        pointed = re.findall(r"\[(\d)\]", text)
+        assert pointed or "the Apache License 2.0" in text, name
+        assert all(f"[{one}] " in f"[1] {notes}" for one in pointed), name
+
+
+def test_weights_of_others_in_a_model_are_in_the_notice():
+    notice = read("model_zoo/NOTICE").partition("\n[1] ")[0]
+    for name in zoo.names():
+        own = re.search(rf"^{name}\n((?:    .+\n)+)", notice, re.M)[1]
+        card = read(f"model_zoo/{name}/README.md")
+        for part in ("EfficientNet-Lite0", "EfficientNet-Lite2", "GloVe 6B"):
+            assert (part in card) == (part in own), (name, part)
