@@ -41,7 +41,14 @@ def findings(measured, root=ROOT):
 
 def _of_page(path, measured, names):
     """Yields (line, what is wrong) of a page's tables."""
-    for table in tables(path.read_text("utf-8")):
+    found_tables = tables(path.read_text("utf-8"))
+    for page, columns in measured.pages:
+        if page == path.name and columns not in [
+            t.columns for t in found_tables
+        ]:
+            told = f"pages/{path.stem}.json"
+            yield 1, f"expected a table of {columns}, as in {told}; found none"
+    for table in found_tables:
         told = measured.pages.get((path.name, table.columns), set())
         is_list = path.name in LISTS
         for line, cells in table.rows.items():
