@@ -26,7 +26,7 @@ import sys
 
 from reproducing import checks, measured, pages
 
-from tbnets import commands
+from tbnets import commands, startup
 from tbnets.files import write_text
 from tbnets.flags import flagfiles
 from tbnets.flags.flag import flag, must_come_with
@@ -82,7 +82,8 @@ def main(options):
         print("\n".join(commands_of(options.run, options.seeds)))
         return 0
     if options.record:
-        from reproducing import recording  # It imports TensorFlow.
+        with startup.quiet_tensorflow():
+            from reproducing import recording
 
         cpu = options.cpu or recording.this_cpu()
         print(

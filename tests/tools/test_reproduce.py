@@ -76,6 +76,14 @@ def test_a_table_without_a_file_a_mark_or_a_command_is_found(results, pages):
     assert checks.findings(results, pages) == []
 
 
+def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
+    path = pages / "docs" / "weak_localization.md"
+    text = path.read_text("utf-8").replace("| right, dev |", "| dev |")
+    path.write_text(text, "utf-8")
+    (found,) = checks.findings(results, pages)
+    assert "expected a table of ('', 'right, dev'" in found
+
+
 def test_published_numbers_are_those_that_flagfiles_expect(results):
     """Both were taken from the papers, one by one."""
     compared = 0

@@ -94,7 +94,8 @@ def _named(name, measured):
 
 def _kept(measured):
     """Returns all rows whose runs were kept, and what pages said before."""
-    head = ["NAME", *_SHOWN, "seeds", "epochs", "CPU", "date", "told before"]
+    shown = [column.replace("test ", "phrases ") for column in _SHOWN]
+    head = ["NAME", *shown, "seeds", "epochs", "CPU", "date", "told before"]
     rows = []
     for name, row in sorted(measured.kept.items()):
         epochs = ", ".join(map(str, row.epochs))
@@ -103,8 +104,8 @@ def _kept(measured):
             numbers = filter(None, _cells(_SHOWN, told))
             before = f"{', '.join(numbers)} ({told.cpu})"
         seeds, cpu, date, _ = _about(row)
-        shown = _cells(_SHOWN, row)
-        rows.append([name, *shown, seeds, epochs, cpu, date, before])
+        found = _cells(_SHOWN, row)
+        rows.append([name, *found, seeds, epochs, cpu, date, before])
     return f"\n{_table(head, rows)}\n"
 
 
