@@ -167,6 +167,9 @@ def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
         record(run)
     _, kept = record(run, name="quickstart_wide")
     assert kept["quickstart_wide"].flags == "--margin=0.3"
+    for name in ("../wide", "scenes_cca"):
+        with pytest.raises(ValueError, match="`--name` must be letters"):
+            record(run, name=name)
     other = finished_run(tmp_path / "b", 1, 0.1)
     with pytest.raises(ValueError, match="differ in their seeds alone"):
         record(run, other)

@@ -11,6 +11,7 @@ from tbnets.checked_files import CheckedFile
 from tbnets.commands import run_line, train
 from tbnets.errors import InputError
 from tbnets.files import write_json
+from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of, written
 from tbnets.flags.records import read_record
@@ -35,7 +36,8 @@ def record(folders, name, cpu, target):
 
     Raises:
         ValueError: a run is not finished, or has other flags than the rest,
-            or than its configuration while there is no name.
+            or than its configuration while there is no name; or that is no
+            name.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     differing = [run for run in runs if run["row"] != runs[0]["row"]]
@@ -51,6 +53,12 @@ def record(folders, name, cpu, target):
             f"`--record` must be runs by the flags of {configuration}. "
             f"Received: {folders[0]}, which has {flags} too. Name this row by "
             "--name, or train without."
+        )
+    known = (flagfiles.folder() / f"{name}.flags").is_file()
+    if name and (not name.isidentifier() or (known and flags)):
+        raise InputError(
+            "`--name` must be letters, digits and underscores, and that of no "
+            f"configuration. Received: --name={name}. Choose another."
         )
     path = pathlib.Path(target, f"{name or configuration}.json")
     before = CheckedFile(path).json() if path.exists() else {}
