@@ -42,7 +42,8 @@ FLOORS = [
         *("shipped", "short_repr", "startup", "statistics"),
     ],
 ]
-CLONE = {"tools", "tests", "benchmarks", "measuring", "zoo_making"}
+CLONE = {"tools", "tests", "benchmarks", "measuring"}
+CLONE |= {"reproducing", "zoo_making"}
 """What stands in a clone alone, by the names that it is imported by."""
 OPTIONAL = {"settings", "photo_flags"}
 HEIGHT = {name: -depth for depth, names in enumerate(FLOORS) for name in names}

@@ -1,0 +1,217 @@
+"""Tests of the page of all results, and of what it is made from."""
+
+import json
+import shutil
+
+import pytest
+from reproducing import checks, measured, recording
+
+from tbnets.commands import run_line, train
+from tbnets.flags.command_line import CommandLine
+from tbnets.flags.flag import flags_of
+from tbnets.flags.records import write_settings
+from tbnets.flags.table import ALL
+from tests import verbs
+
+FLAGS = [*ALL.values(), *flags_of(train.Options)]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return measured.read()
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """A folder with copies of all pages, and of the names of flagfiles."""
+    for path in measured.ROOT.glob("docs/*.md"):
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "docs")
+    shutil.copytree(measured.ROOT / "configs", tmp_path / "configs")
+    shutil.copy(measured.ROOT / "README.md", tmp_path)
+    return tmp_path
+
+
+def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
+    out, err, failure = verbs.ask("reproduce", "--check")
+    assert (out, err + failure) == (
+        "0 numbers that nothing stands behind\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "changed"),
+    [
+        ("README.md", "38.1, 26.7", "38.2, 26.7"),
+        ("README.md", "23.3, 15.0", "23.4, 15.0"),
+        ("docs/results.md", "34.1 63.3 74.8", "34.1 63.3 74.9"),
+        ("docs/ablation.md", "| 252.9 |", "| 253.9 |"),
+        ("docs/weak_localization.md", "31.1 (31.1", "31.2 (31.1"),
+        ("docs/reproduction_wang2016.md", "33.5 61.7 73.6", "33.5 61.7 73.7"),
+    ],
+)
+def test_a_changed_number_is_found(results, pages, page, number, changed):
+    path = pages / page
+    text = path.read_text("utf-8")
+    assert number in text
+    path.write_text(text.replace(number, changed, 1), "utf-8")
+    found = checks.findings(results, pages)
+    assert len(found) == 1 and found[0].startswith(page), found
+
+
+def test_a_table_without_a_file_a_mark_or_a_command_is_found(results, pages):
+    page = pages / "docs" / "new.md"
+    page.write_text(
+        "# New\n\n## Rows\n\n| row | R@1 |\n|---|---|\n| best | 99.9 |\n"
+    )
+    (found,) = checks.findings(results, pages)
+    assert found == (
+        f"{page.relative_to(pages)}:7: expected a file, a mark or a command "
+        "for it; found 99.9, column 'R@1', row 'best'"
+    )
+    page.write_text(
+        "# New\n\n`tools/a.py`:\n\n| row | s |\n|---|---|\n| a | 9.9 |\n"
+    )
+    assert checks.findings(results, pages) == []
+
+
+def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
+    path = pages / "docs" / "weak_localization.md"
+    text = path.read_text("utf-8").replace("| right, dev |", "| dev |")
+    path.write_text(text, "utf-8")
+    (found,) = checks.findings(results, pages)
+    assert "expected a table of ('', 'right, dev'" in found
+
+
+def test_published_numbers_are_those_that_flagfiles_expect(results):
+    """Both were taken from the papers, one by one."""
+    compared = 0
+    for table in results.published:
+        for row in table["rows"]:
+            if "configuration" not in row:
+                continue
+            name = row["configuration"]
+            path = measured.ROOT / "configs" / f"{name}.flags"
+            text = path.read_text("utf-8")
+            for cell in row["published"]:
+                if " " in cell and not name.startswith("entities_"):
+                    assert cell.replace(" ", "/") in text, (name, cell)
+                    compared += 1
+    assert compared > 80
+
+
+def test_the_command_of_each_row_is_one(results):
+    for row in [*results.kept.values(), *results.told.values()]:
+        words = [f"--flagfile={row.configuration}", *row.flags.split()]
+        CommandLine(words, FLAGS)
+
+
+def finished_run(folder, seed, recall, *flags):
+    """Writes what a finished run of quickstart leaves of its results."""
+    line = CommandLine(
+        ["--flagfile=quickstart", f"--seed={seed}", *flags], FLAGS
+    )
+    settings = run_line.settings(line)
+    folder.mkdir()
+    write_settings(settings, folder)
+    report = {
+        "best_epoch": 12,
+        "epochs": settings.epochs,
+        "train_seconds": 60.0,
+        "dev": {"recall_sum": 200.0},
+        "test": {"image_to_text/recall_at_1": recall, "recall_sum": 180.0},
+        "command": "tools/train.py --flagfile=configs/quickstart.flags",
+        "versions": {"tensorflow": "2.21.0"},
+    }
+    (folder / "metrics.json").write_text(json.dumps(report))
+    return folder
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Returns a function that records runs; it returns the file's content."""
+    target = tmp_path / "measured"
+    (target / "pages").mkdir(parents=True)
+    (target / "published.json").write_text("[]")
+
+    def call(*folders, name="", cpu="fast"):
+        path = recording.record(folders, name, cpu, target)
+        return json.loads(path.read_text()), measured.read(target).kept
+
+    return call
+
+
+def test_recorded_runs_give_the_numbers(record, tmp_path):
+    """Means over seeds: (0.125 + 0.25) / 2 = 0.1875, a half goes up."""
+    first = finished_run(tmp_path / "a", 0, 0.125)
+    second = finished_run(tmp_path / "b", 1, 0.25)
+    content, kept = record(first, second)
+    assert content["seeds"]["1"]["test"]["image_to_text/recall_at_1"] == 0.25
+    row = kept["quickstart"]
+    assert (row.configuration, row.flags) == ("quickstart", "")
+    assert (row.seeds, row.epochs, row.cpu) == ((0, 1), (12, 12), "fast")
+    assert row.values == {
+        "test/image_to_text/recall_at_1": "18.8",
+        "test/recall_sum": "180.0",
+        "dev/recall_sum": "200.0",
+    }
+    third = finished_run(tmp_path / "c", 2, 0.3)
+    assert record(third)[1]["quickstart"].seeds == (0, 1, 2)
+    assert record(third, cpu="slow")[1]["quickstart"].seeds == (2,)
+
+
+def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
+    run = finished_run(tmp_path / "a", 0, 0.1, "--margin=0.3")
+    with pytest.raises(ValueError, match="--margin=0.3 too. Name this row"):
+        record(run)
+    _, kept = record(run, name="quickstart_wide")
+    assert kept["quickstart_wide"].flags == "--margin=0.3"
+    for name in ("../wide", "scenes_cca"):
+        with pytest.raises(ValueError, match="`--name` must be letters"):
+            record(run, name=name)
+    other = finished_run(tmp_path / "b", 1, 0.1)
+    with pytest.raises(ValueError, match="differ in their seeds alone"):
+        record(run, other)
+
+
+def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
+    run = finished_run(tmp_path / "a", 0, 0.1)
+    report = json.loads((run / "metrics.json").read_text())
+    for change, told in (
+        ({"epochs": 3}, "of 3 epochs in its metrics.json"),
+        ({"command": "tools/train.py --resume"}, "a command with --flagfile"),
+    ):
+        (run / "metrics.json").write_text(json.dumps(report | change))
+        with pytest.raises(ValueError, match=told):
+            record(run)
+    (run / "metrics.json").unlink()
+    with pytest.raises(ValueError, match="of 0 epochs"):
+        record(run)
+
+
+def test_run_prints_the_commands_of_a_row():
+    out = verbs.ask(
+        "reproduce", "--run=flickr8k_tfidf_nonlinear_sampling", "--seeds=0,1"
+    )[0]
+    name = "runs/flickr8k_tfidf_nonlinear_sampling"
+    train = (
+        "python tools/train.py --flagfile=configs/flickr8k_tfidf.flags "
+        "--text_to_text_weight=0"
+    )
+    assert out == (
+        f"{train} --seed=0 --run_dir={name}_0\n"
+        f"{train} --seed=1 --run_dir={name}_1\n"
+        f"python tools/reproduce.py --record={name}_0,{name}_1 "
+        "--name=flickr8k_tfidf_nonlinear_sampling\n"
+    )
+    failure = verbs.ask("reproduce", "--run=flickr8k_meen")[2]
+    assert "Did you mean flickr8k_mean" in failure
+
+
+def test_a_generated_part_that_is_missing_is_told(results, pages):
+    path = pages / "docs" / "reproduction.md"
+    text = path.read_text("utf-8").replace("<!-- kept runs -->", "")
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match="too few of .*kept runs"):
+        checks.findings(results, pages)

@@ -1,0 +1,113 @@
+"""Numbers of pages that nothing stands behind."""
+
+import re
+
+from reproducing import pages
+from reproducing.measured import ROOT
+from reproducing.tables import is_result, metrics_of, numbers, tables
+from tbnets.rounding import rounded
+
+LISTS = ("README.md", "results.md")
+"""Pages of rows by name: theirs are the numbers of the rows' files."""
+_MARKS = ("as published", "as reported", "not run")
+
+
+def findings(measured, root=ROOT):
+    """Returns a line for each number of a table that no file or mark explains.
+
+    docs/reproduction.md says what is checked.
+
+    Args:
+        measured: what is `Measured`.
+        root: folder of README.md, docs/ and configs/.
+    """
+    found = []
+    generated = pages.written(measured, root / "docs")
+    for path, text in generated.items():
+        if path.read_text("utf-8") != text:
+            found.append(
+                f"{path.relative_to(root)}: expected what the files in "
+                "docs/measured make of it; found other text. Run python "
+                "tools/reproduce.py."
+            )
+    names = {path.stem for path in (root / "configs").glob("*.flags")}
+    names |= measured.kept.keys() | measured.told.keys()
+    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        if path not in generated:
+            for line, text in _of_page(path, measured, names):
+                found.append(f"{path.relative_to(root)}:{line}: {text}")
+    return found
+
+
+def _of_page(path, measured, names):
+    """Yields (line, what is wrong) of a page's tables."""
+    found_tables = tables(path.read_text("utf-8"))
+    for page, columns in measured.pages:
+        if page == path.name and columns not in [
+            t.columns for t in found_tables
+        ]:
+            told = f"pages/{path.stem}.json"
+            yield 1, f"expected a table of {columns}, as in {told}; found none"
+    for table in found_tables:
+        told = measured.pages.get((path.name, table.columns), set())
+        is_list = path.name in LISTS
+        for line, cells in table.rows.items():
+            if told and not is_list:
+                found = _differing(table.columns, cells, told)
+            else:
+                found = _results(table, cells, measured, names)
+            explained = cells in told if is_list else table.has_command
+            for column, cell, wanted in found:
+                if wanted or not explained:
+                    wanted = wanted or "a file, a mark or a command for it"
+                    yield (
+                        line,
+                        f"expected {wanted}; found {cell}, column {column!r}, "
+                        f"row {cells[0]!r}",
+                    )
+
+
+def _differing(columns, cells, told):
+    """Yields (column, cell, what it must be) against the nearest told row."""
+    near = max(told, key=lambda row: sum(map(str.__eq__, row, cells)))
+    for column, cell, wanted in zip(columns, cells, near):
+        if cell != wanted:
+            yield column, cell, wanted
+
+
+def _results(table, cells, measured, names):
+    """Yields results of a row that are not those of a file.
+
+    They come as (column, cell, the file's numbers), None where no file has
+    any.
+    """
+    row, metrics = None, metrics_of(table.columns)
+    marks = {mark for cell in cells for mark in _MARKS if mark in cell}
+    for name in set(re.findall(r"\w+", cells[0])) & names:
+        row = measured.row(name)
+    for column, cell, keys in zip(table.columns, cells, metrics):
+        if cell in names:
+            row = measured.row(cell)
+        if not is_result(cell) or "as reported" in marks:
+            continue
+        if marks or column.lower().startswith("published"):
+            known = _published_numbers(measured)
+            if not {n for n in numbers(cell) if "." in n} <= known:
+                yield column, cell, "numbers of published.json"
+            continue
+        values = row.values if row else {}
+        wanted = [values[key] for key in keys if key in values]
+        if not wanted or numbers(cell) != wanted:
+            yield column, cell, " ".join(wanted) or None
+
+
+def _published_numbers(measured):
+    """Returns the papers' numbers, as printed and with a digit behind."""
+    found = {
+        number
+        for table in measured.published
+        for row in table["rows"]
+        for cell in row["published"]
+        for number in numbers(cell)
+    }
+    return found | {rounded(float(number)) for number in found - {"-"}}

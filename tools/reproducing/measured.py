@@ -1,0 +1,130 @@
+"""What was measured: the files below docs/measured, by the name of a row.
+
+::
+
+    docs/measured/NAME.json         metrics.json of finished runs, by seed
+                  pages/PAGE.json   tables of the page PAGE whose files were
+                                    not kept; a row may have a name
+                  published.json    tables of the papers
+"""
+
+import dataclasses
+import pathlib
+import statistics
+
+from reproducing import tables
+from tbnets.checked_files import CheckedFile
+from tbnets.rounding import per_cent, rounded
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "measured"
+_SHARES = ("recall_at_", "average_precision", "upper_bound", "accuracy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of ours.
+
+    Args:
+        name: of a configuration; with flags beside it, one of its own.
+        configuration: flagfile below configs/.
+        flags: those that follow it on the command line, as one string.
+        seeds: tuple.
+        cpu: in words.
+        date: of the last run; of a page's row, when it was written there.
+        source: `metrics.json`, or the page that told it.
+        values: dict, metric -> number as it is shown: of several seeds the
+            mean.
+        epochs: that were chosen on dev, by seed; () where nobody kept them.
+    """
+
+    name: str
+    configuration: str
+    flags: str
+    seeds: tuple
+    cpu: str
+    date: str
+    source: str
+    values: dict
+    epochs: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """All that was measured.
+
+    Args:
+        kept: dict, name -> `Row`, from files of runs.
+        told: dict, name -> `Row`, from pages.
+        pages: dict, (page, columns) -> set of rows of cells.
+        published: list of tables of papers, as published.json has them.
+    """
+
+    kept: dict
+    told: dict
+    pages: dict
+    published: list
+
+    def row(self, name):
+        """Returns the row of a name, a kept one before a told one, or None."""
+        return self.kept.get(name) or self.told.get(name)
+
+
+def read(folder=FOLDER):
+    """Returns what is `Measured`."""
+    kept, told, pages = {}, {}, {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name != "published.json":
+            kept[path.stem] = _kept(path.stem, CheckedFile(path).json())
+    for path in sorted((folder / "pages").glob("*.json")):
+        page = f"{path.stem}.md"
+        for table in CheckedFile(path).json():
+            columns = tuple(table["columns"])
+            rows = pages.setdefault((page, columns), set())
+            rows |= {tuple(row["cells"]) for row in table["rows"]}
+            for row in table["rows"]:
+                if "name" in row:
+                    found = _told(page, columns, row)
+                    first = told.setdefault(found.name, found)
+                    first.values.update(found.values | first.values)
+    published = CheckedFile(folder / "published.json").json()
+    return Measured(kept, told, pages, published)
+
+
+def _kept(name, report):
+    seeds = report["seeds"]
+    values = {}
+    for split in ("test", "dev"):
+        metrics = [run[split] for run in seeds.values()]
+        for key in metrics[0]:
+            mean = statistics.fmean(run[key] for run in metrics)
+            values[f"{split}/{key}"] = _shown(key, mean)
+    return Row(
+        name=name,
+        **{key: report[key] for key in ("configuration", "flags", "cpu")},
+        date=report["date"],
+        seeds=tuple(map(int, seeds)),
+        source="metrics.json",
+        values=values,
+        epochs=tuple(run["best_epoch"] for run in seeds.values()),
+    )
+
+
+def _shown(key, value):
+    if any(part in key for part in _SHARES):
+        return per_cent(value)
+    return rounded(value).removesuffix(".0" if "rank" in key else "")
+
+
+def _told(page, columns, row):
+    values = {}
+    for metrics, cell in zip(tables.metrics_of(columns), row["cells"]):
+        values |= dict(zip(metrics, tables.numbers(cell)))
+    return Row(
+        **{key: row[key] for key in ("name", "configuration", "date")},
+        flags=row.get("flags", ""),
+        seeds=tuple(row["seeds"]),
+        cpu=row["cpu"],
+        source=page,
+        values=values,
+    )

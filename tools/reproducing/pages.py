@@ -1,0 +1,150 @@
+"""The generated parts of docs/reproduction*.md: tables between two comments.
+
+::
+
+    <!-- Wang 2016, Table 1 -->
+    ...
+    <!-- end -->
+
+What stands between is written anew; the rest is a page like any other.
+"""
+
+import re
+
+from reproducing.tables import metrics_of
+from tbnets.errors import InputError
+
+_PAGES = "reproduction*.md"
+_PART = re.compile(r"(<!-- (.+?) -->\n).*?(<!-- end -->)", re.S)
+_SHOWN = (
+    "image to text R@1 R@5 R@10",
+    "text to image R@1 R@5 R@10",
+    "test R@1 R@5 R@10",
+    "recall sum",
+    "dev sum",
+)
+
+
+def written(measured, docs):
+    """Returns the pages with their generated parts anew.
+
+    Args:
+        measured: what is `Measured`.
+        docs: folder of the pages.
+
+    Returns:
+        dict, path -> text.
+
+    Raises:
+        ValueError: a part is on no page, on two, or unknown.
+    """
+    parts = {
+        f"{table['paper']}, {table['table']}": _of_paper(table, measured)
+        for table in measured.published
+    }
+    parts |= {"kept runs": _kept(measured), "flags": _flags(measured)}
+    pages = {p: p.read_text("utf-8") for p in sorted(docs.glob(_PAGES))}
+    found = [name for t in pages.values() for _, name, _ in _PART.findall(t)]
+    if sorted(found) != sorted(parts):
+        wrong = sorted(set(found) ^ set(parts)) or found
+        raise InputError(
+            f"docs/{_PAGES} must have each generated part once, between "
+            "<!-- NAME --> and <!-- end -->. Received: one too many or too "
+            f"few of {', '.join(wrong)}. Mend the comments."
+        )
+    return {
+        path: _PART.sub(lambda part: part[1] + parts[part[2]] + part[3], text)
+        for path, text in pages.items()
+    }
+
+
+def _of_paper(table, measured):
+    """Returns a table of a paper, our rows beside its own."""
+    columns = table["columns"]
+    rows = []
+    for row in table["rows"]:
+        told = [row["row"], *row["published"]]
+        if "configuration" in row:
+            told[0] += f": {row['configuration']}"
+        for name in row.get("ours", ()):
+            ours = _named(name, measured)
+            rows.append([*told, name, *_cells(columns, ours), *_about(ours)])
+            told = [""] * len(told)
+        if not row.get("ours"):
+            reason = row.get("not_run") or table["not_run"]
+            blank = [""] * (len(columns) + 4)
+            rows.append([*told, f"not run: {reason}", *blank])
+    head = ["row", *(f"published {column}" for column in columns)]
+    head += ["ours", *columns, "seeds", "CPU", "date", "from"]
+    text = f"\n{table['about']}\n\n{_table(head, rows)}\n"
+    if others := table.get("others"):
+        text += f"Rows of others, not built here: {others}.\n\n"
+    return text
+
+
+def _named(name, measured):
+    found = measured.row(name)
+    if found is None:
+        raise InputError(
+            "docs/measured/published.json: expected names of rows as `ours`; "
+            f"found {name}, which no file has. Record it, or take it out."
+        )
+    return found
+
+
+def _kept(measured):
+    """Returns all rows whose runs were kept, and what pages said before."""
+    shown = [column.replace("test ", "phrases ") for column in _SHOWN]
+    head = ["NAME", *shown, "seeds", "epochs", "CPU", "date", "told before"]
+    rows = []
+    for name, row in sorted(measured.kept.items()):
+        epochs = ", ".join(map(str, row.epochs))
+        before = ""
+        if told := measured.told.get(name):
+            numbers = filter(None, _cells(_SHOWN, told))
+            before = f"{', '.join(numbers)} ({told.cpu})"
+        seeds, cpu, date, _ = _about(row)
+        found = _cells(_SHOWN, row)
+        rows.append([name, *found, seeds, epochs, cpu, date, before])
+    return f"\n{_table(head, rows)}\n"
+
+
+def _flags(measured):
+    """Returns what follows `--flagfile=` where a row has flags of its own."""
+    names = {
+        name
+        for table in measured.published
+        for row in table["rows"]
+        for name in row.get("ours", ())
+    }
+    rows = [
+        [name, f"`configs/{row.configuration}.flags {row.flags}`"]
+        for name in sorted(names | measured.kept.keys())
+        if (row := _named(name, measured)).flags
+    ]
+    return f"\n{_table(['row', 'configuration and flags'], rows)}\n"
+
+
+def _cells(columns, row):
+    """Returns what a row has in some columns."""
+    found = [
+        [row.values.get(metric, "-") for metric in metrics]
+        for metrics in metrics_of(columns)
+    ]
+    return [" ".join(cell) if set(cell) != {"-"} else "" for cell in found]
+
+
+def _about(row):
+    """Returns seeds, processor, date and source as cells."""
+    source = row.source
+    if source.endswith(".md"):
+        source = f"[{source.removesuffix('.md')}]({source})"
+    return [", ".join(map(str, row.seeds)), row.cpu, row.date, source]
+
+
+def _table(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(
+        "|" + "".join(f" {cell} |" if cell else " |" for cell in cells) + "\n"
+        for cells in lines
+    )

@@ -1,0 +1,138 @@
+"""Finished runs -> docs/measured/NAME.json."""
+
+import contextlib
+import datetime
+import io
+import pathlib
+import re
+
+from tbnets import tasks
+from tbnets.checked_files import CheckedFile
+from tbnets.commands import run_line, train
+from tbnets.errors import InputError
+from tbnets.files import write_json
+from tbnets.flags import flagfiles
+from tbnets.flags.command_line import CommandLine
+from tbnets.flags.flag import flags_of, written
+from tbnets.flags.records import read_record
+from tbnets.flags.table import ALL
+
+_OF_A_RUN = {"run_dir", "seed", "data_root"}
+_KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
+
+
+def record(folders, name, cpu, target):
+    """Writes what runs of one configuration measured, a seed each.
+
+    Args:
+        folders: of the runs.
+        name: of the row; "" for that of the configuration.
+        cpu: in words.
+        target: folder of the file; its seeds that are not among the runs
+            stay.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        ValueError: a run is not finished, or has other flags than the rest,
+            or than its configuration while there is no name; or that is no
+            name.
+    """
+    runs = [_read(pathlib.Path(folder)) for folder in folders]
+    differing = [run for run in runs if run["row"] != runs[0]["row"]]
+    if differing:
+        raise InputError(
+            "`--record` must be runs that differ in their seeds alone. "
+            f"Received: {runs[0]['row']} and {differing[0]['row']}. Record "
+            "them one by one, each by its own --name."
+        )
+    configuration, flags = runs[0]["row"]
+    if flags and not name:
+        raise InputError(
+            f"`--record` must be runs by the flags of {configuration}. "
+            f"Received: {folders[0]}, which has {flags} too. Name this row by "
+            "--name, or train without."
+        )
+    known = (flagfiles.folder() / f"{name}.flags").is_file()
+    if name and (not name.isidentifier() or (known and flags)):
+        raise InputError(
+            "`--name` must be letters, digits and underscores, and that of no "
+            f"configuration. Received: --name={name}. Choose another."
+        )
+    path = pathlib.Path(target, f"{name or configuration}.json")
+    before = CheckedFile(path).json() if path.exists() else {}
+    about = {"configuration": configuration, "flags": flags, "cpu": cpu}
+    same = all(before.get(key) == value for key, value in about.items())
+    seeds = before["seeds"] if before and same else {}
+    seeds |= {str(run["seed"]): run["report"] for run in runs}
+    date = max(run["date"] for run in runs)
+    about |= {"date": date, "seeds": seeds, "source": "metrics.json"}
+    write_json(path, about)
+    return path
+
+
+def _read(folder):
+    """Returns the row, seed, report and date of a finished run."""
+    settings = tasks.settings_of(read_record(folder))
+    path = folder / "metrics.json"
+    report = CheckedFile(path).json() if path.exists() else {}
+    waited = report.get("epochs", 0) - report.get("best_epoch", 0)
+    ended = report.get("epochs") == settings.epochs
+    if not ended and not 0 < settings.patience <= waited:
+        raise InputError(
+            "`--record` must be folders of finished runs. Received: "
+            f"{folder}, of {report.get('epochs', 0)} epochs in its "
+            f"metrics.json where its flags say {settings.epochs}. Go on by "
+            f"tools/train.py --resume --run_dir={folder}."
+        )
+    if "test" not in report:
+        raise InputError(
+            f"{path}: expected metrics of a test split; found none. Record a "
+            "run that has one."
+        )
+    configuration = re.search(r"--flagfile=(\S+)", report["command"])
+    if not configuration:
+        raise InputError(
+            f"{path}: expected a command with --flagfile=NAME; found "
+            f"{report['command']}. Record a run of a configuration."
+        )
+    name = pathlib.Path(configuration[1]).stem
+    ended_on = datetime.date.fromtimestamp(path.stat().st_mtime)
+    return {
+        "row": (name, _differing(settings, name)),
+        "seed": settings.seed,
+        "report": {key: report[key] for key in _KEPT},
+        "date": ended_on.isoformat(),
+    }
+
+
+def _differing(settings, name):
+    """Returns the flags of a run that its configuration has not."""
+    known = [*ALL.values(), *flags_of(train.Options)]
+    line = CommandLine([f"--flagfile={name}"], known)
+    with contextlib.redirect_stdout(io.StringIO()):
+        usual = train.with_usual(line, run_line.settings(line))
+    differing = []
+    for flag in settings.flags_read():
+        value = written(getattr(settings, flag.name))
+        if flag.name in _OF_A_RUN or value == written(
+            getattr(usual, flag.name, flag.default)
+        ):
+            continue
+        if not flag.is_place or value.endswith(".flags"):  # A recipe.
+            differing.append(f"--{flag.name}={value}")
+    return " ".join(differing)
+
+
+def this_cpu():
+    """Returns this machine's processor in words."""
+    with contextlib.suppress(OSError):
+        told = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
+        model = re.search(r"^model name\s*: (.*)$", told, re.M)
+        kinds = ("avx512_bf16", "avx512f", "avx2")
+        kind = next((k for k in kinds if re.search(rf"\b{k}\b", told)), "")
+        words = {"avx512_bf16": "AVX512, bfloat16", "avx512f": "AVX512"}
+        if model:
+            return f"{model[1]}, {words.get(kind, kind.upper())}"
+    return "not known"

@@ -1,0 +1,109 @@
+"""Tables of pages in Markdown: their cells, and what their columns measure."""
+
+import dataclasses
+import re
+
+_COMMAND = re.compile(r"\btools/\w+\.py|python -m |\btbnets [a-z]+ |--\w+=")
+_RECALLS = re.compile(
+    r"(?:(test|dev|part) )?(image to text|text to image|text to text)? ?"
+    r"((?:R@\d+ ?)+)(image to text|text to image)?"
+)
+_AFTER = {"median": "median_rank", "mAP": "mean_average_precision"}
+_ALONE = {
+    "recall sum": "test/recall_sum",
+    "recall sum, test": "test/recall_sum",
+    "sum": "test/recall_sum",
+    "dev": "dev/recall_sum",
+    "dev sum": "dev/recall_sum",
+    "at most": "test/phrase_to_region/upper_bound",
+    "Right regions": "test/correspondence_accuracy",
+}
+_PHRASES = "phrase_to_region"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    Args:
+        columns: tuple of the cells of its first row.
+        rows: dict, 1-based line of the page -> tuple of cells.
+        has_command: whether the section around it, or the top of the page,
+            holds a command, or a flag with its value.
+    """
+
+    columns: tuple
+    rows: dict
+    has_command: bool
+
+
+def tables(page):
+    """Returns the `Table`s of a page, given as text."""
+    found, section, top, fenced = [], [], [], False
+    for line, text in enumerate([*page.splitlines(), "## end"], 1):
+        fenced ^= text.startswith("```")
+        if text.startswith("#") and not fenced:
+            top = top or [text for _, text in section]
+            found += _tables_of(section, top)
+            section = []
+        section.append((line, text))
+    return found
+
+
+def _tables_of(section, top):
+    """Yields the tables of numbered lines."""
+    told = [text for _, text in section if not text.startswith("|")]
+    has_command = bool(_COMMAND.search("\n".join([*top, *told])))
+    rows = {}
+    for line, text in [*section, (0, "")]:
+        if text.startswith("|"):
+            rows[line] = cells_of(text)
+        elif rows:
+            (_, columns), _, *others = rows.items()
+            yield Table(columns, dict(others), has_command)
+            rows = {}
+
+
+def cells_of(text):
+    """Returns the cells of a line of a table."""
+    cells = re.split(r"(?<!\\)\|", text.strip())[1:-1]
+    return tuple(cell.strip() for cell in cells)
+
+
+def numbers(cell):
+    """Returns the numbers of a cell, as written; `-` where one is missing."""
+    return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
+
+
+def is_result(cell):
+    """Tells a cell that begins with a measured number: one with a point."""
+    return bool(re.match(r"\**\d+\.\d", cell))
+
+
+def metrics_of(columns):
+    """Returns the metrics that each column shows, in its order; [] for none.
+
+    A metric is `test/` or `dev/` and a key of `metrics.json`. A median or an
+    average precision is that of the recalls before it; a column `R@1` alone
+    may be of images, texts or phrases.
+    """
+    found, context = [], None
+    for column in columns:
+        metrics = [_ALONE[column]] if column in _ALONE else []
+        if recalls := _RECALLS.fullmatch(column):
+            split, before, ranks, after = recalls.groups()
+            words = before or after or _PHRASES
+            context = f"{split or 'test'}/{words.replace(' ', '_')}"
+            ranks = re.findall(r"\d+", ranks)
+            metrics = [f"{context}/recall_at_{rank}" for rank in ranks]
+        elif column in _AFTER and context:
+            metrics = [f"{context}/{_AFTER[column]}"]
+        elif column.lower().startswith("published"):
+            context = None
+        if column == "R@1":
+            metrics = [
+                f"test/{direction}/recall_at_1"
+                for direction in ("image_to_text", "text_to_image", _PHRASES)
+            ]
+        found.append(metrics)
+    return found
