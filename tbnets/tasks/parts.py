@@ -215,10 +215,6 @@ def build_loss(settings):
         distance=settings.distance,
         reduction=settings.reduction,
         negatives=settings.negatives,
-        # A batch holds every image once, see `data.batches.sample_epoch`.
-        max_positives=None
-        if settings.equal_texts_match
-        else getattr(settings, "captions_per_image", None),
     )
 
 
