@@ -214,7 +214,6 @@ MODELS = {
 PARTS = LAYERS | MODELS
 FOUR_TERMS = {"term_weights": dict.fromkeys(TERMS, 1.0)}
 LOSSES = {name: (TripletLoss, given) for name, given in PRESETS.items()} | {
-    "promised": (TripletLoss, {"max_positives": 2}),
     "four_terms": (
         TripletLoss,
         {"num_negatives": 2, "reduction": "mean", **FOUR_TERMS},

@@ -26,37 +26,7 @@ def similarities(queries, candidates):
     )
 
 
-@tf.custom_gradient
-def picked_similarities(queries, candidates, similarities, pairs):
-    """Picks some entries of a matrix of similarities, differentiably.
-
-    The matrix has been computed already and carries no gradient; the
-    gradient of the picked entries goes straight to the embeddings. Since it
-    is zero everywhere else, the products that carry it back can skip almost
-    everything, which on a CPU makes them many times cheaper.
-
-    Args:
-        queries: float32 `[num_queries, embedding_dim]`.
-        candidates: float32 `[num_candidates, embedding_dim]`.
-        similarities: float32 `[num_queries, num_candidates]`, what
-            `similarities(queries, candidates)` returned.
-        pairs: int32 `[num_pairs, 2]`, row and column of each entry; an entry
-            may be asked for more than once.
-
-    Returns:
-        float32 `[num_pairs]`.
-    """
-
-    def gradient(upstream):
-        slopes = tf.scatter_nd(pairs, upstream, tf.shape(similarities))
-        by_queries = _sparse_product(slopes, candidates)
-        by_candidates = _sparse_product(slopes, queries, transpose_a=True)
-        return by_queries, by_candidates, None, None
-
-    return tf.gather_nd(similarities, pairs), gradient
-
-
-def _sparse_product(left, right, transpose_a=False):
+def sparse_product(left, right, transpose_a=False):
     """Multiplies a matrix that is almost all zeros with a dense one.
 
     The product that skips zeros exists on CPUs alone; XLA compiles it as a

@@ -1,10 +1,11 @@
-"""Hinges of triplets, summed in ways that never list all triplets.
+"""Hinges of triplets, summed without a list of all triplets.
 
-Two ways lead to the same sums. Where an anchor keeps a few negatives and is
-known to have a few positives, the pairs that matter are picked from the
-similarities and compared directly. Otherwise its positives are taken one rank
-after the other. Which way it is depends on numbers known before any batch, so
-that only one is traced; both have static shapes and compile under XLA.
+The pairs that matter are picked from the similarities: of each anchor its
+negatives, and some of its positives, which are compared with them. Anchors
+with more positives take further rounds, until none is left. Shapes are static
+all the same, and compile under XLA. Images and texts that rank each other are
+compared together: a matching pair is a positive of both. The gradient is
+written out: it goes through the rounds again, and is zero for all other pairs.
 """
 
 from typing import NamedTuple
@@ -16,9 +17,10 @@ from tbnets.losses import distances, miners
 from tbnets.losses.presets import TERMS
 
 # Terms that read one matrix of similarities: along its rows, its columns.
-_TERMS_BY_MATRIX = TERMS[:2], TERMS[2:3], TERMS[3:]
+_CROSS = TERMS[:2]
 
-# With more triplets an anchor than this, they are not compared one by one.
+# Positives of an anchor in a round, and its triplets in one.
+_ROUND = 5
 _FEW_TRIPLETS = 512
 
 
@@ -34,7 +36,7 @@ class View(NamedTuple):
             itself.
         weights: float32 `[num_anchors]` that the losses of each anchor are
             multiplied by; None for 1. They change the sum of losses, not how
-            many there are.
+            many there are, and triplet losses give them no gradient.
     """
 
     anchors: tf.Tensor
@@ -87,171 +89,207 @@ def own_anchors(view):
     return view._replace(**cut)
 
 
-def sums(views, num_negatives, max_positives, margin, distance):
+def sums(views, num_negatives, margin, distance):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict of `View`s by term.
+        views: Dict of `View`s by term. Where images and texts rank each
+            other, all of both, the masks of one are those of the other turned
+            round.
         num_negatives: Hardest negatives kept for an anchor; None keeps all.
-        max_positives: Positives that an anchor has at most in any view; None
-            if that is not known, or anchors have weights. Where it is used,
-            and a batch breaks it, all sums of that view are NaN.
         margin: Required gap, in units of the distance.
         distance: Function of similarities, see `distances.DISTANCES`.
 
     Returns:
         Dict of float32 `[3]` by term: the sum of hinges, which carries the
-        gradient, the number of triplets, and how many of them are above 0.
+        gradient of the embeddings, the number of triplets, and how many of
+        them are above 0.
     """
-    unknown = num_negatives is None or max_positives is None
-    if unknown or num_negatives * max_positives > _FEW_TRIPLETS:
-        return {
-            term: _sums_by_rank(view, num_negatives, margin, distance)
-            for term, view in views.items()
-        }
+    groups = [[term] for term in views]
+    if all(term in views for term in _CROSS):
+        one, other = (views[term] for term in _CROSS)
+        turned = other.candidates, other.anchors
+        if one.anchors is turned[0] and one.candidates is turned[1]:
+            groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
     sums = {}
-    # Parts of two directions have no matrix in common.
-    alone = replicas.num_replicas() > 1
-    for group in zip(TERMS) if alone else _TERMS_BY_MATRIX:
-        terms = [term for term in group if term in views]
+    for terms in groups:
         group = [views[term] for term in terms]
-        counts = num_negatives, max_positives
-        rows = _sums_by_survivors(group, *counts, margin, distance)
-        sums.update(zip(terms, rows))
+        found = _sums_of_matrix(group, num_negatives, margin, distance)
+        sums.update(zip(terms, found))
     return sums
 
 
-def _sums_by_survivors(views, num_negatives, max_positives, margin, distance):
-    """Sums the hinges of views that read one matrix of similarities.
-
-    The second view, if any, is the first one turned round.
+def _sums_of_matrix(views, num_negatives, margin, distance):
+    """Sums the hinges of a view and of the same turned round, if any.
 
     Returns:
         For each view `[sum of hinges, triplets kept, triplets active]`.
     """
-    if not views:
-        return []
-    rows, columns = views[0].anchors, views[0].candidates
-    matrix = tf.stop_gradient(distances.similarities(rows, columns))
-    pairs, valid, promises = [], [], []
-    for turned, view in enumerate(views):
-        # One more than promised, to see whether the promise holds.
-        positives, match = miners.first_positives(
-            view.positive, max_positives + 1
-        )
-        negatives, differ = miners.hardest_negatives(
-            tf.transpose(matrix) if turned else matrix,
-            view.not_negative,
-            num_negatives,
-        )
-        pairs.append(_pairs(positives[:, :max_positives], turned))
-        pairs.append(_pairs(negatives, turned))
-        valid.append((match[:, :max_positives], differ))
-        broken = tf.reduce_any(match[:, max_positives:])
-        promises.append(tf.where(broken, float("nan"), 1.0))
-    picked = distances.picked_similarities(
-        rows, columns, matrix, tf.concat(pairs, axis=0)
-    )
-    parts = tf.split(picked, [tf.shape(pair)[0] for pair in pairs])
-    sums = []
-    for place, (masks, promise) in enumerate(zip(valid, promises)):
-        both = parts[2 * place : 2 * place + 2]
-        sums.append(promise * _hinge_sums(both, masks, margin, distance))
-    return sums
+
+    @tf.custom_gradient
+    def run(rows, columns):
+        matrix = distances.similarities(rows, columns)
+        triplets = _Triplets(views, matrix, num_negatives, margin, distance)
+
+        def gradient(upstream):
+            slopes, multiply = triplets.slopes(upstream), tf.matmul
+            if num_negatives is not None:
+                multiply = distances.sparse_product
+            return (
+                multiply(slopes, columns),
+                multiply(slopes, rows, transpose_a=True),
+            )
+
+        return triplets.sums(), gradient
+
+    # Padded here, where it costs little, and not the matrix.
+    rows = miners.padded(views[0].anchors, 0.0, [0])
+    columns = miners.padded(views[0].candidates, 0.0, [0])
+    return tf.unstack(run(rows, columns), len(views))
 
 
-def _pairs(indices, turned):
+class _Triplets:
+    """The triplets of a matrix of similarities, along rows and columns.
+
+    Args:
+        views: A `View`, and the same turned round, if that counts.
+        matrix: float32 similarities of the first one, padded.
+        num_negatives: As in `sums`.
+        margin: As in `sums`.
+        distance: As in `sums`.
+    """
+
+    def __init__(self, views, matrix, num_negatives, margin, distance):
+        self.views, self.matrix = views, matrix
+        self.margin, self.distance = margin, distance
+        excluded = miners.padded(views[0].not_negative, True)
+        masked = tf.where(excluded, float("-inf"), matrix)
+        turned = [masked, tf.transpose(masked)][: len(views)]
+        # Similarities of the negatives of each anchor, and where they stand.
+        self.size, self.negatives, self.places = 1, turned, None
+        if num_negatives is not None:
+            self.size = max(1, min(_ROUND, _FEW_TRIPLETS // num_negatives))
+            found = [miners.largest(one, num_negatives) for one in turned]
+            self.negatives, columns = zip(*found)
+            self.places = [_pairs(*each) for each in zip(columns, (0, 1))]
+        self.first = self._positives(views[0].positive)
+
+    def _positives(self, left):
+        """Returns positives of each row, one more than a round takes."""
+        return miners.first_positives(left, self.size + 1)
+
+    def _split(self, columns, match):
+        """Returns pairs of row and column `[n, 2]`, and whether they count."""
+        pairs = _pairs(columns[:, : self.size])
+        return pairs, tf.reshape(match[:, : self.size], [-1])
+
+    def _later_rounds(self, visit, state):
+        """Visits the positives that the first round leaves, if any.
+
+        Args:
+            visit: Function of what `_split` returns and a state -> the next
+                state.
+            state: The first state.
+
+        Returns:
+            The last state.
+        """
+
+        def step(left, columns, match, state):
+            # One that does not count is column 0 of a row without more.
+            done, _ = self._split(columns, match)
+            nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
+            left = tf.tensor_scatter_nd_update(left, done, nothing)
+            found = self._positives(left)
+            return left, *found, visit(*self._split(*found), state)
+
+        def has_more(left, columns, match, state):
+            return tf.reduce_any(match[:, self.size :])
+
+        left = self.views[0].positive
+        return tf.while_loop(has_more, step, (left, *self.first, state))[-1]
+
+    def _sums(self, positives, negatives, pairs, match):
+        """Returns of each view `[sum of hinges, kept, active]`.
+
+        Args:
+            positives: float32 `[n]`, similarities of pairs.
+            negatives: Of each view, float32 `[anchors, negatives]`.
+            pairs: As `_split` returns them.
+            match: Likewise.
+        """
+        bounds = self.margin + self.distance(positives)
+        bounds = tf.where(match, bounds, float("-inf"))
+        sums = []
+        for turned, view in enumerate(self.views):
+            anchors = pairs[:, turned]
+            others = tf.gather_nd(negatives[turned], anchors[:, None])
+            counts = tf.not_equal(others, float("-inf"))
+            reached = tf.where(counts, self.distance(others), float("inf"))
+            hinges = bounds[:, None] - reached
+            # Asked this way round, a NaN counts as a loss and is seen; the
+            # negation of a comparison is rewritten by TensorFlow's graph
+            # optimizer.
+            idle = hinges <= 0.0
+            losses = tf.where(idle, 0.0, hinges)
+            if view.weights is not None:
+                losses *= tf.gather(view.weights, anchors)[:, None]
+            kept = tf.cast(match[:, None] & counts, tf.float32)
+            parts = losses, kept, tf.where(idle, 0.0, 1.0)
+            sums.append(tf.stack([tf.reduce_sum(part) for part in parts]))
+        return tf.stack(sums)
+
+    def sums(self):
+        """Returns float32 `[views, 3]`, of all positives, see `_sums`."""
+
+        def visit(pairs, match, sums):
+            positives = tf.gather_nd(self.matrix, pairs)
+            return sums + self._sums(positives, self.negatives, pairs, match)
+
+        first = visit(*self._split(*self.first), 0.0)
+        return self._later_rounds(visit, first)
+
+    def slopes(self, upstream):
+        """Returns the gradient of `sums` by the matrix.
+
+        Args:
+            upstream: float32 `[views, 3]`, the gradient by `sums`.
+        """
+
+        def gradients(pairs, match):
+            picked = tf.gather_nd(self.matrix, pairs), *self.negatives
+            picked = [tf.identity(one) for one in picked]
+            with tf.GradientTape() as tape:
+                tape.watch(picked)
+                sums = self._sums(picked[0], picked[1:], pairs, match)
+            found = tape.gradient(sums, picked, upstream)
+            return [tf.convert_to_tensor(one) for one in found]
+
+        def visit(pairs, match, state):
+            slopes, *away = state
+            towards, *more = gradients(pairs, match)
+            slopes = tf.tensor_scatter_nd_add(slopes, pairs, towards)
+            return slopes, *(one + other for one, other in zip(away, more))
+
+        pairs, match = self._split(*self.first)
+        towards, *away = gradients(pairs, match)
+        state = tf.zeros_like(self.matrix), *away
+        slopes, *away = self._later_rounds(visit, state)
+        pairs, values = [pairs], [towards]
+        if self.places is None:
+            slopes += away[0]
+            slopes = slopes + tf.transpose(away[1]) if away[1:] else slopes
+        else:  # All at once, as each time the matrix is copied.
+            pairs += self.places
+            values += [tf.reshape(one, [-1]) for one in away]
+        return tf.tensor_scatter_nd_add(
+            slopes, tf.concat(pairs, axis=0), tf.concat(values, axis=0)
+        )
+
+
+def _pairs(indices, turned=False):
     """Lists the entries `[rows * k, 2]` that row-wise columns stand for."""
     rows = tf.range(tf.shape(indices)[0])[:, None]
     rows = tf.broadcast_to(rows, tf.shape(indices))
     entry = [indices, rows] if turned else [rows, indices]
     return tf.reshape(tf.stack(entry, axis=-1), [-1, 2])
-
-
-def _hinge_sums(picked, valid, margin, distance):
-    """Sums the hinges of every positive of an anchor with every negative."""
-    positive, negative = (
-        distance(tf.reshape(values, tf.shape(mask)))
-        for values, mask in zip(picked, valid)
-    )
-    hinges = margin + positive[:, :, None] - negative[:, None, :]
-    kept = tf.logical_and(valid[0][:, :, None], valid[1][:, None, :])
-    # Asked this way round, a NaN counts as a loss and is seen; the negation
-    # of a comparison is rewritten by TensorFlow's graph optimizer.
-    idle = tf.logical_or(tf.logical_not(kept), hinges <= 0.0)
-    parts = (
-        tf.where(idle, 0.0, hinges),
-        tf.cast(kept, tf.float32),
-        tf.where(idle, 0.0, 1.0),
-    )
-    return tf.stack([tf.reduce_sum(part) for part in parts])
-
-
-def _sums_by_rank(view, num_negatives, margin, distance):
-    """Sums hinges for any number of positives, one rank after the other."""
-    matrix = distances.similarities(view.anchors, view.candidates)
-    positive = distance(matrix)
-    if num_negatives is None:
-        negative, valid = positive, tf.logical_not(view.not_negative)
-    else:
-        indices, valid = miners.hardest_negatives(
-            matrix, view.not_negative, num_negatives
-        )
-        picked = tf.gather_nd(matrix, _pairs(indices, turned=False))
-        negative = distance(tf.reshape(picked, tf.shape(indices)))
-    bounds = tf.stop_gradient(margin + positive)
-    by_positive, by_negative = _active_triplets(
-        bounds, tf.stop_gradient(negative), view.positive, valid
-    )
-    num_active = tf.reduce_sum(by_positive)
-    if view.weights is not None:
-        by_positive *= view.weights[:, None]
-        by_negative *= view.weights[:, None]
-    # Linear in the distances, once it is known which triplets are active.
-    total = tf.reduce_sum(by_positive * (margin + positive)) - tf.reduce_sum(
-        by_negative * negative
-    )
-    positives, negatives = (
-        tf.reduce_sum(tf.cast(mask, tf.float32), axis=1)
-        for mask in (view.positive, valid)
-    )
-    num_kept = tf.reduce_sum(positives * negatives)
-    return tf.stack([total, num_kept, num_active])
-
-
-def _active_triplets(bounds, negative_distances, positive, valid):
-    """Counts the triplets above 0 of every positive and every negative.
-
-    The first positive of every anchor is handled at once, then the second,
-    and so on: as many passes as the most crowded anchor has positives. The
-    counts carry no gradient, so that no pass is kept for one.
-
-    Args:
-        bounds: float32 `[anchors, candidates]`, margin + distance.
-        negative_distances: float32 `[anchors, negatives]`.
-        positive: bool `[anchors, candidates]`.
-        valid: bool `[anchors, negatives]`.
-
-    Returns:
-        Two float32 counts, shaped like `positive` and like `valid`.
-    """
-    rows, places = (tf.range(tf.shape(positive)[axis]) for axis in (0, 1))
-    reached = tf.where(valid, negative_distances, float("inf"))
-
-    def step(left, by_positive, by_negative):
-        column = miners.first_true(left)
-        pair = tf.stack([rows, tf.maximum(column, 0)], axis=1)
-        bound = tf.where(column < 0, float("-inf"), tf.gather_nd(bounds, pair))
-        # A NaN counts as active, as in `_hinge_sums`.
-        active = tf.where(reached >= bound[:, None], 0.0, 1.0)
-        left = tf.logical_and(left, places != column[:, None])
-        count = tf.reduce_sum(active, axis=1)
-        by_positive = tf.tensor_scatter_nd_add(by_positive, pair, count)
-        return left, by_positive, by_negative + active
-
-    counts = tf.while_loop(
-        lambda left, *counts: tf.reduce_any(left),
-        step,
-        (positive, tf.zeros_like(bounds), tf.zeros_like(reached)),
-    )[1:]
-    return [tf.stop_gradient(count) for count in counts]

@@ -82,7 +82,7 @@ class InfoNCELoss(RankingLoss):
         other.temperature = temperature
         return other
 
-    def _sums(self, views, max_positives):
+    def _sums(self, views):
         """Returns of each view `[losses, anchors that count, wrong ones]`."""
         logits = {}
         for term, view in views.items():

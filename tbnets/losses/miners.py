@@ -63,24 +63,47 @@ def hardest_negatives(
     given = "positive_mask", positive_mask, shape
     positive_mask = checked_mask(*given, MASKS_OF_IDS)
     masked = tf.where(positive_mask, tf.constant(float("-inf")), similarities)
-    num_rows, num_columns = _shape(masked)
-    num_kept = _minimum(num_negatives, num_columns)
-    padding = -num_columns % _GROUP
-    num_groups = (num_columns + padding) // _GROUP
-    paddings = [[0, 0], [0, padding]]
-    masked = tf.pad(masked, paddings, constant_values=float("-inf"))
-    grouped = tf.reshape(masked, [num_rows, num_groups, _GROUP])
-    count = _minimum(num_negatives, num_groups)
-    largest = tf.reduce_max(grouped, axis=2)
-    _, groups = tf.math.top_k(largest, count, sorted=False)
+    count = _minimum(num_negatives, _shape(masked)[1])
+    values, columns = largest(padded(masked, float("-inf"), [1]), count)
+    return columns, tf.not_equal(values, float("-inf"))
+
+
+def padded(rows, value, axes=(0, 1)):
+    """Pads axes of a matrix to sizes that groups divide, see `largest`."""
+    sizes = _shape(rows)
+    paddings = [
+        [0, -size % _GROUP if axis in axes else 0]
+        for axis, size in enumerate(sizes)
+    ]
+    return tf.pad(rows, paddings, constant_values=value)
+
+
+def largest(values, count):
+    """Finds the largest values of every row.
+
+    Args:
+        values: float32 `[rows, columns]`, `padded`.
+        count: How many of a row, at least 1.
+
+    Returns:
+        A pair of float32 values, the largest first, and int32 columns, both
+        `[rows, min(count, columns)]`. Where a value is -inf, the column is 0.
+    """
+    num_rows, num_columns = _shape(values)
+    num_groups = num_columns // _GROUP
+    grouped = tf.reshape(values, [num_rows, num_groups, _GROUP])
+    _, groups = tf.math.top_k(
+        tf.reduce_max(grouped, axis=2),
+        _minimum(count, num_groups),
+        sorted=False,
+    )
     members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
-    values, places = tf.math.top_k(members, num_kept)
+    found, places = tf.math.top_k(members, _minimum(count, num_columns))
     columns = _flat_rows(
         groups[:, :, None] * _GROUP + tf.range(_GROUP, dtype=tf.int32)
     )
-    indices = tf.gather(columns, places, batch_dims=1)
-    valid = tf.not_equal(values, float("-inf"))
-    return tf.where(valid, indices, 0), valid
+    columns = tf.gather(columns, places, batch_dims=1)
+    return found, tf.where(tf.not_equal(found, float("-inf")), columns, 0)
 
 
 def first_positives(positive_mask, limit):

@@ -56,19 +56,16 @@ class RankingLoss:
 
     Attributes:
         term_weights: weight of every term in `TERMS`.
-        max_positives: the most positives that an anchor may have in any term;
-            None promises nothing.
     """
 
     term_weights: Mapping[str, float]
-    max_positives: int | None = None
 
     @property
     def kept_negatives(self) -> int | None:
         """Negatives that any anchor keeps at most; None for all."""
         return None
 
-    def _sums(self, views, max_positives):
+    def _sums(self, views):
         """Returns float32 `[3]` by term of what anchors of views bring."""
         raise NotImplementedError
 
@@ -202,7 +199,7 @@ class RankingLoss:
         masks = self._checked_masks(masks, *sizes)
         terms = [term for term in TERMS if self.term_weights[term]]
         views = hinges.views(terms, images, texts, masks)
-        return self.of_views(views, self.max_positives, idle)
+        return self.of_views(views, idle)
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
@@ -220,7 +217,6 @@ class RankingLoss:
     def of_views(
         self,
         views: dict[str, hinges.View],
-        max_positives: int | None = None,
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
         """Computes the loss where each term has candidates of its own.
@@ -231,8 +227,6 @@ class RankingLoss:
         Args:
             views: Dict of `hinges.View`s by term, float32; a term without a
                 weight is left out.
-            max_positives: What is promised of these views, whose anchors have
-                no weights then; None for nothing.
             idle: Terms, and a bool scalar: where it is True they are not
                 computed, and are 0.
 
@@ -244,20 +238,20 @@ class RankingLoss:
             for term, v in views.items()
             if self.term_weights[term]
         }
-        values = self._values(views, max_positives, idle)
+        values = self._values(views, idle)
         total = tf.zeros([])
         for term, (loss, _) in values.items():
             total += self.term_weights[term] * loss
         losses = {term: loss for term, (loss, _) in values.items()}
         return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
 
-    def _values(self, views, max_positives, idle):
+    def _values(self, views, idle):
         """Returns `(loss, active fraction)` for every view."""
         terms, is_idle = idle
         awake = {term: views[term] for term in views if term not in terms}
 
         def sums(views):
-            found = self._sums(views, max_positives)
+            found = self._sums(views)
             return [found.get(term, tf.zeros([3])) for term in all_terms]
 
         all_terms = tuple(views)

@@ -68,11 +68,6 @@ class TripletLoss(RankingLoss):
             "mean", over all kept triplets; or "sum".
         negatives: "top_k"; "hardest", one negative an anchor (VSE++);
             or "all" (Kiros 2014).
-        max_positives: A promise that makes the loss cheaper where an anchor
-            keeps a few negatives: the most positives that an anchor has in
-            any term, such as the captions drawn of each image when every
-            image of a batch is another one. Where it is used, and a batch
-            breaks it, the loss is NaN. None promises nothing.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
     matching is decided by identity, and the reduction, a plain sum in the
@@ -88,17 +83,12 @@ class TripletLoss(RankingLoss):
     distance: str = _DEFAULTS["distance"]
     reduction: str = _DEFAULTS["reduction"]
     negatives: str = _DEFAULTS["negatives"]
-    max_positives: int | None = None
 
     def __post_init__(self):
         self.margin = checked_number("margin", self.margin, 0)
         self.num_negatives = checked_number(
             "num_negatives", self.num_negatives, 1, whole=True
         )
-        if self.max_positives is not None:
-            self.max_positives = checked_number(
-                "max_positives", self.max_positives, 1, whole=True
-            )
         check_choice("distance", self.distance, distances.DISTANCES)
         check_choice("reduction", self.reduction, REDUCTIONS)
         check_choice("negatives", self.negatives, NEGATIVES)
@@ -109,6 +99,7 @@ class TripletLoss(RankingLoss):
         """Makes a loss of its config, or of one of earlier versions."""
         if config.get("negatives") == "all_to_hardest":
             config = {**config, "negatives": "hardest"}
+        config = {k: v for k, v in config.items() if k != "max_positives"}
         return super().from_config(config)
 
     @property
@@ -117,10 +108,10 @@ class TripletLoss(RankingLoss):
         by_choice = {"hardest": 1, "all": None}
         return by_choice.get(self.negatives, self.num_negatives)
 
-    def _sums(self, views, max_positives):
+    def _sums(self, views):
         """Returns `hinges.sums` of some views."""
         how = self.margin, distances.DISTANCES[self.distance]
-        return hinges.sums(views, self.kept_negatives, max_positives, *how)
+        return hinges.sums(views, self.kept_negatives, *how)
 
     def _reduce(self, sums):
         """Reduces a term's `[sum, kept, active]` to its loss and fraction."""

@@ -30,6 +30,6 @@ class FiniteSteps(keras.callbacks.Callback):
         raise InputError(
             "`x` must hold finite numbers, and the steps stay finite. Received:"
             f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
-            "NaN in images and captions, for more positives than the loss's "
-            "`max_positives`; lower the rate, or set `gradient_clip_norm`."
+            "NaN in images and captions, lower the rate, or set "
+            "`gradient_clip_norm`."
         )

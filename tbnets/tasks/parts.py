@@ -212,10 +212,6 @@ def build_loss(settings):
     return TripletLoss(
         **{name: getattr(settings, name) for name in names},
         term_weights=weights,
-        # A batch holds every image once, see `data.batches.sample_epoch`.
-        max_positives=None
-        if settings.equal_texts_match
-        else getattr(settings, "captions_per_image", None),
     )
 
 

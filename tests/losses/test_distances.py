@@ -57,29 +57,15 @@ def test_similarities_keep_small_differences_of_half_precision_inputs():
     assert distances.similarities(row, ones) == 1.0 + 2.0**-8
 
 
-def test_picked_similarities_carry_the_gradient_of_the_full_matrix(compiled):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_sparse_product_is_that_of_the_dense_matrix(compiled, transposed):
     rng = np.random.default_rng(0)
-    queries = tf.constant(rng.normal(size=(3, 4)), tf.float32)
-    candidates = tf.constant(rng.normal(size=(5, 4)), tf.float32)
-    pairs = tf.constant([[0, 4], [2, 1], [0, 4], [1, 0]])
-    upstream = tf.constant([1.0, -2.0, 3.0, 0.5])
+    left = rng.normal(size=(3, 5)) * (rng.random((3, 5)) < 0.3)
+    right = rng.normal(size=(3 if transposed else 5, 4)).astype("f4")
 
-    def picked(queries, candidates):
-        matrix = tf.stop_gradient(distances.similarities(queries, candidates))
-        with tf.GradientTape() as tape:
-            tape.watch([queries, candidates])
-            values = distances.picked_similarities(
-                queries, candidates, matrix, pairs
-            )
-        return values, tape.gradient(values, [queries, candidates], upstream)
+    def product(left, right):
+        return distances.sparse_product(left, right, transposed)
 
-    values, gradients = compiled(picked)(queries, candidates)
-    with tf.GradientTape() as tape:
-        tape.watch([queries, candidates])
-        full = tf.gather_nd(
-            tf.matmul(queries, candidates, transpose_b=True), pairs
-        )
-    expected = tape.gradient(full, [queries, candidates], upstream)
-    np.testing.assert_allclose(values, full, rtol=1e-6)
-    for found, wanted in zip(gradients, expected):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    found = compiled(product)(tf.constant(left, tf.float32), right)
+    wanted = (left.T if transposed else left) @ right
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -14,7 +14,6 @@ from tests import reference
 
 ALL_TERMS = dict(zip(TERMS, (1.0, 1.5, 0.3, 0.2)))
 KEPT = {"top_k": 3, "hardest": 1, "all": None}
-PROMISES = [None, 11]  # 11: the most crowded anchor of BATCHES
 
 # Ids of images, of the captions' images, and of the captions' texts.
 BATCHES = {
@@ -78,9 +77,6 @@ def check(found, wanted):
         np.testing.assert_allclose(gradient, values, rtol=1e-3, atol=1e-5)
 
 
-# What is kept of an anchor and promised of it; no promise is read where all
-# negatives are kept.
-PATHS = [(kept, promise) for promise in PROMISES for kept in KEPT][:-1]
 REDUCED = [
     {"margin": 0.05, "distance": "euclidean", "reduction": "mean_active"},
     {"margin": 0.5, "distance": "euclidean", "reduction": "mean"},
@@ -90,16 +86,15 @@ REDUCED = [
 
 @pytest.mark.parametrize("number, name", enumerate(BATCHES))
 def test_values_and_gradients_are_those_of_the_loops(number, name):
-    """Each batch goes all paths; it and each path meet all of `REDUCED`."""
+    """Each batch and each choice of negatives meet all of `REDUCED`."""
     images, texts, masks = batch(name)
     inputs = [tf.constant(one) for one in (images, texts, *masks)]
-    for place, (negatives, promise) in enumerate(PATHS):
+    for place, negatives in enumerate(KEPT):
         options = REDUCED[(number + place) % 3]
         loss = triplet.TripletLoss(
             num_negatives=3,
             term_weights=ALL_TERMS,
             negatives=negatives,
-            max_positives=promise,
             **options,
         )
         margin, *others = options.values()
@@ -110,13 +105,10 @@ def test_values_and_gradients_are_those_of_the_loops(number, name):
         check(with_gradients(loss)(*inputs), wanted)
 
 
-@pytest.mark.parametrize("max_positives", PROMISES)
-@pytest.mark.parametrize("num_negatives", [1, 2, 10])
-def test_num_negatives_is_that_of_the_loops(num_negatives, max_positives):
+@pytest.mark.parametrize("num_negatives", [1, 2, 10, 600])
+def test_num_negatives_is_that_of_the_loops(num_negatives):
     images, texts, masks = batch("ragged")
-    loss = triplet.TripletLoss(
-        0.4, num_negatives, ALL_TERMS, max_positives=max_positives
-    )
+    loss = triplet.TripletLoss(0.4, num_negatives, ALL_TERMS)
     wanted = reference.triplet_loss(
         images, texts, masks, ALL_TERMS, 0.4, num_negatives
     )
@@ -126,10 +118,9 @@ def test_num_negatives_is_that_of_the_loops(num_negatives, max_positives):
     check(found, wanted)
 
 
-# The ways of summing hinges: of picked pairs, by rank, over all negatives.
+# The ways of summing hinges: of picked pairs, over all negatives.
 COMPILED = {
-    "picked": {"max_positives": 11},
-    "by_rank": {"reduction": "mean"},
+    "picked": {"reduction": "mean"},
     "all": {"negatives": "all", "distance": "cosine", "reduction": "sum"},
 }
 SOME_TERMS = {**ALL_TERMS, "image_to_image": 0.0}
@@ -195,17 +186,6 @@ def test_one_trace_serves_every_batch_size(kind):
 
 
 @every_mode
-def test_a_broken_promise_is_nan_in_every_mode(mode):
-    # Each caption has 11 others of its image, as promised; the image has 12.
-    images, texts, masks = thirteen([1] * 12 + [2])
-    output, gradients = loss_in(mode, "picked")(images, texts, *masks)
-    assert np.isnan(output.total)
-    assert np.isnan(output.active_fraction["image_to_text"])
-    assert np.isfinite(output.terms["text_to_text"])
-    assert all(np.isnan(gradient).any() for gradient in gradients)
-
-
-@every_mode
 @every_kind
 def test_a_nan_embedding_is_not_hidden(kind, mode):
     images, texts, masks = thirteen([1, 2, 3] * 4 + [1])
@@ -213,68 +193,6 @@ def test_a_nan_embedding_is_not_hidden(kind, mode):
         spoilt = tf.where(rows, np.nan, texts)
         output, _ = loss_in(mode, kind)(images, spoilt, *masks)
         assert np.isnan(output.total)
-
-
-@pytest.mark.parametrize("captions_per_image", [1, 2, 4])
-def test_a_promise_that_is_kept_changes_nothing(captions_per_image):
-    runs = [
-        with_gradients(
-            triplet.TripletLoss(0.3, 3, ALL_TERMS, max_positives=promise)
-        )
-        for promise in (None, captions_per_image)
-    ]
-    rng = np.random.default_rng(captions_per_image)
-    for seed in range(3):
-        counts = rng.integers(1, captions_per_image, 7, endpoint=True)
-        owners = np.repeat(np.arange(7), counts)
-        masks = reference.positive_masks(np.arange(9), owners)
-        inputs = [unit_rows(9, seed), unit_rows(len(owners), 10), *masks]
-        wanted, found = (run(*map(tf.constant, inputs)) for run in runs)
-        for left, right in zip(
-            tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True
-        ):
-            np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("reduction", triplet.REDUCTIONS)
-def test_a_broken_promise_is_nan_not_a_smaller_loss(reduction):
-    loss = triplet.TripletLoss(
-        0.3, 3, {"text_to_text": 1.0}, reduction=reduction, max_positives=2
-    )
-    run = with_gradients(loss)
-    texts = tf.constant(unit_rows(6, 1))
-    for caption_ids, broken in [
-        # Of four captions of an image each has three others.
-        ([1, 1, 1, 2, 2, 3], False),
-        ([1, 1, 1, 1, 2, 3], True),
-    ]:
-        masks = positives.positive_masks([1, 2, 3], caption_ids)
-        output, (_, gradient) = run(texts[:3], texts, *masks)
-        for value in (output.total, output.active_fraction["text_to_text"]):
-            assert np.isnan(value) == broken
-        assert np.isnan(gradient).any() == broken
-
-
-def test_a_broken_promise_is_nan_where_no_triplet_is_active():
-    # Both captions lie on their image and the other's far off: no hinge.
-    images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
-    texts = tf.gather(images, [0, 0, 1])
-    ids = [1, 2], [1, 1, 2]
-    assert triplet.TripletLoss()(images, texts, *ids).total == 0.0
-    loss = triplet.TripletLoss(max_positives=1)
-    assert np.isnan(loss(images, texts, *ids).total)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"negatives": "all"}, {"num_negatives": 1000}],
-)
-def test_a_promise_without_use_is_not_looked_at(arguments):
-    images, texts, masks = batch("crowded")
-    plain = triplet.TripletLoss(**arguments)
-    wanted = plain.with_masks(images, texts, masks)
-    loss = triplet.TripletLoss(**arguments, max_positives=1)
-    assert loss.with_masks(images, texts, masks).total == wanted.total
 
 
 def test_loss_of_a_batch_worked_by_hand():
@@ -385,7 +303,7 @@ def test_ids_are_as_many_as_embeddings(ids, named):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_survive_a_round_trip(preset):
-    loss = triplet.TripletLoss(**PRESETS[preset], max_positives=2)
+    loss = triplet.TripletLoss(**PRESETS[preset])
     again = triplet.TripletLoss.from_config(loss.get_config())
     assert again.get_config() == loss.get_config()
 
@@ -427,9 +345,7 @@ def test_a_loss_by_default_is_that_of_wang_2018():
         ({"num_negatives": 0}, "num_negatives=0"),
         ({"num_negatives": math.inf}, "must be a whole .* num_negatives=inf"),
         ({"num_negatives": 2.5}, "num_negatives=2.5"),
-        ({"max_positives": math.nan}, "max_positives=nan"),
         ({"term_weights": {"text_to_text": math.inf}}, "text_to_text.*=inf"),
-        ({"max_positives": 0}, "max_positives=0"),
         ({"distance": "l1"}, "euclidean, cosine"),
         ({"reduction": "max"}, "mean_active"),
         ({"negatives": "semi"}, "top_k, hardest, all"),
@@ -462,5 +378,6 @@ def test_hardest_hinge_agrees_with_tensorflow_addons():
 
 
 def test_a_config_of_before_is_that_of_the_nearest_negatives():
-    loss = triplet.TripletLoss.from_config({"negatives": "all_to_hardest"})
+    config = {"negatives": "all_to_hardest", "max_positives": 2}
+    loss = triplet.TripletLoss.from_config(config)
     assert loss.negatives == "hardest"

@@ -62,7 +62,6 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "distance": "cosine",
         "reduction": "sum",
         "negatives": "hardest",
-        "captions_per_image": 3,
     }
     loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config() == {
@@ -72,12 +71,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "distance": "cosine",
         "reduction": "sum",
         "negatives": "hardest",
-        "max_positives": 3,
     }
-    # A text that stands on two images joins any number of captions.
-    changes["equal_texts_match"] = True
-    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
-    assert loss.get_config()["max_positives"] is None
 
 
 def test_a_softmax_loss_follows_its_flags(folder, tmp_path):

@@ -45,9 +45,7 @@ def run(num_images, captions_per_image, hidden_dim, embedding_dim, repeats):
         )
     }
     for policy in ("float32", "mixed_bfloat16"):
-        network = _network(
-            hidden_dim, embedding_dim, captions_per_image, policy
-        )
+        network = _network(hidden_dim, embedding_dim, policy)
         step = tf.function(network.train_step)
         rows[f"train step, {policy}"] = loss.waiting(step, (batch,))
     timing.print_table(
@@ -58,7 +56,7 @@ def run(num_images, captions_per_image, hidden_dim, embedding_dim, repeats):
     )
 
 
-def _network(hidden_dim, embedding_dim, captions_per_image, policy):
+def _network(hidden_dim, embedding_dim, policy):
     """Builds a network whose layers compute under a Keras dtype policy."""
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(policy)
@@ -72,10 +70,7 @@ def _network(hidden_dim, embedding_dim, captions_per_image, policy):
         )
     finally:
         keras.mixed_precision.set_global_policy(before)
-    network.compile(
-        FusedAdam(1e-4),
-        triplet.TripletLoss(max_positives=captions_per_image),
-    )
+    network.compile(FusedAdam(1e-4), triplet.TripletLoss())
     return network
 
 

@@ -55,8 +55,7 @@ def make_network(job):
     branches = [Branch((job.hidden, job.dim), seed=seed) for seed in (100, 200)]
     network = EmbeddingNetwork(*branches)
     network.build(dict.fromkeys(("images", "captions"), (None, job.hidden)))
-    loss = TripletLoss(max_positives=job.captions)
-    network.compile(FusedAdam(1e-4), loss)
+    network.compile(FusedAdam(1e-4), TripletLoss())
     network.optimizer.build(network.trainable_variables)
     return network
 
