@@ -1,0 +1,196 @@
+"""What MkDocs makes of the repository beside the pages in docs/.
+
+`mkdocs.yml` names this file; `pip install -e ".[docs]" && mkdocs build` writes
+the site. Nothing that is made here is committed:
+
+- README.md is the home page; `OUTSIDE` lists what else stands outside of docs/;
+- each public name has a page, in the groups of `tbnets/__init__.pyi`;
+- the comments of configs/*.flags are a page;
+- notebooks are pages of their cells.
+
+A link is written as the repository has it, and leads to the page of the site.
+"""
+
+import json
+import pathlib
+import posixpath
+import re
+
+import tbnets
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ZOO = "model_zoo/README.md"
+CARDS = [
+    path.relative_to(ROOT).as_posix()
+    for path in sorted(ROOT.glob("model_zoo/*/README.md"))
+]
+OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+OUTSIDE += [ZOO, *CARDS]
+CONFIGURATIONS = "configurations.md"
+API = "api/index.md"
+GIVEN = (
+    *("serving.served.Served", "index.search_index.SearchIndex"),
+    *("store.arrays.Features", "evaluation.ranks.Ranks"),
+    *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
+    *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
+    *("losses.pairs.PairSample", "text.packed_trees.PackedTrees"),
+    "annotations",
+)
+"""What public names return or take without being one."""
+KINDS = {
+    "Rendered scenes": ("quickstart", "scenes"),
+    "Flickr8k": ("flickr8k",),
+    "Flickr30K Entities: phrases": ("entities",),
+    "Niu et al. 2017": ("niu2017",),
+    "Vilalta et al. 2017": ("vilalta2017",),
+    "Wang et al. 2016": ("wang2016",),
+    "Wang et al. 2018": ("wang2018",),
+}
+"""Section of the configurations -> how their names begin."""
+
+
+def api_groups():
+    """Returns title of a group -> dotted names in tbnets, in order."""
+    stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
+    parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
+    groups = {
+        title: re.findall(r"(\w+) as \w+", text) for title, text in parts
+    }
+    return groups | {"What they return and take": list(GIVEN)}
+
+
+def api_pages():
+    """Returns path -> text of the page of each public name, and their list."""
+    lines = ["# API reference", ""]
+    lines += ["Each name is `tbnets.NAME` after `import tbnets`.", ""]
+    pages = {}
+    for title, names in api_groups().items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            page = f"::: tbnets.{name}\n"
+            pages[f"api/{name}.md"] = page
+            lines.append(f"- [`{name}`][tbnets.{name}]")
+        lines.append("")
+    return {API: "\n".join(lines), **pages}
+
+
+def notes_of(text):
+    """Returns the comments that a flagfile begins with, each on a line."""
+    lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()
+    return re.sub(r"\n {2,}", " ", "\n".join(line[2:] for line in lines))
+
+
+def configuration(path):
+    """Returns the section of a flagfile: what it is, command, flags."""
+    text = path.read_text("utf-8")
+    first, *notes = notes_of(text).splitlines()
+    told = [note.partition(": ") for note in notes]
+    lines = [f"### {path.stem}", "", first, ""]
+    for key, _, value in told:
+        if key == "Command":
+            lines += [f"    {value}", ""]
+    lines += [f"- {key}: {value}" for key, _, value in told if key != "Command"]
+    flags = [line for line in text.splitlines() if line.startswith("--")]
+    lines += ["", f'??? note "{len(flags)} flags"', ""]
+    return "\n".join([*lines, *(f"        {flag}" for flag in flags), ""])
+
+
+def configurations_page():
+    """Returns the page of configs/."""
+    lines = ["# Configurations", ""]
+    lines += ["`tbnets train --flagfile=NAME` runs one; [recipes](recipes.md)"]
+    lines += ["tells of those that say what is made before a run.", ""]
+    for title, beginnings in KINDS.items():
+        lines += [f"## {title}", ""]
+        for path in sorted((ROOT / "configs").glob("*.flags")):
+            if path.stem.split("_")[0] in beginnings:
+                lines.append(configuration(path))
+    lines += ["## Recipes", ""]
+    for path in sorted((ROOT / "configs" / "features").glob("*.flags")):
+        lines.append(configuration(path))
+    return "\n".join(lines)
+
+
+def notebook_page(path):
+    """Returns a notebook as a page: its text, and its code in fences."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    parts = []
+    for cell in cells:
+        text = "".join(cell["source"])
+        is_code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{text}\n```" if is_code else text)
+    parts.insert(1, f"[The notebook]({path.name}) has these cells.")
+    return "\n\n".join(parts) + "\n"
+
+
+def made_pages():
+    """Returns path in the site -> text of each page that is not in docs/."""
+    pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        pages[f"notebooks/{path.stem}.md"] = notebook_page(path)
+    pages[CONFIGURATIONS] = configurations_page()
+    return {**pages, **api_pages()}
+
+
+def site_link(page, link):
+    """Returns where a link of the repository leads in the site.
+
+    Args:
+        page: the page that has it, as the site calls it.
+        link: as it is written, relative to the page in the repository.
+    """
+    path, hash_, anchor = link.partition("#")
+    if not path or ":" in path:
+        return link
+    stands_outside = page in OUTSIDE
+    here = posixpath.dirname(page if stands_outside else f"docs/{page}")
+    target = posixpath.normpath(posixpath.join(here, path))
+    target = CONFIGURATIONS if target == "configs" else target
+    target = target.removeprefix("docs/")
+    return posixpath.relpath(target, posixpath.dirname(page) or ".") + (
+        hash_ + anchor
+    )
+
+
+def site_text(page, text):
+    """Returns the text of a page with links for the site.
+
+    `` `tbnets.NAME` `` leads to its page of the API, `` `configs/NAME.flags` ``
+    to its section of the configurations.
+    """
+    if page.startswith("api/") or page == CONFIGURATIONS:
+        return text
+    text = re.sub(
+        r"\]\(([^)\s]+)\)", lambda found: f"]({site_link(page, found[1])})", text
+    )
+    names = "|".join(tbnets.__all__)
+    text = re.sub(rf"(?<!\[)`tbnets\.({names})`", r"[`tbnets.\1`][tbnets.\1]", text)
+    return text
+
+
+def on_config(config):
+    """Puts the pages of the API into the navigation."""
+    groups = [
+        {title: [{name: f"api/{name}.md"} for name in names]}
+        for title, names in api_groups().items()
+    ]
+    made = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
+    config.nav = [
+        {entry: made[entry]} if isinstance(entry, str) else entry
+        for entry in config.nav
+    ]
+    return config
+
+
+def on_files(files, config):
+    """Adds the pages that are made."""
+    from mkdocs.structure.files import File
+
+    for name, text in made_pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown, page, **_):
+    """Writes links as the site needs them."""
+    return site_text(page.file.src_uri, markdown)
