@@ -50,7 +50,7 @@ class TreeLSTM(ConfiguredLayer):
     `trees.trees` and `trees.spans` tell which caption and words a node is.
 
     Example:
-        trees = pack_trees(rows)  # int32 [captions, nodes, 6], see TreeRows
+        trees = tbnets.pack_trees(rows)  # rows: of TreeRows
         vectors = tf.gather(table, trees.word_ids)
         states = tbnets.TreeLSTM(512)(vectors, trees)
 

@@ -47,7 +47,8 @@ class SimilarityNetwork(TwoBranchModel):
 
     Example:
         network = tbnets.SimilarityNetwork(
-            tbnets.Branch((2048, 512)), tbnets.Branch((2048, 512)))
+            tbnets.Branch((2048, 512)), tbnets.Branch((2048, 512)),
+            text_encoder=tbnets.MeanOfWords(vocabulary.size))
         network.compile("adam")
         network.fit(batches)
 

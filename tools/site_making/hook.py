@@ -11,12 +11,15 @@ the site. Nothing that is made here is committed:
 A link is written as the repository has it, and leads to the page of the site.
 """
 
+import ast
+import itertools
 import json
 import pathlib
 import posixpath
 import re
 
 import tbnets
+from tbnets.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ZOO = "model_zoo/README.md"
@@ -53,10 +56,28 @@ def api_groups():
     """Returns title of a group -> dotted names in tbnets, in order."""
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
-    groups = {
-        title: re.findall(r"(\w+) as \w+", text) for title, text in parts
-    }
+    groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
     return groups | {"What they return and take": list(GIVEN)}
+
+
+def summary(name):
+    """Returns the first line that the sources tell of a dotted name."""
+    module = tbnets._MODULES.get(name, "tbnets." + name.rpartition(".")[0])
+    path = ROOT / module.strip(".").replace(".", "/")
+    last = name.rpartition(".")[2]
+    if (path / f"{last}.py").is_file():
+        return ast.get_docstring(_parsed(path / f"{last}.py")).splitlines()[0]
+    body = _parsed(path.with_suffix(".py")).body
+    for node, after in itertools.pairwise([*body, None]):
+        if getattr(node, "name", None) == last:
+            return ast.get_docstring(node).splitlines()[0]
+        if getattr(getattr(node, "target", None), "id", None) == last:
+            return after.value.value.splitlines()[0]
+    raise InputError(f"{path}.py must define {last}, which {name} names.")
+
+
+def _parsed(path):
+    return ast.parse(path.read_text("utf-8"))
 
 
 def api_pages():
@@ -67,9 +88,8 @@ def api_pages():
     for title, names in api_groups().items():
         lines += [f"## {title}", ""]
         for name in names:
-            page = f"::: tbnets.{name}\n"
-            pages[f"api/{name}.md"] = page
-            lines.append(f"- [`{name}`][tbnets.{name}]")
+            pages[f"api/{name}.md"] = f"::: tbnets.{name}\n"
+            lines.append(f"- [`{name}`][tbnets.{name}]: {summary(name)}")
         lines.append("")
     return {API: "\n".join(lines), **pages}
 
@@ -161,10 +181,14 @@ def site_text(page, text):
     if page.startswith("api/") or page == CONFIGURATIONS:
         return text
     text = re.sub(
-        r"\]\(([^)\s]+)\)", lambda found: f"]({site_link(page, found[1])})", text
+        r"\]\(([^)\s]+)\)",
+        lambda found: f"]({site_link(page, found[1])})",
+        text,
     )
     names = "|".join(tbnets.__all__)
-    text = re.sub(rf"(?<!\[)`tbnets\.({names})`", r"[`tbnets.\1`][tbnets.\1]", text)
+    text = re.sub(
+        rf"(?<!\[)`tbnets\.({names})`", r"[`tbnets.\1`][tbnets.\1]", text
+    )
     return text
 
 
