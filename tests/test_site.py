@@ -50,16 +50,23 @@ def test_links_lead_to_the_page_of_the_site():
     assert hook.site_link("recipes.md", "../configs") == hook.CONFIGURATIONS
     card = hook.CARDS[0]
     assert hook.site_link(card, "../../docs/zoo.md") == "../../zoo.md"
-    for link in ("https://example.org/docs/a.md", "#here", "zoo.md"):
+    for link in ("https://example.org/a.md", "#here", "zoo.md"):
         assert hook.site_link("search.md", link) == link
 
 
 def test_names_in_pages_lead_to_the_api():
     text = "`tbnets.Branch` [`tbnets.Branch`](losses.md) `tbnets.branch`"
-    linked = text.replace("`tb", "[`tb", 1).replace(
-        "` ", "`][tbnets.Branch] ", 1
-    )
-    assert hook.site_text("library.md", text) == linked
+    linked = hook.site_text("library.md", text)
+    assert linked == "[`tbnets.Branch`][tbnets.Branch]" + text[15:]
+
+
+def test_flagfiles_in_pages_lead_to_the_configurations():
+    assert len(set(hook.STEMS)) == len(hook.STEMS)
+    for name in ("configs/quickstart.flags", "features/lite0.flags"):
+        wanted = f"configurations.md#{pathlib.Path(name).stem}"
+        text = hook.site_text("zoo.md", f"`{name}`")
+        assert text == f"[`{name}`]({wanted})"
+    assert hook.site_text("zoo.md", "`run.flags`") == "`run.flags`"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/notebooks").iterdir()))

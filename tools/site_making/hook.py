@@ -40,6 +40,11 @@ GIVEN = (
     "annotations",
 )
 """What public names return or take without being one."""
+NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
+STEMS = [path.stem for path in ROOT.glob("configs/**/*.flags")]
+FLAGFILE = re.compile(
+    rf"(?<!\[)`(?:configs/)?(?:features/)?({'|'.join(STEMS)})\.flags`"
+)
 KINDS = {
     "Rendered scenes": ("quickstart", "scenes"),
     "Flickr8k": ("flickr8k",),
@@ -166,10 +171,12 @@ def site_link(page, link):
     here = posixpath.dirname(page if stands_outside else f"docs/{page}")
     target = posixpath.normpath(posixpath.join(here, path))
     target = CONFIGURATIONS if target == "configs" else target
-    target = target.removeprefix("docs/")
-    return posixpath.relpath(target, posixpath.dirname(page) or ".") + (
-        hash_ + anchor
-    )
+    return relative(page, target.removeprefix("docs/")) + hash_ + anchor
+
+
+def relative(page, target):
+    """Returns the link from a page of the site to another file of it."""
+    return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
 def site_text(page, text):
@@ -185,11 +192,9 @@ def site_text(page, text):
         lambda found: f"]({site_link(page, found[1])})",
         text,
     )
-    names = "|".join(tbnets.__all__)
-    text = re.sub(
-        rf"(?<!\[)`tbnets\.({names})`", r"[`tbnets.\1`][tbnets.\1]", text
-    )
-    return text
+    place = relative(page, CONFIGURATIONS)
+    text = FLAGFILE.sub(rf"[\g<0>]({place}#\1)", text)
+    return NAME.sub(r"[\g<0>][tbnets.\1]", text)
 
 
 def on_config(config):
