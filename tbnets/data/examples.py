@@ -56,7 +56,7 @@ class Examples:
     Example:
         examples = tbnets.Examples.from_arrays(
             image_features, word_ids, caption_to_image)
-        examples.counts()  # {"images": 12, "captions": 36}
+        examples.counts  # {"images": 12, "captions": 36}
     """
 
     records: CaptionedImages

@@ -85,6 +85,11 @@ def _parsed(path):
     return ast.parse(path.read_text("utf-8"))
 
 
+def page_of(name):
+    """Returns the path of the page of a dotted name."""
+    return f"api/{name}.md"
+
+
 def api_pages():
     """Returns path -> text of the page of each public name, and their list."""
     lines = ["# API reference", ""]
@@ -93,9 +98,13 @@ def api_pages():
     for title, names in api_groups().items():
         lines += [f"## {title}", ""]
         for name in names:
-            pages[f"api/{name}.md"] = f"::: tbnets.{name}\n"
+            pages[page_of(name)] = f"::: tbnets.{name}\n"
             lines.append(f"- [`{name}`][tbnets.{name}]: {summary(name)}")
         lines.append("")
+    # Most of its names say by themselves what they are.
+    pages[page_of("annotations")] += (
+        "    options: {show_if_no_docstring: true, members_order: source}\n"
+    )
     return {API: "\n".join(lines), **pages}
 
 
@@ -200,7 +209,7 @@ def site_text(page, text):
 def on_config(config):
     """Puts the pages of the API into the navigation."""
     groups = [
-        {title: [{name: f"api/{name}.md"} for name in names]}
+        {title: [{name.rpartition(".")[2]: page_of(name)} for name in names]}
         for title, names in api_groups().items()
     ]
     made = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
