@@ -3,6 +3,7 @@
 `mkdocs build` checks links and anchors; CI runs it.
 """
 
+import ast
 import json
 import pathlib
 import re
@@ -14,6 +15,7 @@ import tbnets
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAVIGATION = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 PAGES = hook.made_pages()
 
 
@@ -75,3 +77,15 @@ def test_a_page_has_all_cells_of_its_notebook(path):
     page = PAGES[f"notebooks/{path.stem}.md"]
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         assert "".join(cell["source"]) in page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")))
+def test_code_in_a_page_names_what_there_is(path):
+    for block in BLOCK.findall(path.read_text("utf-8")):
+        named = {
+            node.attr
+            for node in ast.walk(ast.parse(block))
+            if isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) == "tbnets"
+        }
+        assert named <= {*tbnets.__all__}
