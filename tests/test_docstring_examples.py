@@ -33,15 +33,13 @@ def example(value):
 
 def arrays_of(names):
     """Adds arrays of 12 images with three captions each."""
-    kinds, things = ("red", "blue", "old"), ("dog", "cat", "car", "cup")
-    titles = [f"{kind} {thing}" for kind in kinds for thing in things]
-    captions = [f"{word} {one}" for one in titles for word in ("a", "the", "1")]
+    captions = [f"a red dog word{row}" for row in range(36)]
     owners = np.repeat(np.arange(12), 3)
     rng = np.random.default_rng(0)
     vocabulary = tbnets.Vocabulary.build(captions)
     word_ids = tbnets.Tokenizer(vocabulary)(captions).numpy()
     features = rng.normal(size=(12, 64)).astype("float32")
-    words = (*vocabulary.words[2:], *(f"word{n}" for n in range(40)))
+    words = vocabulary.words[2:]
     vectors = rng.normal(size=(len(words), 4)).astype("float32")
     tree = tbnets.read_tree("(NP (DT a) (JJ red) (NN dog))")
     arrays = tbnets.tree_arrays([tree], vocabulary)
@@ -86,15 +84,15 @@ def network_of(names):
     tbnets.export_saved_model(
         network, names["vocabulary"], "served/1", image_shape=(64,)
     )
-    images = network.embed_images(names["image_features"])
-    texts = network.embed_text(names["word_ids"])
+    images = network.embed_images(names["image_features"]).numpy()
+    texts = network.embed_text(names["word_ids"]).numpy()
     names.update(
         examples=examples,
         batches=tbnets.EpochBatches(examples, 6, 2, seed=0),
         network=network,
         images=images,
         texts=texts,
-        image_embeddings=tf.repeat(images, 3, axis=0),
+        image_embeddings=np.repeat(images, 3, axis=0),
         text_embeddings=texts,
         model=tbnets.load_saved_model("served/1"),
     )
@@ -113,7 +111,7 @@ def write_files(names):
     store = FeatureWriter("features/vgg19", {"model": "VGG19"}, dim=4)
     store.add_shard(["1000268201.jpg"], np.ones((1, 4)))
     store.finish()
-    with tbnets.IndexWriter("photos.index", "any", dim=32) as writer:
+    with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
         writer.put(["a.jpg"], names["images"][:1])
 
 

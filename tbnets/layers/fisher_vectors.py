@@ -63,8 +63,8 @@ class TfidfVectors(_EncoderLayer):
 
     Example:
         encoder = tbnets.TfidfFeatures(3000).fit(captions)
-        layer = tbnets.CaptionReader(encoder).layer  # TfidfVectors, as fitted
-        layer(word_ids).shape  # (n, 3000), or fewer of few lemmas
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -112,8 +112,8 @@ class MeanVectors(_EncoderLayer):
 
     Example:
         encoder = tbnets.MeanFeatures().fit(captions, vectors)
-        layer = tbnets.CaptionReader(encoder).layer  # MeanVectors, as fitted
-        layer(word_ids).shape  # (n, 300)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, vectors.dim)
 
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     """
@@ -160,8 +160,8 @@ class FisherVectors(_EncoderLayer):
 
     Example:
         encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
-        layer = tbnets.CaptionReader(encoder).layer  # FisherVectors, as fitted
-        layer(word_ids).shape  # (n, 2 * 30 * word_dim)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
 
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
     """

@@ -39,8 +39,8 @@ class RetrievalMetrics(keras.callbacks.Callback):
     Example:
         metrics = tbnets.RetrievalMetrics(others)
         stop = keras.callbacks.EarlyStopping(
-            "val_recall_sum", mode="max", patience=5)
-        network.fit(pairs, epochs=50, callbacks=[metrics, stop])
+            "val_recall_sum", mode="max", patience=2)
+        network.fit(pairs, epochs=10, callbacks=[metrics, stop])
     """
 
     def __init__(
