@@ -15,6 +15,11 @@ MAP = ["scikit-learn"]
 FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 SERVING = ["tensorflow-serving-api"]
+DOCS = [
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.6,<9.7",
+    "mkdocstrings[python]>=1",
+]
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$',
@@ -102,6 +107,8 @@ setuptools.setup(
         "hub": HUB,
         "serving": SERVING,
         "release": ["build", "twine"],
+        # Later versions of the theme print that they come to an end.
+        "docs": DOCS,
         "test": [
             "pytest",
             "pytest-xdist",

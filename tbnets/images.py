@@ -150,6 +150,9 @@ def decode_images(
 
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
+
+    Example:
+        tbnets.decode_images(["dog.jpg"], 64).shape  # (1, 64, 64, 3)
     """
     side = getattr(image_size, "side", image_size)
     checked_number("image_size", side, 1, whole=True)

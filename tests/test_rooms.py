@@ -43,7 +43,7 @@ FLOORS = [
     ],
 ]
 CLONE = {"tools", "tests", "benchmarks", "measuring"}
-CLONE |= {"reproducing", "zoo_making"}
+CLONE |= {"reproducing", "site_making", "zoo_making"}
 """What stands in a clone alone, by the names that it is imported by."""
 OPTIONAL = {"settings", "photo_flags"}
 HEIGHT = {name: -depth for depth, names in enumerate(FLOORS) for name in names}

@@ -94,6 +94,12 @@ class EpochBatches:
             that `EmbeddingNetwork.train_step` takes.
         num_batches: how many an epoch has.
         smallest: photos of the smallest batch, None where images are features.
+
+    Example:
+        batches = tbnets.EpochBatches(
+            examples, images_per_batch=6, captions_per_image=2, seed=0)
+        network.fit(batches, epochs=2)
+        next(iter(batches.dataset))["images"].shape  # (6, 64)
     """
 
     def __init__(

@@ -61,6 +61,12 @@ class CaptionedImages:
     Raises:
         ValueError: the lengths do not fit, an id occurs twice, or a caption
             belongs to no image.
+
+    Example:
+        records = tbnets.CaptionedImages(
+            ["dog.jpg", "cat.jpg"], ["A dog.", "It sleeps.", "It runs."],
+            [0, 1, 0], split="train", path="made up")
+        records.captions_per_image, records.caption_rows()[0]  # [2, 1], [0, 2]
     """
 
     image_ids: list[str] | tuple[str, ...]
@@ -214,8 +220,8 @@ def read_captions(
             are), or a row is bad and `problems` is None.
 
     Example:
-        >>> images = read_captions("table", "my_{split}.csv", "train")
-        >>> images.num_images, images.captions_per_image
+        images = tbnets.read_captions("table", "my_{split}.csv", "train")
+        images.num_images, images.captions_per_image
     """
     check_choice("format", format, READERS)
     check_kind("split", split, str, "Give for example 'train'.")

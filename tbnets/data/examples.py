@@ -52,6 +52,11 @@ class Examples:
         texts: `Rows` of its captions.
         text_ids: int64 `[num_captions]`, equal for captions with equal
             text, or None when equal texts are no positives.
+
+    Example:
+        examples = tbnets.Examples.from_arrays(
+            image_features, word_ids, caption_to_image)
+        examples.counts  # {"images": 12, "captions": 36}
     """
 
     records: CaptionedImages

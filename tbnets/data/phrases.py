@@ -58,6 +58,11 @@ class PhraseRegions:
     Raises:
         ValueError: the lengths do not fit, an id occurs twice, or a box has
             no area or lies outside of its image.
+
+    Example:
+        phrases = tbnets.read_phrases("scenes")
+        phrases.phrases[0], phrases.boxes[0]  # "a red circle", [4 numbers]
+        phrases.phrase_to_image  # (num_phrases,), rows of phrases.images
     """
 
     images: CaptionedImages
@@ -265,6 +270,11 @@ def read_phrases(
         FileNotFoundError: there is no such file or folder.
         ValueError: something is wrong and `problems` is None; names file and
             line.
+
+    Example:
+        images = tbnets.read_captions("karpathy", "scenes/dataset.json", "test")
+        phrases = tbnets.read_phrases("scenes", images)
+        phrases.boxes.shape  # (num_phrases, 4)
 
     Source: Plummer et al. 2015, "Flickr30k Entities"; one box a phrase as in
         Wang et al. 2018, Sec. 4, note 2.

@@ -99,6 +99,12 @@ def evaluate_localization(
         ValueError: a shape is wrong, a box is none, a row is out of range,
             or a score is not finite.
 
+    Example:
+        metrics = tbnets.evaluate_localization(
+            scores=[[0.9, 0.2]], proposals=[[[0, 0, 9, 9], [5, 5, 9, 9]]],
+            truth=[[0, 0, 8, 9]], phrase_to_image=[0])
+        metrics["phrase_to_region/recall_at_1"]  # 1.0
+
     Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
         Sec. 3.3 (mean average precision). The evaluation code that both cite
         (Plummer et al. 2015) suppresses at 0.5 before it measures recall

@@ -139,6 +139,10 @@ def retrieval_ranks(
     Raises:
       ValueError: A dtype or shape is wrong, a row number is out of range, or
         an embedding is not finite.
+
+    Example:
+      ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
+      ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
     images, texts, groups = checks.checked_arrays(
@@ -214,6 +218,11 @@ def bootstrap_interval(
 
     Returns:
       (low, high), the percentile interval.
+
+    Example:
+      ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
+      tbnets.bootstrap_interval(
+          ranks["image_to_text"].ranks, lambda ranks: np.mean(ranks <= 1))
     """
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:

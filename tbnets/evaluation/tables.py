@@ -61,6 +61,10 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
 
     Returns:
       Lines joined by newlines, without one at the end.
+
+    Example:
+      metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
+      print(tbnets.format_table(metrics, title="test"))
     """
     check_kind("metrics", metrics, Mapping, "Give what an evaluation returns.")
     nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]

@@ -213,6 +213,10 @@ class MeanFeatures(CaptionEncoder):
     Attributes:
         vectors_: float32 `[len(words_), dim]`.
 
+    Example:
+        encoder = tbnets.MeanFeatures().fit(captions, vectors)
+        encoder.transform(["two dogs run"]).shape  # (1, 300)
+
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     Departures: none.
     """

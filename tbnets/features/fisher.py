@@ -66,9 +66,9 @@ class FisherFeatures(CaptionEncoder):
         pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without.
 
     Example:
-        vectors = read_word_vectors("GoogleNews.bin", words_of_all_splits)
-        encoder = FisherFeatures(30).fit(train.captions, vectors)
-        encoder.transform(["two dogs run"]).shape  # (1, 6000)
+        vectors = tbnets.read_word_vectors("glove.txt", words_of_all_splits)
+        encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
+        encoder.transform(["two dogs run"]).shape  # (1, 2 * 30 * vectors.dim)
 
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1. Departures: ICA and
     mixture are fitted on each distinct word of the training captions once.

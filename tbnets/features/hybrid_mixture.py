@@ -46,6 +46,10 @@ class HybridMixture:
             absolute deviations of Laplacians.
         laplacian_: bool `[K, dim]`.
         log_likelihoods_: mean log-likelihood of a point, one an iteration.
+
+    Example:
+        mixture = tbnets.HybridMixture(num_components=2).fit(vectors.vectors)
+        mixture.posteriors(vectors.vectors).shape  # (num_words, 2)
     """
 
     weights_: np.ndarray

@@ -90,8 +90,8 @@ class TfidfFeatures(CaptionEncoder):
         idf_: float32 `[dim]`.
 
     Example:
-        encoder = TfidfFeatures(3000).fit(train.captions)
-        encoder.transform(["two dogs run"]).shape  # (1, 3000)
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        encoder.transform(["two dogs run"]).shape  # (1, 3000), or fewer
 
     Source: Wang et al. 2016, Sec. 3.1; the weighting is scikit-learn's.
     """

@@ -153,8 +153,8 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         ValueError: it is damaged, or not of this model.
 
     Example:
-        >>> index = open_index("photos.index")
-        >>> rows, similarities = index.search(served.embed_text(["a dog"]), 5)
+        index = tbnets.open_index("photos.index")
+        rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
     place = pathlib.Path(path, MANIFEST)
     if not place.is_file():

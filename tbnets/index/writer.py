@@ -80,9 +80,10 @@ class IndexWriter:
             model.
 
     Example:
-        with IndexWriter("photos.index", model, dim=512) as writer:
-            writer.put(["a.jpg", "b.jpg"], embeddings)
-            writer.remove(["old.jpg"])
+        with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
+            writer.put(["a.jpg", "b.jpg"], images[:2])
+        with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
+            writer.remove(["a.jpg"])
     """
 
     def __init__(

@@ -13,7 +13,9 @@ from tbnets.layers.configured import FittedLayer
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class CanonicalProjection(FittedLayer):
-    """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`::
+    """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
+
+    ::
 
         x -> (x - mean) projection [+ bias] -> L2
 
@@ -27,6 +29,10 @@ class CanonicalProjection(FittedLayer):
 
     Returns from a call: `[n, output_dim]` float32, each row of length 1, or
     0 for the mean itself without a bias.
+
+    Example:
+        projection = tbnets.CanonicalProjection(32)
+        projection(image_features).shape  # (n, 32)
 
     Source: Gong et al. 2014, Sec. 3.3.
     """

@@ -28,6 +28,10 @@ class SeededDropout(ConfiguredLayer):
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
             `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
         seed: integer; layers of one model need different seeds.
+
+    Example:
+        drop = tbnets.SeededDropout(0.5, seed=1)
+        drop(image_features, training=True)  # half are 0, the others doubled
     """
 
     def __init__(self, rate: float, seed: int = 0, **kwargs: Any) -> None:

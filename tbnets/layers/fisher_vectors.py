@@ -61,6 +61,11 @@ class TfidfVectors(_EncoderLayer):
 
     Returns from a call on int `[n, words]`: float32 `[n, num_terms]`.
 
+    Example:
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
+
     Source: Wang et al. 2016, Sec. 3.1.
     """
 
@@ -105,6 +110,11 @@ class MeanVectors(_EncoderLayer):
 
     Returns from a call on int `[n, words]`: float32 `[n, word_dim]`.
 
+    Example:
+        encoder = tbnets.MeanFeatures().fit(captions, vectors)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, vectors.dim)
+
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     """
 
@@ -147,6 +157,11 @@ class FisherVectors(_EncoderLayer):
             there is none. Papers: 6000.
 
     Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
+
+    Example:
+        encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
 
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
     """
@@ -252,8 +267,9 @@ class CaptionReader(tf.Module):
             None.
 
     Example:
-        reader = CaptionReader(load_encoder("features/flickr8k_tfidf"))
-        reader(["two dogs run"]).shape  # (1, 3000)
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        reader = tbnets.CaptionReader(encoder)
+        reader(["two dogs run"]).shape  # (1, 3000), or fewer
     """
 
     def __init__(

@@ -32,6 +32,11 @@ class SmallConvNet(ConfiguredLayer):
 
     Returns from a call on float `[n, height, width, 3]` in [0, 255]: `[n,
     height' * width' * channels[-1]]`.
+
+    Example:
+        encoder = tbnets.SmallConvNet((16, 32))
+        pixels = tbnets.decode_images(["dog.jpg"], 64)
+        encoder(pixels).shape  # (1, 16 * 16 * 32)
     """
 
     def __init__(
@@ -94,6 +99,10 @@ class ApplicationEncoder(ConfiguredLayer):
 
     Returns from a call on float `[n, image_size, image_size, 3]` RGB in
     [0, 255]: `[n, channels]`.
+
+    Example:
+        encoder = tbnets.ApplicationEncoder("EfficientNetLite0", 224)
+        encoder(tbnets.decode_images(["dog.jpg"], 224)).shape  # (1, 1280)
     """
 
     def __init__(

@@ -57,6 +57,14 @@ class TextEncoder(ConfiguredLayer):
 
     Attributes:
         input_rank: axes of what it reads.
+
+    Example:
+        class Largest(tbnets.TextEncoder):
+            def call(self, inputs, training=False):
+                vectors = self.word_vectors(inputs, training)
+                return tf.reduce_max(vectors, axis=1)
+
+        Largest(vocabulary.size)(word_ids).shape  # (n, 300)
     """
 
     input_rank = 2

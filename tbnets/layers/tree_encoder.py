@@ -33,9 +33,10 @@ class TreeEncoder(TextEncoder):
     `embedding_dim` for the mean.
 
     Example:
-        arrays = tree_arrays([read_tree(text) for text in texts], vocabulary)
-        rows = TreeRows(arrays).batch(range(len(texts)))
-        tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (n, 512)
+        trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
+        arrays = tbnets.tree_arrays(trees, vocabulary)
+        rows = tbnets.TreeRows(arrays).batch([0])  # (1, nodes, 6)
+        tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (1, 512)
 
     Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
     learned unless they are taken from others and `frozen`; the paper has no

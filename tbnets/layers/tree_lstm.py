@@ -39,10 +39,11 @@ class TreeLSTM(ConfiguredLayer):
         tied: whether noun phrases and other children share their matrices;
             the layer is then the child-sum Tree-LSTM.
 
-    Call with:
-        inputs: `[num_words, dim]` vectors of the words of all trees, in the
-            order of `trees.word_ids`.
-        trees: `PackedTrees`, from `text.packed_trees.pack_trees`.
+    A call takes
+
+    - `inputs`: `[num_words, dim]` vectors of the words of all trees, in the
+      order of `trees.word_ids`;
+    - `trees`: `PackedTrees`, from `text.packed_trees.pack_trees`.
 
     Returns from a call: `[num_nodes, units]`, h of each node, in the order
     of the packed trees: `tf.gather(states, trees.roots)` are the sentences,
@@ -50,7 +51,7 @@ class TreeLSTM(ConfiguredLayer):
     `trees.trees` and `trees.spans` tell which caption and words a node is.
 
     Example:
-        trees = pack_trees(rows)  # int32 [captions, nodes, 6], see TreeRows
+        trees = tbnets.pack_trees(rows)  # rows: of TreeRows
         vectors = tf.gather(table, trees.word_ids)
         states = tbnets.TreeLSTM(512)(vectors, trees)
 

@@ -54,7 +54,9 @@ def logistic_loss(
 ) -> LogisticOutput:
     r"""Computes the logistic loss of pairs, labelled +1 or -1.
 
-    $$\log(1 + \exp(-z p))$$
+    ::
+
+        log(1 + exp(-z p))
 
     for a logit p and a label z, written as a softplus, which neither
     overflows nor loses small values. Always float32. Without a valid pair the
@@ -71,6 +73,10 @@ def logistic_loss(
     Raises:
         TypeError: logits are no numbers.
         ValueError: a shape is wrong, or what is bool is something else.
+
+    Example:
+        output = tbnets.logistic_loss([2.0, -1.0], [True, True])
+        output.total, output.pair_accuracy  # 0.72, 0.5
 
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs, where
     the equation sums, so that the size of a batch does not change the rate.

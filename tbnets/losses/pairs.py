@@ -117,6 +117,11 @@ def sample_pairs(
         TypeError: If ids are not integers.
         ValueError: If the seed is not two integers.
 
+    Example:
+        pairs = tbnets.sample_pairs([7, 8], [7, 8, 7], seed=[0, 1])
+        pairs.images  # [0, 1, 0]: the row of each caption's image
+        pairs.negatives[0]  # [1], the one caption that is not of image 7
+
     Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a
     negative (x, y'), y' a random sentence not associated with the image.
     """

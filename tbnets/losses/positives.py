@@ -55,6 +55,10 @@ def positive_masks(
         TypeError: If ids are not integers.
         ValueError: If they are not in a row.
 
+    Example:
+        masks = tbnets.positive_masks([7, 8], [7, 8, 7])
+        masks.image_to_text  # [[True, False, True], [False, True, False]]
+
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
     images and texts decides, where the papers take each row of the batch for
     a different image. As in Eq. 5, all other captions of its image are

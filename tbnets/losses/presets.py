@@ -39,7 +39,11 @@ class _Presets(dict):
 
 
 PRESETS: dict[str, dict[str, Any]] = _Presets()
-"""Arguments of `TripletLoss`."""
+"""Arguments of `TripletLoss`, by the name of a paper's loss.
+
+Example:
+    loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
+"""
 PRESETS |= {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
     # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.

@@ -36,9 +36,9 @@ class TripletLoss(RankingLoss):
     r"""Ranking loss over the hardest triplets of a batch.
 
     Each term ranks candidates for anchors. For an anchor a, a positive p and
-    a negative n the hinge is
+    a negative n the hinge is::
 
-    $$[m + d(a, p) - d(a, n)]_+$$
+        [m + d(a, p) - d(a, n)]_+
 
     Every positive of an anchor meets the same negatives: its `num_negatives`
     closest non-matching candidates. Within one view an anchor is neither a

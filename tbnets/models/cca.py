@@ -65,9 +65,9 @@ class CCA(EmbeddingNetwork):
 
     Example:
         network = tbnets.CCA(
-            tbnets.CanonicalProjection(256), tbnets.CanonicalProjection(256))
+            tbnets.CanonicalProjection(32), tbnets.CanonicalProjection(32))
         network.compile()
-        network.fit(batches)
+        network.fit({**pairs, "captions": text_features})
 
     Source: Gong et al. 2014, Sec. 3.3 and 4; the CCA rows of Wang et al.
     2016, Table 1. Neither tells of background.

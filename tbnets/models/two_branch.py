@@ -97,6 +97,12 @@ class TwoBranchModel(keras.Model):
     Attributes:
         learned_similarity: whether a model learns what `similarities`
             computes; else these are the inner products.
+
+    Example:
+        network = tbnets.load_model("network.keras")
+        isinstance(network, tbnets.TwoBranchModel)  # True
+        images = network.embed_images(image_features)  # (n, embedding_dim)
+        network.similarities(images, network.embed_text(word_ids))  # (n, m)
     """
 
     learned_similarity = False

@@ -52,7 +52,7 @@ class Client(Served):
         ValueError: it has no such model, or an argument is none.
 
     Example:
-        with Client("grpc://localhost:8500", "flickr8k_photos") as model:
+        with tbnets.Client("grpc://localhost:8500", "flickr8k_photos") as model:
             model.search(["a dog in the snow"], "photos")
     """
 

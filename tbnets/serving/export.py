@@ -70,8 +70,9 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         `path` as a `pathlib.Path`.
 
     Example:
+        shape = image_features.shape[1:]
         tbnets.export_saved_model(
-            network, vocabulary, "served/1", image_shape=(512,))
+            network, vocabulary, "mine/1", image_shape=shape)
     """
     tokenizer = vocabulary
     if isinstance(vocabulary, Vocabulary):

@@ -36,8 +36,8 @@ def open_features(*paths: Path) -> Features:
             can not be joined.
 
     Example:
-        >>> features = open_features("features/vgg19")
-        >>> features.take(features.rows(["1000268201.jpg"])).shape
+        features = tbnets.open_features("features/vgg19")
+        features.take(features.rows(["1000268201.jpg"])).shape  # (1, 4096)
     """
     if not paths:
         raise InputError(

@@ -116,6 +116,11 @@ def tree_arrays(
 
     Returns:
         A list of int32 `[num_nodes, 6]`, see `tree_array`.
+
+    Example:
+        trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
+        arrays = tbnets.tree_arrays(trees, vocabulary)
+        arrays[0].shape  # (3, 6): two words and their phrase
     """
     check_kind("trees", trees, (list, tuple), "Put a single tree into a list.")
     advice = "Read it by tbnets.read_tree."
@@ -160,6 +165,12 @@ class TreeRows(PaddedRows):
 
     Args:
         arrays: for each caption int32 `[num_nodes, 6]`, see `tree_array`.
+
+    Example:
+        tree = tbnets.read_tree("(NP (DT a) (NN dog))")
+        arrays = tbnets.tree_arrays([tree], vocabulary)
+        texts = tbnets.TreeRows(arrays)
+        texts.batch([0]).shape  # (1, nodes, 6), padded with 0
     """
 
     shape: tuple[int | None, ...] = (None, len(FIELDS))
@@ -188,6 +199,10 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
     Returns:
         `PackedTrees`.
+
+    Example:
+        rows = tbnets.TreeRows(arrays).batch([0])  # arrays: of tree_arrays
+        tbnets.pack_trees(rows).word_ids  # the words of all trees, one by one
     """
     rows = tf.convert_to_tensor(rows)
     if not rows.shape.is_compatible_with((None, None, len(FIELDS))):

@@ -39,6 +39,11 @@ class Tree:
             "" where none is known.
         parents: node of the parent of each node; -1 of the root.
         texts: of each node that is a word; "" of a phrase.
+
+    Example:
+        tree = tbnets.read_tree("(NP (DT a) (NN dog))")
+        tree.labels, tree.parents  # ("NP", "DT", "NN"), (-1, 0, 0)
+        tree.words, tree.phrases("NP")  # ("a", "dog"), [(0, 0, 2)]
     """
 
     labels: tuple[str, ...]
@@ -144,6 +149,10 @@ def read_tree(text: str, name: str = "") -> Tree:
         ValueError: brackets do not match, no word is left, a word is longer
             than 200 letters, the tree is deeper than 128 or has more than
             4096 words.
+
+    Example:
+        tree = tbnets.read_tree("(S (NP (DT a) (NN dog)) (VP (VBZ runs)))")
+        tree.num_nodes, tree.bracketed()
     """
     check_kind("text", text, str, "Read trees one by one.")
     try:

@@ -74,6 +74,9 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     Raises:
         TypeError: captions are no strings.
         ValueError: they are not in a row.
+
+    Example:
+        tbnets.split_words(["A man's T-shirt!"])  # [[a, man, s, t, shirt]]
     """
     text = _as_strings(captions)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
@@ -253,6 +256,10 @@ class Tokenizer(tf.Module):
     Args:
         vocabulary: a `Vocabulary`.
         max_tokens: words after which a caption is cut; never if None.
+
+    Example:
+        tokenizer = tbnets.Tokenizer(tbnets.Vocabulary.build(["A dog runs."]))
+        tokenizer(["the dog", ""])  # [[1, 3], [1, 0]]
     """
 
     def __init__(

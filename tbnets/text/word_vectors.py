@@ -42,6 +42,10 @@ class WordVectors:
         words: n distinct strings.
         vectors: float32 `[n, dim]`, finite.
         path: the file they come from, for messages.
+
+    Example:
+        vectors = tbnets.WordVectors(["dog", "cat"], np.eye(2, dtype="float32"))
+        vectors.dim, vectors.rows(["cat", "cow"])  # 2, [1, -1]
     """
 
     words: tuple[str, ...]
@@ -103,6 +107,11 @@ def read_word_vectors(
         ValueError: it is packed, damaged, its header is wrong, vectors differ
             in length, or a wanted word occurs twice or has a vector that is
             not finite; the message names line or word.
+
+    Example:
+        words = tbnets.Vocabulary.build(captions).words
+        vectors = tbnets.read_word_vectors("glove.txt", words)
+        vectors.vectors.shape  # (num_words, dim)
     """
     if isinstance(words, str) or not hasattr(words, "__iter__"):
         raise InputError(

@@ -153,6 +153,10 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         name: as Keras calls its own, so that variables have equal names.
         **kwargs: as `keras.optimizers.SGD`, for example `nesterov=True`.
 
+    Example:
+        optimizer = tbnets.FusedSGD(0.1, momentum=0.9)
+        network.compile(optimizer, tbnets.TripletLoss())
+
     Source: Sutskever et al. 2013, Sec. 2.
     """
 

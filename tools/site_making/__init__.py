@@ -1,0 +1,1 @@
+"""Makes the documentation site of the pages, the sources and the flags."""

@@ -1,0 +1,47 @@
+"""Docstrings of tbnets as Markdown, for the pages of the API.
+
+They are written to be read in an editor: a block of plain text after `::`, an
+example that is code without a fence, `Name` in backticks.
+"""
+
+import re
+import textwrap
+
+import griffe
+
+import tbnets
+
+EXAMPLE = re.compile(r"^( *)Example:\n((?:\1 +.*\n|\n)+)", re.M)
+SOURCE = re.compile(r"^Source: ((?:.+\n)+)", re.M)
+NAME = re.compile(rf"`(?:tbnets\.)?({'|'.join(tbnets.__all__)})`")
+
+
+def _fence(found):
+    code = textwrap.indent(textwrap.dedent(found[2]).strip(), "    ")
+    return f"Example:\n    ```python\n{code}\n    ```\n\n"
+
+
+def _paragraph(found):
+    lines = [line.strip() for line in found[1].splitlines()]
+    return "\n".join(["*Source*:", *lines, ""])
+
+
+def as_markdown(text):
+    """Returns a docstring as Markdown in sections of Google's style."""
+    text = EXAMPLE.sub(_fence, text + "\n")
+    text = SOURCE.sub(_paragraph, text)
+    text = re.sub(r"^::$", "", text, flags=re.M)
+    text = re.sub(r"::$", ":", text, flags=re.M)
+    return NAME.sub(r"[`\1`][tbnets.\1]", text)
+
+
+class Docstrings(griffe.Extension):
+    """Gives griffe each docstring as Markdown."""
+
+    def on_object(self, *, obj, **_):
+        """Changes one; what a named tuple is made of are its attributes."""
+        if obj.docstring:
+            text = as_markdown(obj.docstring.value)
+            if obj.is_class and "NamedTuple" in map(str, obj.bases):
+                text = text.replace("\nArgs:\n", "\nAttributes:\n")
+            obj.docstring.value = text

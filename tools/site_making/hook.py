@@ -1,0 +1,235 @@
+"""What MkDocs makes of the repository beside the pages in docs/.
+
+`mkdocs.yml` names this file; `pip install -e ".[docs]" && mkdocs build` writes
+the site. Nothing that is made here is committed:
+
+- README.md is the home page; `OUTSIDE` lists what else stands outside of docs/;
+- each public name has a page, in the groups of `tbnets/__init__.pyi`;
+- the comments of configs/*.flags are a page;
+- notebooks are pages of their cells.
+
+A link is written as the repository has it, and leads to the page of the site.
+"""
+
+import ast
+import itertools
+import json
+import pathlib
+import posixpath
+import re
+
+import tbnets
+from tbnets.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ZOO = "model_zoo/README.md"
+CARDS = [
+    path.relative_to(ROOT).as_posix()
+    for path in sorted(ROOT.glob("model_zoo/*/README.md"))
+]
+OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+OUTSIDE += ["SECURITY.md", "CITATION.cff"]
+OUTSIDE += [ZOO, *CARDS]
+CONFIGURATIONS = "configurations.md"
+API = "api/index.md"
+GIVEN = (
+    *("serving.served.Served", "index.search_index.SearchIndex"),
+    *("store.arrays.Features", "evaluation.ranks.Ranks"),
+    *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
+    *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
+    *("losses.pairs.PairSample", "text.packed_trees.PackedTrees"),
+    "annotations",
+)
+"""What public names return or take without being one."""
+NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
+STEMS = [path.stem for path in ROOT.glob("configs/**/*.flags")]
+FLAGFILE = re.compile(
+    rf"(?<!\[)`(?:configs/)?(?:features/)?({'|'.join(STEMS)})\.flags`"
+)
+KINDS = {
+    "Rendered scenes": ("quickstart", "scenes"),
+    "Flickr8k": ("flickr8k",),
+    "Flickr30K Entities: phrases": ("entities",),
+    "Niu et al. 2017": ("niu2017",),
+    "Vilalta et al. 2017": ("vilalta2017",),
+    "Wang et al. 2016": ("wang2016",),
+    "Wang et al. 2018": ("wang2018",),
+}
+"""Section of the configurations -> how their names begin."""
+
+
+def api_groups():
+    """Returns title of a group -> dotted names in tbnets, in order."""
+    stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
+    parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
+    groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
+    return groups | {"What they return and take": list(GIVEN)}
+
+
+def summary(name):
+    """Returns the first line that the sources tell of a dotted name."""
+    module = tbnets._MODULES.get(name, "tbnets." + name.rpartition(".")[0])
+    path = ROOT / module.strip(".").replace(".", "/")
+    last = name.rpartition(".")[2]
+    if (path / f"{last}.py").is_file():
+        return ast.get_docstring(_parsed(path / f"{last}.py")).splitlines()[0]
+    body = _parsed(path.with_suffix(".py")).body
+    for node, after in itertools.pairwise([*body, None]):
+        if getattr(node, "name", None) == last:
+            return ast.get_docstring(node).splitlines()[0]
+        if getattr(getattr(node, "target", None), "id", None) == last:
+            return after.value.value.splitlines()[0]
+    raise InputError(f"{path}.py must define {last}, which {name} names.")
+
+
+def _parsed(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
+def page_of(name):
+    """Returns the path of the page of a dotted name."""
+    return f"api/{name}.md"
+
+
+def api_pages():
+    """Returns path -> text of the page of each public name, and their list."""
+    lines = ["# API reference", ""]
+    lines += ["Each name is `tbnets.NAME` after `import tbnets`.", ""]
+    pages = {}
+    for title, names in api_groups().items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            pages[page_of(name)] = f"::: tbnets.{name}\n"
+            lines.append(f"- [`{name}`][tbnets.{name}]: {summary(name)}")
+        lines.append("")
+    # Most of its names say by themselves what they are.
+    pages[page_of("annotations")] += (
+        "    options: {show_if_no_docstring: true, members_order: source}\n"
+    )
+    return {API: "\n".join(lines), **pages}
+
+
+def notes_of(text):
+    """Returns the comments that a flagfile begins with, each on a line."""
+    lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()
+    return re.sub(r"\n {2,}", " ", "\n".join(line[2:] for line in lines))
+
+
+def configuration(path):
+    """Returns the section of a flagfile: what it is, command, flags."""
+    text = path.read_text("utf-8")
+    first, *notes = notes_of(text).splitlines()
+    told = [note.partition(": ") for note in notes]
+    lines = [f"### {path.stem}", "", first, ""]
+    for key, _, value in told:
+        if key == "Command":
+            lines += [f"    {value}", ""]
+    lines += [f"- {key}: {value}" for key, _, value in told if key != "Command"]
+    flags = [line for line in text.splitlines() if line.startswith("--")]
+    lines += ["", f'??? note "{len(flags)} flags"', ""]
+    return "\n".join([*lines, *(f"        {flag}" for flag in flags), ""])
+
+
+def configurations_page():
+    """Returns the page of configs/."""
+    lines = ["# Configurations", ""]
+    lines += ["`tbnets train --flagfile=NAME` runs one; [recipes](recipes.md)"]
+    lines += ["tells of those that say what is made before a run.", ""]
+    for title, beginnings in KINDS.items():
+        lines += [f"## {title}", ""]
+        for path in sorted((ROOT / "configs").glob("*.flags")):
+            if path.stem.split("_")[0] in beginnings:
+                lines.append(configuration(path))
+    lines += ["## Recipes", ""]
+    for path in sorted((ROOT / "configs" / "features").glob("*.flags")):
+        lines.append(configuration(path))
+    return "\n".join(lines)
+
+
+def notebook_page(path):
+    """Returns a notebook as a page: its text, and its code in fences."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    parts = []
+    for cell in cells:
+        text = "".join(cell["source"])
+        is_code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{text}\n```" if is_code else text)
+    parts.insert(1, f"[The notebook]({path.name}) has these cells.")
+    return "\n\n".join(parts) + "\n"
+
+
+def made_pages():
+    """Returns path in the site -> text of each page that is not in docs/."""
+    pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        pages[f"notebooks/{path.stem}.md"] = notebook_page(path)
+    pages[CONFIGURATIONS] = configurations_page()
+    return {**pages, **api_pages()}
+
+
+def site_link(page, link):
+    """Returns where a link of the repository leads in the site.
+
+    Args:
+        page: the page that has it, as the site calls it.
+        link: as it is written, relative to the page in the repository.
+    """
+    path, hash_, anchor = link.partition("#")
+    if not path or ":" in path:
+        return link
+    stands_outside = page in OUTSIDE
+    here = posixpath.dirname(page if stands_outside else f"docs/{page}")
+    target = posixpath.normpath(posixpath.join(here, path))
+    target = CONFIGURATIONS if target == "configs" else target
+    return relative(page, target.removeprefix("docs/")) + hash_ + anchor
+
+
+def relative(page, target):
+    """Returns the link from a page of the site to another file of it."""
+    return posixpath.relpath(target, posixpath.dirname(page) or ".")
+
+
+def site_text(page, text):
+    """Returns the text of a page with links for the site.
+
+    `` `tbnets.NAME` `` leads to its page of the API, `` `configs/NAME.flags` ``
+    to its section of the configurations.
+    """
+    if page.startswith("api/") or page == CONFIGURATIONS:
+        return text
+    text = re.sub(
+        r"\]\(([^)\s]+)\)",
+        lambda found: f"]({site_link(page, found[1])})",
+        text,
+    )
+    place = relative(page, CONFIGURATIONS)
+    text = FLAGFILE.sub(rf"[\g<0>]({place}#\1)", text)
+    return NAME.sub(r"[\g<0>][tbnets.\1]", text)
+
+
+def on_config(config):
+    """Puts the pages of the API into the navigation."""
+    groups = [
+        {title: [{name.rpartition(".")[2]: page_of(name)} for name in names]}
+        for title, names in api_groups().items()
+    ]
+    made = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
+    config.nav = [
+        {entry: made[entry]} if isinstance(entry, str) else entry
+        for entry in config.nav
+    ]
+    return config
+
+
+def on_files(files, config):
+    """Adds the pages that are made."""
+    from mkdocs.structure.files import File
+
+    for name, text in made_pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown, page, **_):
+    """Writes links as the site needs them."""
+    return site_text(page.file.src_uri, markdown)
