@@ -14,6 +14,10 @@ MAP = ["scikit-learn"]
 FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 SERVING = ["tensorflow-serving-api"]
+PEERS = [
+    *("torch", "pytorch-metric-learning>=2.5", "open_clip_torch>=2.24"),
+    *("sentence-transformers>=5.0", *FAISS),
+]
 HERE = pathlib.Path(__file__).resolve().parent
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
@@ -94,6 +98,8 @@ setuptools.setup(
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
         "serving": SERVING,
+        # What `tools/benchmark.py --benchmark=peers` measures tbnets beside.
+        "peers": PEERS,
         "test": [
             "pytest",
             "pytest-xdist",
