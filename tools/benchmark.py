@@ -23,6 +23,7 @@ For instance:
       --hidden_dim=512 --embedding_dim=256
   python tools/benchmark.py --benchmark=tree_lstm --num_captions=64 \
       --hidden_dim=512
+  python tools/benchmark.py --benchmark=peers --part=top_k,infonce
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
 the ratio to a floor: the matrix products alone, or writing the output. The
@@ -64,12 +65,13 @@ class Options:
         "and its memory over many requests. mapped: retrieval of embeddings "
         "that stay in files, and the memory it takes. replicas: the step of "
         "one replica under a strategy. replica_costs: the step of several "
-        "processes beside what a model on paper predicts.",
+        "processes beside what a model on paper predicts. peers: losses, a "
+        "step and evaluation beside other packages.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
             *("batch_sizes", "index", "approximate", "swapping", "serving"),
-            *("mapped", "replicas", "replica_costs"),
+            *("mapped", "replicas", "replica_costs", "peers"),
         ],
     )
     num_images: list[int] = flag(
@@ -109,6 +111,11 @@ class Options:
     num_requests: Count = flag(1000, "Requests: swapping.")
     workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     num_components: Count = flag(30, "Centres of their mixture.")
+    part: list[str] = flag([], "Tables of peers; default all.")
+    pythons: list[str] = flag(
+        [], "Interpreters with packages that this one lacks: peers."
+    )
+    folder: str = flag("", "Keeps results and their picture: peers.")
 
 
 def main(options):
@@ -142,6 +149,9 @@ def main(options):
             run_extraction(options, benchmark, often)
         case "batch_sizes" | "approximate" | "swapping" | "serving":
             run_server(options, benchmark, options.repeats)
+        case "peers":
+            given = options.part, images, dim, often
+            benchmark.run(*given, options.pythons, options.folder)
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)
