@@ -36,7 +36,7 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
         }
         candidates = {
             name: tf.function(
-                _loss_step(
+                loss_step(
                     triplet.TripletLoss(
                         num_negatives=num_negatives, max_positives=promise
                     )
@@ -101,7 +101,9 @@ def floor(images, texts, *ids):
     )
 
 
-def _loss_step(loss):
+def loss_step(loss):
+    """Returns a function: a loss' output, and gradients of embeddings."""
+
     def step(images, texts, image_ids, caption_image_ids):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])

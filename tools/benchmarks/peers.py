@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import peers_arrays, peers_process
 from tbnets.cores import usable_cores
+from tbnets.errors import check_choice
 
 
 class Row(NamedTuple):
@@ -193,6 +194,17 @@ TABLES = {
         ],
         make="step",
     ),
+    "trees": Table(
+        "child-sum LSTM over trees of 12 words, 300 -> 512",
+        [
+            Row("matmuls alone, TensorFlow", "peers_trees:products"),
+            Row("tbnets TreeLSTM(tied=True)", "peers_trees:child_sum"),
+            Row("DGL, messages by level", "peers_dgl:child_sum", "dgl"),
+        ],
+        captions=1,
+        make="trees",
+        sizes=(64,),
+    ),
     "evaluation": Table(
         "retrieval in both directions, recalls at 1, 5, 10",
         [
@@ -213,29 +225,47 @@ AGREES = 1e-4
 """Values that differ by no more than this share are the same."""
 
 
-def run(names, sizes, dim, repeats, pythons, folder):
+class Given(NamedTuple):
+    """What a user chose.
+
+    Attributes:
+        sizes: of images; none for those of the tables.
+        dim: size of an embedding.
+        repeats: timed runs of a row.
+        patience: seconds that a run may take.
+        folder: that keeps what was measured, and its picture; "" for none.
+        pythons: interpreters that are tried where this one has no package.
+    """
+
+    sizes: list[int]
+    dim: int
+    repeats: int
+    patience: int
+    folder: str
+    pythons: list[str]
+
+
+def run(names, options):
     """Prints a table for each name and size.
 
     Args:
         names: of `TABLES`; none for all.
-        sizes: of images; none for those of the tables.
-        dim: size of an embedding.
-        repeats: timed runs of a row.
-        pythons: interpreters that are tried where this one has no package.
-        folder: that keeps what was measured, and its picture; "" for none.
+        options: `Given`.
     """
+    for name in names:
+        check_choice("part", name, TABLES)
     print(machine())
     found = []
     for name in names or TABLES:
         table = TABLES[name]
-        for size in sizes or table.sizes:
-            rows = measure(table, size, dim, repeats, pythons)
+        for size in options.sizes or table.sizes:
+            rows = measure(table, size, options)
             title = f"{name}: {table.title}; {size} images, "
-            title += f"{size * table.captions} captions, {dim}-d"
+            title += f"{size * table.captions} captions, {options.dim}-d"
             found.append({"table": name, "images": size, "rows": rows})
             print_table(title, rows)
-    if folder:
-        keep(found, folder)
+    if options.folder:
+        keep(found, options.folder)
 
 
 def machine():
@@ -252,24 +282,25 @@ def machine():
     )
 
 
-def measure(table, size, dim, repeats, pythons):
+def measure(table, size, options):
     """Returns what was found of each row, as dicts.
 
     Args:
         table: `Table`.
         size: images.
-        dim: size of an embedding.
-        repeats: timed runs.
-        pythons: as in `run`.
+        options: `Given`.
     """
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "arrays.npz")
         make = getattr(peers_arrays, table.make)
-        np.savez(path, **make(size, table.captions, dim))
+        np.savez(path, **make(size, table.captions, options.dim))
         with peers_process.started(
-            [row.builder for row in table.rows], path, pythons
+            [row.builder for row in table.rows],
+            path,
+            options.pythons,
+            options.patience,
         ) as processes:
-            times = peers_process.in_turns(processes, repeats)
+            times = peers_process.in_turns(processes, options.repeats)
             rows = [
                 {
                     "name": row.name,

@@ -5,6 +5,7 @@ import numpy as np
 MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
+WORD_DIM = 300
 NOISE = 8.0
 """A caption is its image plus so much noise: some are nearer to others."""
 IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
@@ -82,3 +83,28 @@ def recall_sum(owners, captions, photos):
     return 100 * sum(
         one[:, :k].any(axis=1).mean() for one in right for k in (1, 5, 10)
     )
+
+
+def trees(num_captions, _, units):
+    """Makes captions of 12 words with trees, word vectors, and weights."""
+    from benchmarks import tree_lstm
+    from tbnets.text.packed_trees import pack_trees
+
+    rows = tree_lstm.tree_rows(num_captions)
+    packed = pack_trees(rows)
+    rng = np.random.default_rng(0)
+
+    def drawn(*shape):
+        scale = np.float32(shape[-2] ** -0.5)
+        return scale * rng.standard_normal(shape, np.float32)
+
+    return {
+        "rows": rows,
+        "children": packed.children.numpy(),
+        "parents": packed.parents.numpy(),
+        "num_nodes": packed.ends.numpy()[0],
+        "words": drawn(len(packed.word_ids), WORD_DIM),
+        "kernel": drawn(WORD_DIM, 3 * units),
+        "gates": drawn(units, 3 * units),
+        "forget": drawn(units, units),
+    }

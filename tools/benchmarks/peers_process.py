@@ -11,12 +11,12 @@ import tempfile
 
 from tbnets.cores import usable_cores
 
-LIMIT_GIB = 12
+LIMIT_GIB = 10
 """Memory that one process may take; it is the only one that works."""
-PATIENCE = 120
+PATIENCE = 60
 """Seconds that a run may take."""
-SLOW = 5
-"""Runs that take longer than so many seconds are repeated twice, not more."""
+ENOUGH = 10
+"""Seconds after which a row is not repeated."""
 THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
@@ -32,9 +32,10 @@ class Process:
             and `versions`; or `missing`, a module; or `failed`, why.
     """
 
-    def __init__(self, builder, arrays, python):
+    def __init__(self, builder, arrays, python, patience):
         threads = str(usable_cores())
         paths = [str(ROOT), str(ROOT / "tools")]
+        self._patience = patience
         self._errors = tempfile.TemporaryFile()
         given = [f"benchmarks.{builder}", str(arrays), LIMIT_GIB]
         self._process = subprocess.Popen(
@@ -70,9 +71,9 @@ class Process:
 
     def _answer(self):
         stdout = self._process.stdout
-        if not select.select([stdout], [], [], PATIENCE)[0]:
+        if not select.select([stdout], [], [], self._patience)[0]:
             self.stop()
-            return {"failed": f"more than {PATIENCE} s"}
+            return {"failed": f"more than {self._patience} s"}
         line = stdout.readline()
         if line:
             return json.loads(line)
@@ -94,19 +95,20 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(builders, arrays, pythons=()):
+def started(builders, arrays, pythons=(), patience=PATIENCE):
     """Yields a `Process` of each builder; ends all of them.
 
     Args:
         builders: list of `module:function`.
         arrays: path of their arrays.
         pythons: interpreters to try where this one lacks a package.
+        patience: seconds that a run may take, its imports included.
     """
     processes = []
     try:
         for builder in builders:
             for python in (sys.executable, *pythons):
-                process = Process(builder, arrays, python)
+                process = Process(builder, arrays, python, patience)
                 processes.append(process)
                 if "missing" not in process.told:
                     break
@@ -121,11 +123,8 @@ def started(builders, arrays, pythons=()):
 def in_turns(processes, repeats):
     """Lets processes run in turns; returns seconds of the runs of each."""
     seconds = [[] for _ in processes]
-    for place in range(repeats):
+    for _ in range(repeats):
         for process, own in zip(processes, seconds):
-            if place >= 2 and process.told.get("seconds", 0) > SLOW:
-                continue
-            found = process.run()
-            if found is not None:
+            if sum(own) < ENOUGH and (found := process.run()):
                 own.append(found)
     return seconds

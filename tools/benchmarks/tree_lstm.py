@@ -58,9 +58,9 @@ def run(num_captions, word_dim, units, repeats):
             tf.function(products(packed, units)),
             (flat, tf.convert_to_tensor(tree_lstm.kernel)),
         ),
-        "LSTM of Keras": loss.waiting(learning(lstm, lstm), (words,)),
+        "LSTM of Keras": loss.waiting(_learning(lstm, lstm), (words,)),
         "LSTM over trees": loss.waiting(
-            learning(over_trees, tree_lstm), (flat, tf.constant(rows))
+            _learning(over_trees, tree_lstm), (flat, tf.constant(rows))
         ),
     }
     timing.print_table(
@@ -81,7 +81,7 @@ def tree_rows(num_captions):
     return TreeRows(picked).batch(np.arange(num_captions))
 
 
-def learning(function, layer):
+def _learning(function, layer):
     """Returns a graph of outputs and the gradients of inputs and weights."""
 
     @tf.function
