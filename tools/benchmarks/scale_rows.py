@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 
-from benchmarks import loss as loss_benchmark
 from benchmarks import peers_arrays, peers_ranking
 
 QUERIES = 100
@@ -27,6 +26,8 @@ def loss_floor(given):
     """The products of the loss's three terms, forward and backward."""
     import tensorflow as tf
 
+    from benchmarks import loss as loss_benchmark
+
     floor = tf.function(loss_benchmark.floor)
     return loss_benchmark.waiting(floor, _batch(given))
 
@@ -35,6 +36,7 @@ def loss(given):
     """`TripletLoss` and the gradients of all embeddings."""
     import tensorflow as tf
 
+    from benchmarks import loss as loss_benchmark
     from tbnets.losses.triplet import TripletLoss
 
     learn = tf.function(loss_benchmark.loss_step(TripletLoss(max_positives=2)))
