@@ -1,7 +1,8 @@
 """Rows of other packages beside those of tbnets; what is timed is not judged.
 
-Where a package is not installed its rows are not compared: `pip install
-".[peers]"` has those of PyTorch, the stack of TensorFlow 2.15 the addons.
+Values of rows that need PyTorch are compared by the benchmark alone: PyTorch
+and TensorFlow are not for one process. Here are those of faiss, and, on the
+stack of TensorFlow 2.15, those of the addons.
 """
 
 import importlib
@@ -93,33 +94,57 @@ def test_recall_sum_of_ranks_known():
     assert peers_arrays.recall_sum(owners, captions, photos) == 500
 
 
-def _values(table):
-    """Returns the values of rows that are of one definition, by name."""
-    if table.make == "step":
-        for name, size in (("IMAGE", 7), ("TEXT", 6), ("HIDDEN", 5)):
-            setattr(peers_arrays, f"{name}_DIM", size)
-    arrays = getattr(peers_arrays, table.make)(12, table.captions, 8)
-    values = {}
-    for row in table.rows[1:]:
-        module, function = row.builder.split(":")
-        try:
-            build = getattr(
-                importlib.import_module(f"benchmarks.{module}"), function
-            )
-            value = build(arrays)()
-        except ImportError:
-            continue
-        if row.same and value is not None:
-            values[row.name] = float(value)
-    return values
+@pytest.mark.parametrize(
+    ("name", "module", "place"),
+    [("evaluation", "faiss", 2), ("one_view", "tensorflow_addons", 5)],
+)
+def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
+    pytest.importorskip(module)
+    table = peers.TABLES[name]
+    arrays = peers_arrays.embeddings(12, table.captions, 8)
+    values = []
+    for row in (table.rows[1], table.rows[place]):
+        home, function = row.builder.split(":")
+        rows = importlib.import_module(f"benchmarks.{home}")
+        values.append(float(getattr(rows, function)(arrays)()))
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", peers.TABLES)
-def test_rows_of_one_definition_have_one_value(name, eagerly, monkeypatch):
-    for size in ("IMAGE_DIM", "TEXT_DIM", "HIDDEN_DIM"):
-        monkeypatch.setattr(peers_arrays, size, getattr(peers_arrays, size))
-    values = _values(peers.TABLES[name])
-    if len(values) < 2:
-        pytest.skip("needs another package: pip install '.[peers]'")
-    own, *others = values.values()
-    assert others == pytest.approx([own] * len(others), rel=1e-4), values
+@pytest.mark.parametrize("name", ["top_k", "hardest", "all", "one_view"])
+def test_our_rows_are_what_a_table_says(name, eagerly):
+    table = peers.TABLES[name]
+    arrays = peers_arrays.embeddings(5, table.captions, 3)
+    function = table.rows[1].builder.split(":")[1]
+    ours = importlib.import_module("benchmarks.peers_ours")
+    value = float(getattr(ours, function)(arrays)())
+    assert value == pytest.approx(_by_loops(name, arrays), rel=1e-4)
+
+
+def _by_loops(name, arrays):
+    """Returns the loss of a table, a triplet after the other."""
+    images, texts = arrays["images"], arrays["texts"]
+    views = [(images, texts), (texts, images)]
+    labels = [(arrays["image_ids"], arrays["owners"])]
+    labels.append(labels[0][::-1])
+    if name == "one_view":
+        views = [(peers_arrays.one_view(arrays)["images"],) * 2]
+        labels = [(peers_arrays.labels(arrays),) * 2]
+    most = {"top_k": 10, "hardest": 1, "all": None, "one_view": 1}[name]
+    total = 0.0
+    for (anchors, others), (own, theirs) in zip(views, labels):
+        products = anchors @ others.T
+        far = (
+            1 - products
+            if name == "hardest"
+            else np.sqrt(np.maximum(2 - 2 * products, 0))
+        )
+        hinges = []
+        for a, p in np.argwhere(own[:, None] == theirs[None]):
+            if name == "one_view" and a == p:
+                continue
+            negatives = np.sort(far[a][theirs != own[a]])[:most]
+            hinges += list(peers_arrays.MARGIN + far[a, p] - negatives)
+        kept = np.maximum(hinges, 0)
+        divisors = {"hardest": 1, "one_view": len(kept)}
+        total += kept.sum() / divisors.get(name, (kept > 0).sum())
+    return total
