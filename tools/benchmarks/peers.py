@@ -1,7 +1,8 @@
 """Times tbnets beside other packages, on the same arrays, in one run.
 
-Each row is a process of its own, which tells its memory. They take turns, a
-step each, so that whatever else the machine does slows all; only the one
+Each row is a process of its own, which tells its memory: the most that it has
+beyond imports and inputs. They take turns, a step each (short ones a second,
+which is timed), so that whatever else the machine does slows all; only the one
 whose turn it is works. All have the same number of threads, and the C library
 keeps freed memory in all of them. A row whose package is not there says so.
 """

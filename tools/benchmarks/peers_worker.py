@@ -32,6 +32,10 @@ PACKAGES = {
 """Modules whose versions are told, and what pip calls them."""
 
 
+SHORT = 1.0
+"""Steps of fewer seconds are run twice in a turn; the second is timed."""
+
+
 def mebibytes(name):
     """Returns a line of this process's status, such as `VmRSS` (Linux)."""
     status = pathlib.Path("/proc/self/status").read_text()
@@ -67,10 +71,14 @@ def serve(builder, arrays, limit_gib):
         answer(failed=_kind(error, limit_gib))
         return
     answer(**told)
+    seconds = told["seconds"]
     for _ in sys.stdin:
+        if seconds < SHORT:  # Caches are others' and threads are asleep.
+            step()
         start = time.perf_counter()
         step()
-        answer(seconds=time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        answer(seconds=seconds)
 
 
 def _first(builder, arrays):
