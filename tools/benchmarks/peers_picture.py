@@ -31,13 +31,13 @@ def draw(found, path):
         2,
         figsize=(14, 0.5 * sum(pairs) + 0.9 * len(pairs)),
         squeeze=False,
+        layout="constrained",
         gridspec_kw={"height_ratios": [count + 1 for count in pairs]},
     )
     for axis in axes.flat[len(tables) :]:
         axis.set_axis_off()
     for axis, (name, sizes) in zip(axes.flat, tables.items()):
         _panel(axis, name, sizes)
-    figure.tight_layout()
     write_atomically(
         pathlib.Path(path),
         lambda file: figure.savefig(file, format="png", dpi=80),
