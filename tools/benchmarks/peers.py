@@ -257,17 +257,16 @@ def run(names, options):
     for name in names:
         check_choice("part", name, TABLES)
     print(machine())
-    found = []
     for name in names or TABLES:
         table = TABLES[name]
         for size in options.sizes or table.sizes:
             rows = measure(table, size, options)
             title = f"{name}: {table.title}; {size} images, "
             title += f"{size * table.captions} captions, {options.dim}-d"
-            found.append({"table": name, "images": size, "rows": rows})
             print_table(title, rows)
-    if options.folder:
-        keep(found, options.folder)
+            if options.folder:
+                found = {"table": name, "images": size, "rows": rows}
+                keep(found, options.folder)
 
 
 def machine():
@@ -375,13 +374,14 @@ def print_table(title, rows):
 
 
 def keep(found, folder):
-    """Adds what was measured to `peers.json`, and draws all of it."""
+    """Adds a table to `peers.json`, and draws all that is there."""
     from benchmarks import peers_picture
 
     path = pathlib.Path(folder, "peers.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text("utf-8")) if path.exists() else []
-    new = {(one["table"], one["images"]) for one in found}
-    kept = [x for x in known if (x["table"], x["images"]) not in new]
-    path.write_text(json.dumps(kept + found, indent=1), "utf-8")
-    peers_picture.draw(kept + found, path.with_suffix(".png"))
+    names = "table", "images"
+    known = [x for x in known if any(x[name] != found[name] for name in names)]
+    known.append(found)
+    path.write_text(json.dumps(known, indent=1), "utf-8")
+    peers_picture.draw(known, path.with_suffix(".png"))
