@@ -116,7 +116,6 @@ def run(names, options):
     for name in names:
         check_choice("part", name, PARTS)
     print(peers.machine())
-    found = {}
     for name in names or PARTS:
         part = PARTS[name]
         print(f"\n{name}: {part.title}; floor: {part.floor}")
@@ -124,9 +123,9 @@ def run(names, options):
             f"  {part.of:>18}  {'floor s':>9}  {'s':>9}  {'ratio':>6}  "
             f"{'MiB':>6}  a second"
         )
-        found[name] = _measured(name, options)
-    if options.folder:
-        keep(found, options.folder)
+        rows = _measured(name, options)
+        if rows and options.folder:
+            keep({name: rows}, options.folder)
 
 
 def _measured(name, options):
@@ -189,13 +188,12 @@ def _row(part, size, options):
 
 
 def keep(found, folder):
-    """Adds what was measured to `scale.json`, and draws all of it."""
+    """Adds a part to `scale.json`, and draws all that is there."""
     from benchmarks import scale_picture
 
     path = pathlib.Path(folder, "scale.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    known |= {name: rows for name, rows in found.items() if rows}
+    known |= found
     path.write_text(json.dumps(known, indent=1), "utf-8")
-    if known:
-        scale_picture.draw(known, path.with_suffix(".png"))
+    scale_picture.draw(known, path.with_suffix(".png"))
