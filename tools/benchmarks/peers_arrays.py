@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tbnets import startup
+
 MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
@@ -87,11 +89,12 @@ def recall_sum(owners, captions, photos):
 
 def trees(num_captions, _, units):
     """Makes captions of 12 words with trees, word vectors, and weights."""
-    from benchmarks import tree_lstm
-    from tbnets.text.packed_trees import pack_trees
+    with startup.quiet_tensorflow():
+        from benchmarks import tree_lstm
+        from tbnets.text.packed_trees import pack_trees
 
-    rows = tree_lstm.tree_rows(num_captions)
-    packed = pack_trees(rows)
+        rows = tree_lstm.tree_rows(num_captions)
+        packed = pack_trees(rows)
     rng = np.random.default_rng(0)
 
     def drawn(*shape):
