@@ -20,6 +20,10 @@ DOCS = [
     "mkdocs-material>=9.6,<9.7",
     "mkdocstrings[python]>=1",
 ]
+PEERS = [
+    *("torch", "pytorch-metric-learning>=2.5", "open_clip_torch>=2.24"),
+    *("sentence-transformers>=5.0", *FAISS),
+]
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$',
@@ -109,6 +113,8 @@ setuptools.setup(
         "release": ["build", "twine"],
         # Later versions of the theme print that they come to an end.
         "docs": DOCS,
+        # What `tools/benchmark.py --benchmark=peers` measures tbnets beside.
+        "peers": PEERS,
         "test": [
             "pytest",
             "pytest-xdist",

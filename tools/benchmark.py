@@ -23,6 +23,8 @@ For instance:
       --hidden_dim=512 --embedding_dim=256
   python tools/benchmark.py --benchmark=tree_lstm --num_captions=64 \
       --hidden_dim=512
+  python tools/benchmark.py --benchmark=peers --part=top_k,infonce
+  python tools/benchmark.py --benchmark=scale --part=captions
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
 the ratio to a floor: the matrix products alone, or writing the output. The
@@ -64,12 +66,14 @@ class Options:
         "and its memory over many requests. mapped: retrieval of embeddings "
         "that stay in files, and the memory it takes. replicas: the step of "
         "one replica under a strategy. replica_costs: the step of several "
-        "processes beside what a model on paper predicts.",
+        "processes beside what a model on paper predicts. peers: losses, a "
+        "step and evaluation beside other packages. scale: at growing sizes.",
         choices=[
             *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
             *("batch_sizes", "index", "approximate", "swapping", "serving"),
-            *("mapped", "replicas", "replica_costs"),
+            *("mapped", "replicas", "replica_costs", "peers"),
+            "scale",
         ],
     )
     num_images: list[int] = flag(
@@ -109,6 +113,12 @@ class Options:
     num_requests: Count = flag(1000, "Requests: swapping.")
     workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     num_components: Count = flag(30, "Centres of their mixture.")
+    part: list[str] = flag([], "Tables of peers or scale; default all.")
+    pythons: list[str] = flag(
+        [], "Interpreters with packages that this one lacks: peers."
+    )
+    folder: str = flag("", "Keeps results, and a picture: peers, scale.")
+    patience: Count = flag(60, "Seconds that a run may take: peers, scale.")
 
 
 def main(options):
@@ -123,14 +133,11 @@ def main(options):
             images, captions = images or [500, 1500], captions or 2
             negatives = options.num_negatives
             benchmark.run(images, captions, dim, negatives, often)
-        case "train_step" | "replicas" | "replica_costs":
+        case "train_step" | "region_step" | "replicas" | "replica_costs":
             run_steps(options, benchmark, often)
         case "evaluation" | "pair_scores" as name:
             [first, *_] = images or [5000 if name == "evaluation" else 200]
             benchmark.run(first, captions or 5, dim, seldom)
-        case "region_step":
-            for count in images or (8, 100):
-                benchmark.run(count, hidden, dim, often)
         case "index" | "mapped" as name:
             [first, *_] = images or [1_000_000 if name == "index" else 20_000]
             benchmark.run(first, dim, often)
@@ -142,6 +149,8 @@ def main(options):
             run_extraction(options, benchmark, often)
         case "batch_sizes" | "approximate" | "swapping" | "serving":
             run_server(options, benchmark, options.repeats)
+        case "peers" | "scale":
+            run_tables(options, benchmark)
         case _:  # Search.
             [known, *_] = images or [20000]
             benchmark.run(options.images, options.num_photos, known, seldom)
@@ -154,10 +163,25 @@ def run_steps(options, benchmark, repeats):
     size += options.hidden_dim, options.embedding_dim, repeats
     if options.benchmark == "train_step":
         benchmark.run(*size)
+    elif options.benchmark == "region_step":
+        for count in options.num_images or (8, 100):
+            benchmark.run(count, *size[2:])
     elif options.benchmark == "replicas":
         benchmark.run(benchmark.Job(*size))
     else:
         benchmark.run(benchmark.Job(*size), options.workers)
+
+
+def run_tables(options, benchmark):
+    """Times tables that have rows in processes of their own."""
+    images, folder = options.num_images, options.folder
+    repeats, patience = options.repeats or 7, options.patience
+    given = images, options.embedding_dim, repeats, patience, folder
+    if options.benchmark == "peers":
+        given = benchmark.Given(*given, options.pythons)
+    else:
+        given = benchmark.Given(*given, options.images, options.cnn)
+    benchmark.run(options.part, given)
 
 
 def run_server(options, benchmark, repeats):

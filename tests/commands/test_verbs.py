@@ -15,7 +15,7 @@ from tests.verbs import ask
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
     *("benchmark", "compare_features", "compare_parses"),
-    *("compare_replicas", "fuzz", "make_zoo", "scene_ceiling"),
+    *("compare_replicas", "fuzz", "make_zoo", "reproduce", "scene_ceiling"),
 }
 
 

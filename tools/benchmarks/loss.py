@@ -29,7 +29,7 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
     """
     for count in num_images:
         inputs = _batch(count, captions_per_image, embedding_dim)
-        step = _loss_step(triplet.TripletLoss(num_negatives=num_negatives))
+        step = loss_step(triplet.TripletLoss(num_negatives=num_negatives))
         milliseconds = timing.interleaved(
             {
                 "matmuls forward": waiting(tf.function(_forward), inputs),
@@ -84,7 +84,9 @@ def floor(images, texts, *ids):
     )
 
 
-def _loss_step(loss):
+def loss_step(loss):
+    """Returns a function: a loss' output, and gradients of embeddings."""
+
     def step(images, texts, image_ids, caption_image_ids):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])

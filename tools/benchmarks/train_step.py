@@ -41,7 +41,7 @@ def run(num_images, captions_per_image, hidden_dim, embedding_dim, repeats):
     }
     rows = {
         "matmuls alone, float32": loss.waiting(
-            tf.function(_matmuls(hidden_dim, embedding_dim)), (images, texts)
+            tf.function(matmuls(hidden_dim, embedding_dim)), (images, texts)
         )
     }
     for policy in ("float32", "mixed_bfloat16"):
@@ -74,7 +74,7 @@ def _network(hidden_dim, embedding_dim, policy):
     return network
 
 
-def _matmuls(hidden_dim, embedding_dim):
+def matmuls(hidden_dim, embedding_dim):
     """Returns the products of a step; values stand in for gradients."""
     weights = {
         dim: (

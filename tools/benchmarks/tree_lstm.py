@@ -39,7 +39,7 @@ def run(num_captions, word_dim, units, repeats):
         units: size of a state.
         repeats: times each row is run; the median is printed.
     """
-    rows = _rows(num_captions)
+    rows = tree_rows(num_captions)
     packed = pack_trees(rows)
     words = tf.random.stateless_normal(
         [num_captions, NUM_WORDS, word_dim], (0, 1)
@@ -55,7 +55,7 @@ def run(num_captions, word_dim, units, repeats):
     floor = "matmuls alone"
     runs = {
         floor: loss.waiting(
-            tf.function(_products(packed, units)),
+            tf.function(products(packed, units)),
             (flat, tf.convert_to_tensor(tree_lstm.kernel)),
         ),
         "LSTM of Keras": loss.waiting(_learning(lstm, lstm), (words,)),
@@ -72,7 +72,7 @@ def run(num_captions, word_dim, units, repeats):
     )
 
 
-def _rows(num_captions):
+def tree_rows(num_captions):
     """Returns the trees of a batch as arrays."""
     trees = [read_tree(text) for text in TREES]
     ids = np.arange(1, NUM_WORDS + 1)
@@ -96,7 +96,7 @@ def _learning(function, layer):
     return run
 
 
-def _products(packed, units):
+def products(packed, units):
     """Returns a function of the products; values stand in for gradients."""
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]
