@@ -80,6 +80,8 @@ class HMLSTM(EmbeddingNetwork):
     statistics of both, from the first step on.
     """
 
+    build_inputs = (*INPUTS, "regions")
+
     def __init__(
         self,
         image_branch: keras.layers.Layer,
@@ -139,7 +141,7 @@ class HMLSTM(EmbeddingNetwork):
         super().build(input_shape)
         if self.region_branch is None:
             return
-        shapes = checked_dict("inputs", input_shape, (*INPUTS, "regions"))
+        shapes = checked_dict("inputs", input_shape, self.build_inputs)
         shape = tuple(shapes["regions"])
         size = build_side(shape, self.region_encoder, self.region_branch)
         if size != self.embedding_dim:

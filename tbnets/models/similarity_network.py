@@ -172,8 +172,6 @@ class SimilarityNetwork(TwoBranchModel):
         Replicas judge a part of the pairs each, and tell the others.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        if not self.built:  # Keras 2 builds a network that is called alone.
-            self.build({name: batch[name].shape for name in INPUTS})
         losses = {
             ("logistic", False): self._logistic_loss,
             ("logistic", True): self._logistic_loss_among_candidates,

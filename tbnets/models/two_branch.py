@@ -97,6 +97,7 @@ class TwoBranchModel(keras.Model):
     Attributes:
         learned_similarity: whether a model learns what `similarities`
             computes; else these are the inner products.
+        build_inputs: names of what `build` takes the shapes of.
 
     Example:
         network = tbnets.load_model("network.keras")
@@ -106,6 +107,7 @@ class TwoBranchModel(keras.Model):
     """
 
     learned_similarity = False
+    build_inputs = INPUTS
     input_shapes = None
 
     def __init__(
@@ -307,6 +309,7 @@ class TwoBranchModel(keras.Model):
     def train_step(self, batch: Batch) -> Tensors:
         """Takes one step down the gradient; returns what it saw."""
         rate = current_learning_rate(self.optimizer)
+        self._build_for(batch)
         with tf.GradientTape() as tape:
             output = self.batch_loss(batch, training=True)
             # Beside the loss of the batch stand penalties on weights.
@@ -329,7 +332,14 @@ class TwoBranchModel(keras.Model):
 
     def test_step(self, batch: Batch) -> Tensors:
         """Returns the loss of a batch without learning from it."""
+        self._build_for(batch)
         return self._track(self.batch_loss(batch))
+
+    def _build_for(self, batch):
+        """Builds a network that nobody has; Keras 2 does where it is called."""
+        if not self.built:
+            batch = checked_dict("batch", batch, self.build_inputs)
+            self.build({name: batch[name].shape for name in self.build_inputs})
 
     def _track(self, output, **scalars):
         scalars.update(loss=output.total, **self.report(output))

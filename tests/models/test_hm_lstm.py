@@ -7,6 +7,7 @@ from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.hm_lstm import HMLSTM
+from tbnets.models.keras_file import load_model
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
@@ -38,23 +39,37 @@ BATCH = {
 BATCH["is_contrast"][np.arange(3), BATCH["region_of"]] = False
 
 
-def network(own, batch_normalization="none", **options):
+def network(own, batch_normalization="none", built=True, **options):
     made = HMLSTM(
         Branch((4,), batch_normalization, seed=1),
         Branch((4,), batch_normalization, seed=2),
         text_encoder=TreeEncoder(VOCABULARY.size, 3, 6),
         region_branch=Branch((4,), batch_normalization) if own else None,
     )
-    made.build(
-        {
-            "images": (None, 5),
-            "captions": (None, None, 6),
-            "regions": (None, 5),
-        }
-    )
+    shapes = {
+        "images": (None, 5),
+        "captions": (None, None, 6),
+        "regions": (None, 5),
+    }
+    if built:
+        made.build(shapes)
     loss = TripletLoss(**PRESETS["niu2017"] | {"margin": 0.5})
     made.compile("sgd", loss, **options)
     return made
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_one_that_nobody_built_is_fitted_and_saved(own, tmp_path):
+    made = network(own, built=False)
+    batches = tf.data.Dataset.from_tensors(BATCH)
+    made.fit(batches, shuffle=False, verbose=0)
+    made.save(tmp_path / "made.keras")
+    loaded = load_model(tmp_path / "made.keras")
+    for name in ("images", "regions"):
+        found, wanted = (
+            getattr(one, f"embed_{name}")(BATCH[name]) for one in (loaded, made)
+        )
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("own", [True, False])
