@@ -11,17 +11,17 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import peers, peers_arrays, scale
+from benchmarks import peers, peers_arrays, peers_tables, scale
 
 from tests import verbs
 
-NUMPY_ALONE = peers.Table(
+NUMPY_ALONE = peers_tables.Table(
     "ranks",
     [
-        peers.Row("product alone", "peers_ranking:product"),
-        peers.Row("exact ranks", "peers_ranking:exact_ranks"),
-        peers.Row("a package", "not_there:step", "not-there"),
-        peers.Row("a mistake", "peers_arrays:labels", "mistaken"),
+        peers_tables.Row("product alone", "peers_ranking:product"),
+        peers_tables.Row("exact ranks", "peers_ranking:exact_ranks"),
+        peers_tables.Row("a package", "not_there:step", "not-there"),
+        peers_tables.Row("a mistake", "peers_arrays:labels", "mistaken"),
     ],
     captions=3,
     sizes=(4,),
@@ -98,7 +98,7 @@ def test_recall_sum_of_ranks_known():
 )
 def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
     pytest.importorskip(module)
-    table = peers.TABLES[name]
+    table = peers_tables.TABLES[name]
     arrays = peers_arrays.embeddings(12, table.captions, 8)
     values = []
     for row in (table.rows[1], table.rows[place]):
@@ -110,7 +110,7 @@ def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
 
 @pytest.mark.parametrize("name", ["top_k", "hardest", "all", "one_view"])
 def test_our_rows_are_what_a_table_says(name, eagerly):
-    table = peers.TABLES[name]
+    table = peers_tables.TABLES[name]
     arrays = peers_arrays.embeddings(5, table.captions, 3)
     function = table.rows[1].builder.split(":")[1]
     ours = importlib.import_module("benchmarks.peers_ours")
