@@ -11,7 +11,14 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import peers, peers_arrays, peers_tables, scale
+from benchmarks import (
+    peers,
+    peers_arrays,
+    peers_process,
+    peers_tables,
+    peers_worker,
+    scale,
+)
 
 from tests import verbs
 
@@ -41,6 +48,8 @@ def test_rows_take_turns_and_what_is_missing_is_told(tmp_path, monkeypatch):
     assert re.search(r"a mistake .*failed: TypeError", out)
     [kept] = json.loads((tmp_path / "peers.json").read_text())
     assert kept["images"] == 4 and len(kept["rows"]) == 4
+    floor, ours = kept["rows"][:2]
+    assert ours["ratio"] == pytest.approx(ours["ms"] / floor["ms"])
     assert (tmp_path / "peers.png").stat().st_size > 1000
 
 
@@ -83,6 +92,46 @@ def test_a_size_that_would_take_too_long_is_left_out():
     assert scale._too_long(loss, rows, 40, 32) == ""
     assert "32 s, more than 31" in scale._too_long(loss, rows, 40, 31)
     assert scale._too_long(loss, [], 40, 0) == ""
+
+
+class Told:
+    """A process that takes as long as it is told."""
+
+    def __init__(self, *seconds):
+        self.run = iter(seconds).__next__
+
+
+def test_a_row_that_has_run_long_enough_is_not_repeated():
+    # 9 + 2 s are more than ten; a row that fails has no more seconds.
+    processes = [Told(9, 2), Told(1, 2, 3), Told(1, None, None)]
+    assert peers_process.in_turns(processes, 3) == [[9, 2], [1, 2, 3], [1]]
+
+
+def test_a_row_that_takes_too_long_is_stopped(tmp_path):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, **peers_arrays.embeddings(4, 1, 3))
+    row = ["peers_ranking:product"]
+    with peers_process.started(row, path, patience=0.01) as [process]:
+        assert process.told == {"failed": "more than 0.01 s"}
+        assert process.run() is None
+
+
+def test_memory_that_runs_out_is_told():
+    wanted = "more than 3 GiB"
+    assert peers_worker._kind(MemoryError(), 3) == wanted
+    assert peers_worker._kind(RuntimeError("OOM when allocating"), 3) == wanted
+    assert peers_worker._kind(KeyError("images"), 3) == "KeyError: 'images'"
+
+
+def test_a_table_that_is_measured_again_takes_the_place_of_the_first(
+    tmp_path,
+):
+    rows = [{"name": "all", "package": "tbnets", "ratio": 1.0, "says": ""}]
+    for size in (1, 2, 1):
+        found = {"table": "a", "images": size, "rows": rows}
+        peers.keep(found, tmp_path)
+    _, known = peers.kept(tmp_path, "peers.json", [])
+    assert [one["images"] for one in known] == [2, 1]
 
 
 def test_recall_sum_of_ranks_known():

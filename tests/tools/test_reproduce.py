@@ -1,6 +1,7 @@
 """Tests of the page of all results, and of what it is made from."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -211,6 +212,28 @@ def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
     (run / "metrics.json").unlink()
     with pytest.raises(ValueError, match="of 0 epochs"):
         record(run)
+
+
+def test_a_run_that_patience_ended_is_recorded_but_not_its_places(
+    record, tmp_path
+):
+    """Twelve epochs were the best, three more were waited for."""
+    run = finished_run(
+        tmp_path / "a", 0, 0.1, "--patience=3", f"--images={tmp_path}"
+    )
+    path = run / "metrics.json"
+    report = json.loads(path.read_text()) | {"epochs": 15}
+    path.write_text(json.dumps(report))
+    os.utime(path, (0, 12 * 3600))
+    other = finished_run(tmp_path / "b", 1, 0.1, "--patience=3")
+    os.utime(other / "metrics.json", (0, 36 * 3600))
+    content, kept = record(run, other, name="patient")
+    assert kept["patient"].flags == "--patience=3"
+    assert content["date"] == "1970-01-02"
+    del report["test"]
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match="expected metrics of a test split"):
+        record(run, name="patient")
 
 
 def test_run_prints_the_commands_of_a_row():
