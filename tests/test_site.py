@@ -7,6 +7,7 @@ import ast
 import json
 import pathlib
 import re
+import types
 
 import pytest
 from site_making import hook
@@ -26,7 +27,8 @@ def test_every_public_name_has_a_page_in_a_group():
     for name in listed:
         page = PAGES[hook.page_of(name)]
         assert page.startswith(f"::: tbnets.{name}\n")
-        assert f"- [`{name}`][tbnets.{name}]: " in PAGES[hook.API]
+        listed_as = re.escape(f"- [`{name}`][tbnets.{name}]: ")
+        assert re.search(rf"^{listed_as}[A-Z`]", PAGES[hook.API], re.M)
 
 
 def test_every_page_is_in_the_navigation_once():
@@ -90,3 +92,23 @@ def test_code_in_a_page_names_what_there_is(path):
             and ast.unparse(node.value) == "tbnets"
         }
         assert named <= {*tbnets.__all__}
+
+
+def test_the_navigation_names_the_api_and_the_models():
+    config = types.SimpleNamespace(nav=["API", "The zoo's models", {"A": []}])
+    api, models, other = hook.on_config(config).nav
+    assert api["API"][0] == hook.API and len(api["API"]) > 5
+    assert models["The zoo's models"] == [hook.ZOO, *hook.CARDS]
+    assert other == {"A": []}
+
+
+def test_docstrings_become_markdown():
+    pytest.importorskip("griffe")  # The extra `docs` brings it.
+    from site_making.docstrings import as_markdown
+
+    text = "Does.\n\nExample:\n    `f()`\n\nSource: a paper, Eq. 1.\n"
+    assert as_markdown(text) == (
+        "Does.\n\nExample:\n    ```python\n    `f()`\n    ```\n\n"
+        "*Source*:\na paper, Eq. 1.\n\n"
+    )
+    assert as_markdown("A `Branch`.") == "A [`Branch`][tbnets.Branch].\n"

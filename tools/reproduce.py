@@ -21,12 +21,14 @@ says which numbers in tables of README.md and docs/ nothing stands behind.
 """
 
 import dataclasses
+import difflib
 import shlex
 import sys
 
 from reproducing import checks, measured, pages
 
 from tbnets import commands, startup
+from tbnets.errors import InputError
 from tbnets.files import write_text
 from tbnets.flags import flagfiles
 from tbnets.flags.flag import flag, must_come_with
@@ -52,13 +54,28 @@ def commands_of(name, seeds):
     """Returns the commands that make a row and record it.
 
     Raises:
-        ValueError: there is no such row and no such configuration.
+        ValueError: there is no such row and no such configuration, or
+            training alone does not make it.
     """
-    row = measured.read().row(name)
+    known = measured.read()
+    row = known.row(name)
+    names = {path.stem for path in flagfiles.folder().glob("*.flags")}
+    if row is None and name not in names:
+        near = difflib.get_close_matches(name, names | known.told.keys(), 1)
+        advice = f"Did you mean {near[0]}?" if near else "See configs/."
+        raise InputError(
+            "`--run` must be the name of a row of docs/reproduction*.md or of "
+            f"a configuration. Received: --run={name}. {advice}"
+        )
     configuration, flags = name, ""
     if row is not None:
         configuration, flags = row.configuration, row.flags
-    flagfiles.find(configuration)
+        if row.measured_by:
+            raise InputError(
+                "`--run` must be a row that training makes. Received: "
+                f"--run={name}, which {row.measured_by} makes of trained runs. "
+                f"See docs/{row.source}."
+            )
     folders = [f"runs/{name}_{seed}" for seed in seeds]
     train = f"python tools/train.py --flagfile=configs/{configuration}.flags"
     lines = [
@@ -76,8 +93,11 @@ def commands_of(name, seeds):
 
 def main(options):
     """Does what the flags say."""
-    if options.name and not options.record:
-        raise must_come_with(options, "name", "--record")
+    for name in ("name", "cpu"):
+        if getattr(options, name) and not options.record:
+            raise must_come_with(options, name, "--record")
+    if options.seeds != [0] and not (options.run and options.seeds):
+        raise must_come_with(options, "seeds", "--run, and name one")
     if options.run:
         print("\n".join(commands_of(options.run, options.seeds)))
         return 0

@@ -11,17 +11,24 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import peers, peers_arrays, scale
+from benchmarks import (
+    peers,
+    peers_arrays,
+    peers_process,
+    peers_tables,
+    peers_worker,
+    scale,
+)
 
 from tests import verbs
 
-NUMPY_ALONE = peers.Table(
+NUMPY_ALONE = peers_tables.Table(
     "ranks",
     [
-        peers.Row("product alone", "peers_ranking:product"),
-        peers.Row("exact ranks", "peers_ranking:exact_ranks"),
-        peers.Row("a package", "not_there:step", "not-there"),
-        peers.Row("a mistake", "peers_arrays:labels", "mistaken"),
+        peers_tables.Row("product alone", "peers_ranking:product"),
+        peers_tables.Row("exact ranks", "peers_ranking:exact_ranks"),
+        peers_tables.Row("a package", "not_there:step", "not-there"),
+        peers_tables.Row("a mistake", "peers_arrays:labels", "mistaken"),
     ],
     captions=3,
     sizes=(4,),
@@ -41,6 +48,8 @@ def test_rows_take_turns_and_what_is_missing_is_told(tmp_path, monkeypatch):
     assert re.search(r"a mistake .*failed: TypeError", out)
     [kept] = json.loads((tmp_path / "peers.json").read_text())
     assert kept["images"] == 4 and len(kept["rows"]) == 4
+    floor, ours = kept["rows"][:2]
+    assert ours["ratio"] == pytest.approx(ours["ms"] / floor["ms"])
     assert (tmp_path / "peers.png").stat().st_size > 1000
 
 
@@ -85,6 +94,46 @@ def test_a_size_that_would_take_too_long_is_left_out():
     assert scale._too_long(loss, [], 40, 0) == ""
 
 
+class Told:
+    """A process that takes as long as it is told."""
+
+    def __init__(self, *seconds):
+        self.run = iter(seconds).__next__
+
+
+def test_a_row_that_has_run_long_enough_is_not_repeated():
+    # 9 + 2 s are more than ten; a row that fails has no more seconds.
+    processes = [Told(9, 2), Told(1, 2, 3), Told(1, None, None)]
+    assert peers_process.in_turns(processes, 3) == [[9, 2], [1, 2, 3], [1]]
+
+
+def test_a_row_that_takes_too_long_is_stopped(tmp_path):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, **peers_arrays.embeddings(4, 1, 3))
+    row = ["peers_ranking:product"]
+    with peers_process.started(row, path, patience=0.01) as [process]:
+        assert process.told == {"failed": "more than 0.01 s"}
+        assert process.run() is None
+
+
+def test_memory_that_runs_out_is_told():
+    wanted = "more than 3 GiB"
+    assert peers_worker._kind(MemoryError(), 3) == wanted
+    assert peers_worker._kind(RuntimeError("OOM when allocating"), 3) == wanted
+    assert peers_worker._kind(KeyError("images"), 3) == "KeyError: 'images'"
+
+
+def test_a_table_that_is_measured_again_takes_the_place_of_the_first(
+    tmp_path,
+):
+    rows = [{"name": "all", "package": "tbnets", "ratio": 1.0, "says": ""}]
+    for size in (1, 2, 1):
+        found = {"table": "a", "images": size, "rows": rows}
+        peers.keep(found, tmp_path)
+    _, known = peers.kept(tmp_path, "peers.json", [])
+    assert [one["images"] for one in known] == [2, 1]
+
+
 def test_recall_sum_of_ranks_known():
     # Both images find their caption first, captions theirs second.
     owners = np.array([0, 1])
@@ -98,7 +147,7 @@ def test_recall_sum_of_ranks_known():
 )
 def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
     pytest.importorskip(module)
-    table = peers.TABLES[name]
+    table = peers_tables.TABLES[name]
     arrays = peers_arrays.embeddings(12, table.captions, 8)
     values = []
     for row in (table.rows[1], table.rows[place]):
@@ -110,7 +159,7 @@ def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
 
 @pytest.mark.parametrize("name", ["top_k", "hardest", "all", "one_view"])
 def test_our_rows_are_what_a_table_says(name, eagerly):
-    table = peers.TABLES[name]
+    table = peers_tables.TABLES[name]
     arrays = peers_arrays.embeddings(5, table.captions, 3)
     function = table.rows[1].builder.split(":")[1]
     ours = importlib.import_module("benchmarks.peers_ours")

@@ -1,6 +1,7 @@
 """Tests of the page of all results, and of what it is made from."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -45,6 +46,7 @@ def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
     [
         ("README.md", "38.1, 26.7", "38.2, 26.7"),
         ("README.md", "23.3, 15.0", "23.4, 15.0"),
+        ("README.md", "23.3, 15.0", "33.5, 15.0"),
         ("docs/results.md", "34.1 63.3 74.8", "34.1 63.3 74.9"),
         ("docs/ablation.md", "| 252.9 |", "| 253.9 |"),
         ("docs/weak_localization.md", "31.1 (31.1", "31.2 (31.1"),
@@ -102,9 +104,13 @@ def test_published_numbers_are_those_that_flagfiles_expect(results):
 
 
 def test_the_command_of_each_row_is_one(results):
+    """What stands after its configuration changes it, flag by flag."""
     for row in [*results.kept.values(), *results.told.values()]:
-        words = [f"--flagfile={row.configuration}", *row.flags.split()]
-        CommandLine(words, FLAGS)
+        flags = row.flags.split()
+        changed = recording.flags_of_row(row).split()
+        assert sorted(x.partition("=")[0] for x in changed) == sorted(
+            x.partition("=")[0] for x in flags
+        )
 
 
 def finished_run(folder, seed, recall, *flags):
@@ -167,12 +173,30 @@ def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
         record(run)
     _, kept = record(run, name="quickstart_wide")
     assert kept["quickstart_wide"].flags == "--margin=0.3"
-    for name in ("../wide", "scenes_cca"):
-        with pytest.raises(ValueError, match="`--name` must be letters"):
-            record(run, name=name)
+    with pytest.raises(ValueError, match="`--name` must be letters"):
+        record(run, name="../wide")
     other = finished_run(tmp_path / "b", 1, 0.1)
     with pytest.raises(ValueError, match="differ in their seeds alone"):
         record(run, other)
+
+
+def test_a_row_has_no_name_of_another(record, tmp_path):
+    """Whether another is a configuration, or a row that a page tells."""
+    told = tmp_path / "measured" / "pages" / "page.json"
+    about = {"configuration": "quickstart", "seeds": [0], "cpu": "", "date": ""}
+    rows = [
+        about | {"cells": [], "name": "wide", "flags": "--margin=0.30"},
+        about | {"cells": [], "name": "summed", "measured_by": "tools/a.py"},
+    ]
+    told.write_text(json.dumps([{"columns": [], "rows": rows}]))
+    plain = finished_run(tmp_path / "a", 0, 0.1)
+    for name in ("scenes_cca", "wide", "summed"):
+        with pytest.raises(ValueError, match="must be that of no other row"):
+            record(plain, name=name)
+    wide = finished_run(tmp_path / "b", 0, 0.1, "--margin=0.3")
+    assert record(wide, name="wide")[1]["wide"].flags == "--margin=0.3"
+    with pytest.raises(ValueError, match="Received: seeds 0, 0"):
+        record(plain, plain)
 
 
 def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
@@ -188,6 +212,28 @@ def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
     (run / "metrics.json").unlink()
     with pytest.raises(ValueError, match="of 0 epochs"):
         record(run)
+
+
+def test_a_run_that_patience_ended_is_recorded_but_not_its_places(
+    record, tmp_path
+):
+    """Twelve epochs were the best, three more were waited for."""
+    run = finished_run(
+        tmp_path / "a", 0, 0.1, "--patience=3", f"--images={tmp_path}"
+    )
+    path = run / "metrics.json"
+    report = json.loads(path.read_text()) | {"epochs": 15}
+    path.write_text(json.dumps(report))
+    os.utime(path, (0, 12 * 3600))
+    other = finished_run(tmp_path / "b", 1, 0.1, "--patience=3")
+    os.utime(other / "metrics.json", (0, 36 * 3600))
+    content, kept = record(run, other, name="patient")
+    assert kept["patient"].flags == "--patience=3"
+    assert content["date"] == "1970-01-02"
+    del report["test"]
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match="expected metrics of a test split"):
+        record(run, name="patient")
 
 
 def test_run_prints_the_commands_of_a_row():
@@ -206,7 +252,11 @@ def test_run_prints_the_commands_of_a_row():
         "--name=flickr8k_tfidf_nonlinear_sampling\n"
     )
     failure = verbs.ask("reproduce", "--run=flickr8k_meen")[2]
-    assert "Did you mean flickr8k_mean" in failure
+    assert "`--run`" in failure and "Did you mean flickr8k_mean?" in failure
+    failure = verbs.ask("reproduce", "--run=flickr8k_best_with_phrases")[2]
+    assert "which tools/evaluate.py --combine_with makes" in failure
+    for flag in ("cpu=x", "name=x", "seeds=1"):
+        assert "must come with" in verbs.ask("reproduce", f"--{flag}")[2]
 
 
 def test_a_generated_part_that_is_missing_is_told(results, pages):

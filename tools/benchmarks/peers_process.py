@@ -13,8 +13,6 @@ from tbnets.cores import usable_cores
 
 LIMIT_GIB = 10
 """Memory that one process may take; it is the only one that works."""
-PATIENCE = 60
-"""Seconds that a run may take."""
 ENOUGH = 10
 """Seconds after which a row is not repeated."""
 THREADS = (
@@ -95,7 +93,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(builders, arrays, pythons=(), patience=PATIENCE):
+def started(builders, arrays, pythons=(), *, patience):
     """Yields a `Process` of each builder; ends all of them.
 
     Args:

@@ -5,7 +5,6 @@ would take more than a minute or two, as the one before tells, is left out;
 so is one that wants more memory. Both are said.
 """
 
-import json
 import pathlib
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ import numpy as np
 
 from benchmarks import peers, peers_process
 from tbnets.errors import check_choice
+from tbnets.files import write_json
 
 
 class Part(NamedTuple):
@@ -191,9 +191,7 @@ def keep(found, folder):
     """Adds a part to `scale.json`, and draws all that is there."""
     from benchmarks import scale_picture
 
-    path = pathlib.Path(folder, "scale.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    path, known = peers.kept(folder, "scale.json", {})
     known |= found
-    path.write_text(json.dumps(known, indent=1), "utf-8")
+    write_json(path, known)
     scale_picture.draw(known, path.with_suffix(".png"))

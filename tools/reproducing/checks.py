@@ -83,17 +83,17 @@ def _results(table, cells, measured, names):
     """
     row, metrics = None, metrics_of(table.columns)
     marks = {mark for cell in cells for mark in _MARKS if mark in cell}
-    for name in set(re.findall(r"\w+", cells[0])) & names:
-        row = measured.row(name)
+    for name in re.findall(r"\w+", cells[0]):
+        row = row or measured.row(name)
     for column, cell, keys in zip(table.columns, cells, metrics):
         if cell in names:
             row = measured.row(cell)
         if not is_result(cell) or "as reported" in marks:
             continue
         if marks or column.lower().startswith("published"):
-            known = _published_numbers(measured)
-            if not {n for n in numbers(cell) if "." in n} <= known:
-                yield column, cell, "numbers of published.json"
+            told = {n for n in numbers(cell) if "." in n}
+            if not any(told <= row for row in _published_rows(measured)):
+                yield column, cell, "numbers of a row of published.json"
             continue
         values = row.values if row else {}
         wanted = [values[key] for key in keys if key in values]
@@ -101,13 +101,9 @@ def _results(table, cells, measured, names):
             yield column, cell, " ".join(wanted) or None
 
 
-def _published_numbers(measured):
-    """Returns the papers' numbers, as printed and with a digit behind."""
-    found = {
-        number
-        for table in measured.published
-        for row in table["rows"]
-        for cell in row["published"]
-        for number in numbers(cell)
-    }
-    return found | {rounded(float(number)) for number in found - {"-"}}
+def _published_rows(measured):
+    """Yields the numbers of each row, as printed and with a digit behind."""
+    for table in measured.published:
+        for row in table["rows"]:
+            found = {n for cell in row["published"] for n in numbers(cell)}
+            yield found | {rounded(float(n)) for n in found - {"-"}}

@@ -36,6 +36,8 @@ class Row:
         values: dict, metric -> number as it is shown: of several seeds the
             mean.
         epochs: that were chosen on dev, by seed; () where nobody kept them.
+        measured_by: the command that made it of trained runs; "" where
+            training tells it.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Row:
     source: str
     values: dict
     epochs: tuple = ()
+    measured_by: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,4 +130,5 @@ def _told(page, columns, row):
         cpu=row["cpu"],
         source=page,
         values=values,
+        measured_by=row.get("measured_by", ""),
     )

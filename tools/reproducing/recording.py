@@ -6,6 +6,7 @@ import io
 import pathlib
 import re
 
+from reproducing import measured
 from tbnets import tasks
 from tbnets.checked_files import CheckedFile
 from tbnets.commands import run_line, train
@@ -36,8 +37,8 @@ def record(folders, name, cpu, target):
 
     Raises:
         ValueError: a run is not finished, or has other flags than the rest,
-            or than its configuration while there is no name; or that is no
-            name.
+            or than its configuration while there is no name; two have one
+            seed; or the name is that of another row.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     differing = [run for run in runs if run["row"] != runs[0]["row"]]
@@ -54,12 +55,14 @@ def record(folders, name, cpu, target):
             f"Received: {folders[0]}, which has {flags} too. Name this row by "
             "--name, or train without."
         )
-    known = (flagfiles.folder() / f"{name}.flags").is_file()
-    if name and (not name.isidentifier() or (known and flags)):
+    seeds = [run["seed"] for run in runs]
+    if len(set(seeds)) < len(seeds):
         raise InputError(
-            "`--name` must be letters, digits and underscores, and that of no "
-            f"configuration. Received: --name={name}. Choose another."
+            "`--record` must be runs that differ in their seeds. Received: "
+            f"seeds {', '.join(map(str, seeds))}. Leave out one of a pair."
         )
+    if name:
+        _check_name(name, runs[0]["row"], measured.read(target).row(name))
     path = pathlib.Path(target, f"{name or configuration}.json")
     before = CheckedFile(path).json() if path.exists() else {}
     about = {"configuration": configuration, "flags": flags, "cpu": cpu}
@@ -70,6 +73,45 @@ def record(folders, name, cpu, target):
     about |= {"date": date, "seeds": seeds, "source": "metrics.json"}
     write_json(path, about)
     return path
+
+
+def _check_name(name, about, known):
+    """Raises an error unless a name is free, or that of the very row.
+
+    Args:
+        name: `--name`.
+        about: configuration and flags of the runs.
+        known: the `Row` of this name, or None.
+    """
+    if not name.isidentifier():
+        raise InputError(
+            "`--name` must be letters, digits and underscores. Received: "
+            f"--name={name}. Choose another."
+        )
+    wanted = about
+    if known:
+        wanted = known.configuration, flags_of_row(known)
+    elif (flagfiles.folder() / f"{name}.flags").is_file():
+        wanted = name, ""
+    if known and known.measured_by:
+        wanted = known.measured_by
+    if wanted != about:
+        raise InputError(
+            f"`--name` must be that of no other row. Received: --name={name}, "
+            f"the name of {wanted}, for runs of {about}. Choose another."
+        )
+
+
+def flags_of_row(row):
+    """Returns the flags of a row as those of a run are written."""
+    words = [f"--flagfile={row.configuration}", *row.flags.split()]
+    with contextlib.redirect_stdout(io.StringIO()):
+        return _differing(_settings(words), row.configuration)
+
+
+def _settings(words):
+    line = CommandLine(words, [*ALL.values(), *flags_of(train.Options)])
+    return train.with_usual(line, run_line.settings(line))
 
 
 def _read(folder):
@@ -109,10 +151,8 @@ def _read(folder):
 
 def _differing(settings, name):
     """Returns the flags of a run that its configuration has not."""
-    known = [*ALL.values(), *flags_of(train.Options)]
-    line = CommandLine([f"--flagfile={name}"], known)
     with contextlib.redirect_stdout(io.StringIO()):
-        usual = train.with_usual(line, run_line.settings(line))
+        usual = _settings([f"--flagfile={name}"])
     differing = []
     for flag in settings.flags_read():
         value = written(getattr(settings, flag.name))
