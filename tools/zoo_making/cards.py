@@ -278,10 +278,12 @@ _INTRODUCTION = """# The model zoo
 
 Trained networks that come with the package:
 
-    import tbnets
+```python
+import tbnets
 
-    model = tbnets.zoo.load("NAME")
-    model.search(["a dog in the snow"], "folder/of/photos")
+model = tbnets.zoo.load("NAME")
+model.search(["a dog in the snow"], "folder/of/photos")
+```
 
 or `python tools/query.py --model=NAME`. Each folder holds a card with the
 terms of the data, the flags of its training, its measures, a SavedModel with
@@ -293,8 +295,10 @@ tools/make_zoo.py --table`; docs/zoo.md tells how a model gets here.
 _ABOUT_REGIONS = """
 ## Phrases and the boxes that they name
 
-    model = tbnets.zoo.load("NAME")
-    model.find(["a red ball"], "photo.jpg")
+```python
+model = tbnets.zoo.load("NAME")
+model.find(["a red ball"], "photo.jpg")
+```
 
 or `python tools/localize.py --model=NAME photo.jpg "a red ball"`. Recall is
 that of phrases over the regions proposed in their photo, at an overlap (IoU)
