@@ -51,7 +51,7 @@ from tbnets.flags import flagfiles
 from tbnets.flags.flag import Amount, flag
 from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
-from tbnets.serving import zoo
+from tbnets.serving import checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.readers import start_at_photo
 
@@ -171,7 +171,7 @@ def write_card(options, folder, text):
     metrics = measures.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
-    cards.write_checksums(folder)
+    checksums.write_checksums(folder)
 
 
 def make_model(options, target):
@@ -201,12 +201,12 @@ def export_again(options, target):
 def renew_card(options, target):
     """Writes the card again; all other files must be as they were."""
     written = {"README.md", zoo.CHECKSUMS}
-    wanted = zoo.read_checksums(target)
+    wanted = checksums.read_checksums(target)
     text = cards.own_text(options.card or target / "README.md")
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
         write_card(options, folder, text)
-        found = zoo.read_checksums(folder)
+        found = checksums.read_checksums(folder)
         changed = [
             name
             for name in sorted({*wanted, *found} - written)

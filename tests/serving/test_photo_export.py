@@ -28,6 +28,13 @@ COUNTS = {"train": 6, "dev": 3, "test": 3}
 def folder(tmp_path_factory):
     """Photos, captions, weights and features; `tiny_cnn` is known."""
     folder = tmp_path_factory.mktemp("photos")
+    with tiny_cnn.known():
+        write_all(folder)
+        yield folder
+
+
+def write_all(folder):
+    """Writes photos, captions, weights and features."""
     (folder / "photos").mkdir()
     rows, photos = [], []
     for split, count in COUNTS.items():
@@ -39,9 +46,7 @@ def folder(tmp_path_factory):
             rows.append((name, f"{tiny.WORDS[i]} runs", split))
     with open(folder / "captions.csv", "w", newline="") as file:
         csv.writer(file).writerows([("image", "caption", "split"), *rows])
-    with tiny_cnn.known():
-        write_features(folder, photos)
-        yield folder
+    write_features(folder, photos)
 
 
 def write_features(folder, photos):

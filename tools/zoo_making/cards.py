@@ -12,10 +12,9 @@ import textwrap
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.files import write_text
 from tbnets.rounding import rounded
-from tbnets.serving.zoo import CHECKSUMS, METRICS, list_files, size
-from tbnets.store.manifest import file_sha256
+from tbnets.serving.checksums import CHECKSUMS
+from tbnets.serving.zoo import METRICS, size
 from zoo_making import rows
 from zoo_making.measures import read_metrics
 
@@ -49,13 +48,6 @@ def own_text(path):
             "Write them: a user decides by them."
         )
     return text
-
-
-def write_checksums(path):
-    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
-    files = list_files(path).items()
-    lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
-    write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
 
 
 def summary(text):
