@@ -91,11 +91,13 @@ def answers_of(model):
     Args:
         model: a `Served` of photos and sentences.
     """
-    photos = model.embed_images([_mosaic(*size) for size in _SIZES])
-    texts = model.embed_text(_CAPTIONS)
+    found = {
+        "photos": model.embed_images([_mosaic(*size) for size in _SIZES]),
+        "texts": model.embed_text(_CAPTIONS),
+    }
     return {
-        "photos": np.round(photos[:, :_NUMBERS], 6).tolist(),
-        "texts": np.round(texts[:, :_NUMBERS], 6).tolist(),
+        name: np.round(rows[:, :_NUMBERS].astype(float), 6).tolist()
+        for name, rows in found.items()
     }
 
 
