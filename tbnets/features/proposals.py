@@ -33,6 +33,8 @@ SMOOTHING = 1.5
 """Standard deviation of the Gaussian before the edges' gradient, in pixels."""
 _EDGES = {"sobel": {"smoothing": SMOOTHING}}
 """What finds the edges, as the manifest keeps it."""
+WHOLE_PHOTO = "whole_photo"
+"""What a model says of its proposals if the photo itself is one more."""
 _RANGES = (
     ("limit", 1, 1_000_000, True),
     ("iou_threshold", 0, 1, False),

@@ -1,7 +1,8 @@
 """Which region of a photo does a phrase name, by a network of whole photos?
 
-A network that learned photos and captions alone compares phrases with crops
-of the photo, which the photos' own convolutional network saw one by one.
+A network that learned photos and captions alone compares phrases with regions
+that the photos' own convolutional network saw: crops, one by one, or averages
+of its maps of the whole photo.
 """
 
 import dataclasses
@@ -22,6 +23,8 @@ from tbnets.evaluation.choices import (
     checked_choice,
 )
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
+from tbnets.features.averaged_regions import GEOMETRY_DIM
+from tbnets.features.proposals import WHOLE_PHOTO
 from tbnets.identity import rows_by, rows_of
 from tbnets.progress import progress_bar
 from tbnets.recipes import kinds
@@ -122,24 +125,9 @@ def phrase_region_scores(session, split, phrases, regions):
             reads no captions; or the regions were seen by another network.
     """
     data, network = session.task.data, session.network
-    fitted = session.state.fitted
-    if network.learned_similarity or getattr(data, "images", "") != "images":
-        raise InputError(
-            "`--phrases` must come with a run that embeds features of photos "
-            f"and captions. Received: --phrases={phrases} with --model="
-            f"{session.task.settings.model}. Choose another run, or leave "
-            "--phrases and --regions out."
-        )
-    reader = data.texts.reader(fitted)
-    if reader is None or hasattr(reader, "read"):
-        raise InputError(
-            "`--phrases` must come with a run that reads captions as they "
-            f"are. Received: --phrases={phrases} with --text_encoder="
-            f"{session.task.settings.text_encoder}. Choose another run, or "
-            "leave --phrases and --regions out."
-        )
+    reader = _check_run(session, regions)
     asked = _asked(data.opened, split, phrases, regions)
-    _check_seen_alike(fitted, asked.regions.store)
+    _check_seen_alike(session.state.fitted, asked.regions.store)
     texts = _embed_phrases(network, reader, asked.phrases.phrases)
     photos, owners = data.split(split).images, asked.phrases_of_photos
     similarities = []
@@ -154,16 +142,72 @@ def phrase_region_scores(session, split, phrases, regions):
     return PhraseRegionScores(asked, similarities)
 
 
-def _asked(opened, split, phrases, regions):
-    """Returns the `Asked` of a split; what a recipe names is made."""
-    sources = dataclasses.replace(
-        opened.given,
-        phrases=_from_here(phrases),
-        regions=_from_here(regions),
-    )
+def with_regions(session, regions):
+    """Returns what an export needs to find regions by phrases in a photo.
+
+    Args:
+        session: as of `phrase_region_scores`, whose settings name
+            `cnn_weights`.
+        regions: store of features of regions, by `roi_average`; or a recipe,
+            of which those of the test split are made.
+
+    Returns:
+        The session's `fitted`, whose `image_features_made_by` is what made
+        the regions; the photo itself is one more proposal, and where a region
+        lies is not among its features.
+
+    Raises:
+        ValueError: as of `phrase_region_scores`.
+    """
+    _check_run(session, regions)
+    data = session.task.data
+    store, _ = _split(data.opened, data.test_split, regions=regions).regions
+    fitted = session.state.fitted
+    _check_seen_alike(fitted, store)
+    proposals = {**store.made_by.get("proposals", {}), WHOLE_PHOTO: True}
+    made_by = {**store.made_by, "geometry": False, "proposals": proposals}
+    return {**fitted, "image_features_made_by": made_by}
+
+
+def _check_run(session, regions):
+    """Returns what reads the captions of a run that can be asked for regions.
+
+    Raises:
+        ValueError: it compares no embeddings, starts at pixels, or reads no
+            captions.
+    """
+    settings, data = session.task.settings, session.task.data
+    if (
+        session.network.learned_similarity
+        or getattr(data, "images", "") != "images"
+    ):
+        raise InputError(
+            "`--regions` must come with a run that embeds features of photos "
+            f"and captions. Received: --regions={regions} with --model="
+            f"{settings.model}. Choose another run, or leave it out."
+        )
+    reader = data.texts.reader(session.state.fitted)
+    if reader is None or hasattr(reader, "read"):
+        raise InputError(
+            "`--regions` must come with a run that reads captions as they "
+            f"are. Received: --regions={regions} with --text_encoder="
+            f"{settings.text_encoder}. Choose another run, or leave it out."
+        )
+    return reader
+
+
+def _split(opened, split, **named):
+    """Returns a `SplitData` of what was not the run's; a recipe's is made."""
+    named = {name: _from_here(path) for name, path in named.items()}
+    sources = dataclasses.replace(opened.given, **named)
     data = Data(sources, opened.own, plan=kinds.plan_all, photos_of=(split,))
     data.cuts = opened.cuts
-    part = data.split(split)
+    return data.split(split)
+
+
+def _asked(opened, split, phrases, regions):
+    """Returns the `Asked` of a split."""
+    part = _split(opened, split, phrases=phrases, regions=regions)
     store, rows = part.regions
     known = part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
@@ -183,19 +227,26 @@ def _from_here(path):
 def _check_seen_alike(fitted, store):
     """Refuses regions that another network saw than the photos."""
     known, lines = fitted["image_features_made_by"], []
+    made_by, dim = store.made_by, store.dim
+    dim -= GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Of an array nobody knows what made it.
         both = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
-            for made_by in (known, store.made_by)
+            for made_by in (known, made_by)
         )
         lines = extraction_differences(*both, "the run", "--regions")
-    if lines or store.dim != fitted["image_dim"]:
-        lines = lines or [f"{fitted['image_dim']} numbers, and {store.dim}"]
+    lines += [
+        f"{name}: {made_by[name]}, and 1 of each layer"
+        for name in ("grids", "scales")
+        if {*made_by.get(name, ())} - {1}
+    ]
+    if lines or dim != fitted["image_dim"]:
+        lines = lines or [f"{fitted['image_dim']} numbers, and {dim}"]
         raise InputError(
             "`--regions` must name features of regions by the network of the "
             f"run's photos. Received: --regions={store.path}, which differ: "
-            f"{'; '.join(lines)}. Make them with its --cnn and --layers, and "
-            "--region_features=warp."
+            f"{'; '.join(lines)}. Make them with its --cnn and --layers, by "
+            "--region_features=roi_average or warp."
         )
 
 
@@ -215,8 +266,10 @@ def _embed_candidates(network, photos, regions, rows):
     """Returns embeddings `[k + 1, dim]` of regions and photo, of each photo."""
     _, numbers = regions.all_of(rows)
     counts = regions.counts[rows]
+    wholes = photos.batch(rows)
     seen = regions.take(np.repeat(rows, counts), numbers)
-    seen = np.concatenate([seen, photos.batch(rows)])
+    # Where a region lies is not seen of a photo.
+    seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
     wholes = embeddings[-len(rows) :]
