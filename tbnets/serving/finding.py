@@ -20,7 +20,7 @@ from tbnets.checked_numbers import (
 )
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import choices
-from tbnets.features.proposals import WHOLE_PHOTO, proposer_of
+from tbnets.features.proposals import proposer_of
 from tbnets.images import (
     BrokenImageError,
     fault_of,
@@ -177,8 +177,8 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
     Returns:
         float32 NumPy array `[n, 4]` in pixels of the upright photo, best
-        first; n may be 0. Of a model that learned from whole photos alone,
-        the photo itself is the last one.
+        first; n may be 0. The photo itself is the last one where the model
+        was exported so.
 
     Raises:
         BrokenImageError: the photo is none.
@@ -186,15 +186,9 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
     """
     made_by = model.metadata.get("metadata", {})
     made_by = made_by.get("image_features_made_by", {})
-    proposals = made_by.get("proposals", {})
-    proposer = proposer_of(proposals)
+    proposer = proposer_of(made_by.get("proposals", {}))
     is_decoded = isinstance(photo, np.ndarray) and photo.shape[2:] == (3,)
-    pixels = photo if is_decoded else read_photo(photo)
-    boxes = proposer(pixels)[0]
-    if not proposals.get(WHOLE_PHOTO):
-        return boxes
-    height, width = pixels.shape[:2]
-    return np.append(boxes, np.float32([[0, 0, width, height]]), axis=0)
+    return proposer(photo if is_decoded else read_photo(photo))[0]
 
 
 def _inside(boxes, photo):

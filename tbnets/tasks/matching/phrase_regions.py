@@ -24,7 +24,6 @@ from tbnets.evaluation.choices import (
 )
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.averaged_regions import GEOMETRY_DIM
-from tbnets.features.proposals import WHOLE_PHOTO
 from tbnets.identity import rows_by, rows_of
 from tbnets.progress import progress_bar
 from tbnets.recipes import kinds
@@ -44,16 +43,26 @@ class Asked(NamedTuple):
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the photo of each phrase.
         regions: `PhotoRegions` of all photos of the split.
+        holds_photos: whether the last region of each is the photo itself;
+            else the photo is seen as the run sees it, and is one candidate
+            more.
     """
 
     phrases: PhraseRegions
     images: np.ndarray
     regions: PhotoRegions
+    holds_photos: bool
 
     @property
     def phrases_of_photos(self):
         """The rows of the phrases of each photo: list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
+
+    def candidates(self, photo):
+        """Returns the boxes of a photo's candidates, float64 `[k, 4]`."""
+        return self.regions.candidates(photo)[
+            : -1 if self.holds_photos else None
+        ]
 
     @property
     def links(self):
@@ -75,8 +84,8 @@ class PhraseRegionScores(Scores):
 
     Args:
         asked: the `Asked`.
-        similarities: float32 `[p, k + 1]` for each photo, of its p phrases,
-            in their order, and its k regions, then the photo itself.
+        similarities: float32 `[p, k]` for each photo, of its p phrases, in
+            their order, and its k candidates, the photo itself the last.
     """
 
     what = "phrases and regions"
@@ -96,7 +105,7 @@ class PhraseRegionScores(Scores):
             ValueError: there is no such choice.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
-        candidates = self.asked.regions.candidates
+        candidates = self.asked.candidates
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):
@@ -134,7 +143,7 @@ def phrase_region_scores(session, split, phrases, regions):
     with progress_bar(len(owners), "regions of phrases", "photo") as bar:
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
-            seen = _embed_candidates(network, photos, asked.regions, rows)
+            seen = _embed_candidates(network, photos, asked, rows)
             similarities += [
                 texts[owners[row]] @ one.T for row, one in zip(rows, seen)
             ]
@@ -153,8 +162,7 @@ def with_regions(session, regions):
 
     Returns:
         The session's `fitted`, whose `image_features_made_by` is what made
-        the regions; the photo itself is one more proposal, and where a region
-        lies is not among its features.
+        the regions, without their place.
 
     Raises:
         ValueError: as of `phrase_region_scores`.
@@ -164,8 +172,7 @@ def with_regions(session, regions):
     store, _ = _split(data.opened, data.test_split, regions=regions).regions
     fitted = session.state.fitted
     _check_seen_alike(fitted, store)
-    proposals = {**store.made_by.get("proposals", {}), WHOLE_PHOTO: True}
-    made_by = {**store.made_by, "geometry": False, "proposals": proposals}
+    made_by = {**store.made_by, "geometry": False}
     return {**fitted, "image_features_made_by": made_by}
 
 
@@ -216,6 +223,7 @@ def _asked(opened, split, phrases, regions):
         known,
         photos[known.phrase_to_image],
         PhotoRegions(store, rows, every),
+        store.made_by.get("proposals", {}).get("whole_photo", False),
     )
 
 
@@ -262,8 +270,9 @@ def _embed_phrases(network, reader, phrases):
     return np.concatenate(parts)[spoken]
 
 
-def _embed_candidates(network, photos, regions, rows):
-    """Returns embeddings `[k + 1, dim]` of regions and photo, of each photo."""
+def _embed_candidates(network, photos, asked, rows):
+    """Returns embeddings `[k, dim]` of the candidates of each photo."""
+    regions = asked.regions
     _, numbers = regions.all_of(rows)
     counts = regions.counts[rows]
     wholes = photos.batch(rows)
@@ -272,5 +281,7 @@ def _embed_candidates(network, photos, regions, rows):
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
+    if asked.holds_photos:
+        return parts
     wholes = embeddings[-len(rows) :]
     return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tbnets.errors import InputError
-from tbnets.features import proposals
 from tbnets.serving.served import load_saved_model
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
@@ -81,15 +80,6 @@ def test_boxes_are_chosen_as_it_was_exported(model, folder):
 
     assert boxes_of() == boxes_of(**CHOICE)
     assert boxes_of(choice="mean_box") != boxes_of()
-
-
-def test_the_photo_itself_is_proposed(model, folder, monkeypatch):
-    found = np.float32([[1, 2, 9, 9]])
-    monkeypatch.setattr(
-        proposals.Proposer, "__call__", lambda self, _: (found, [1.0])
-    )
-    proposed = model.propose(folder / "photos" / test_made.NAMES[0])
-    np.testing.assert_array_equal(proposed, [[1, 2, 9, 9], [0, 0, 30, 40]])
 
 
 def test_what_finds_nothing_in_photos_is_refused(model):

@@ -115,6 +115,35 @@ def test_where_an_averaged_region_lies_does_not_count(run, folder):
         scores_of(run, folder, "quarters")
 
 
+def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
+    store = open_features(folder / "crops")
+    made_by = MADE_BY | {"proposals": {"whole_photo": True}}
+    features, boxes, counts = [], [], []
+    photos = run.task.data.split("test").images
+    scores = scores_of(run, folder)
+    writer = FeatureWriter(
+        folder / "with_photos", made_by, store.dim, kind="regions"
+    )
+    for photo, row in enumerate(scores.asked.regions.rows):
+        some, own = store.regions(row)
+        features += [some, photos.batch(np.array([photo]))]
+        boxes += [own, np.array([[0, 0, *store.sizes[row]]])]
+        counts.append(len(own) + 1)
+    ids = [store.ids[row] for row in scores.asked.regions.rows]
+    sizes = store.sizes[scores.asked.regions.rows]
+    rows, boxes = np.concatenate(features), np.concatenate(boxes)
+    writer.add_shard(ids, rows, boxes, counts, sizes=sizes)
+    writer.finish()
+    found = scores_of(run, folder, "with_photos")
+    for photo in range(len(ids)):
+        np.testing.assert_array_equal(
+            found.asked.candidates(photo), scores.asked.candidates(photo)
+        )
+    for one, other in zip(found.similarities, scores.similarities, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert found.metrics() == scores.metrics()
+
+
 def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
     scores = scores_of(run, folder)
     usual = scores.metrics()
