@@ -36,6 +36,7 @@ FIRST = (
     "test_runs.py",
     "tasks/matching/test_own_photos.py",
     "test_library_page.py",
+    "test_page_blocks.py",
     "test_docstring_examples.py",
     "test_notebooks.py",
     "serving/test_export.py",

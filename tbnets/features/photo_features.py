@@ -20,7 +20,9 @@ from tbnets.features.cnn import (
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.full_network import FULL_NETWORK, full_network_outputs
 from tbnets.features.hub_vision import build_hub_cnn
+from tbnets.features.several_networks import SeveralNetworks
 from tbnets.images import decode_image, decode_images
+from tbnets.store.side_by_side import SIDE_BY_SIDE
 
 CROPS = ("one", "ten")
 RANDOM = "random"
@@ -61,6 +63,9 @@ class PhotoFeatures:
         crops: `one`, the whole photo squeezed into the network's input, or
             `ten`, see `ten_crops`; features are averaged over crops.
 
+    Attributes:
+        squares: what `images.decode_image` takes for photos of its size.
+
     Raises:
         ValueError: a layer or kind of crops is unknown.
     """
@@ -79,7 +84,7 @@ class PhotoFeatures:
         if crops == "ten":
             self.photo_size = round(cnn.image_size / cnn.crop_fraction)
         side = self.photo_size
-        self._squares = cnn.photos_of(side)
+        self.squares = cnn.photos_of(side)
         self.compiled_forward = tf.function(
             self.forward,
             input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
@@ -89,7 +94,7 @@ class PhotoFeatures:
         """Returns what made the features, as the store's manifest keeps it."""
         return {
             **self.cnn.describe(
-                self.layers, getattr(self._squares, "description", SQUEEZED)
+                self.layers, getattr(self.squares, "description", SQUEEZED)
             ),
             "crops": self.crops,
             "photo_size": self.photo_size,
@@ -98,7 +103,7 @@ class PhotoFeatures:
 
     def decode(self, image_bytes):
         """Decodes one photo: string `[]` -> float32 `[side, side, 3]`."""
-        return decode_image(image_bytes, self._squares)
+        return decode_image(image_bytes, self.squares)
 
     def forward(self, photos):
         """Computes the features of decoded photos.
@@ -132,7 +137,7 @@ class PhotoFeatures:
         Returns:
             float32 `[n, dim]`.
         """
-        return self.forward(decode_images(image_bytes, self._squares))
+        return self.forward(decode_images(image_bytes, self.squares))
 
 
 @in_float32()
@@ -196,14 +201,18 @@ def open_photo_features(description, weights):
     """Builds the `PhotoFeatures` that a store was extracted with.
 
     Args:
-        description: what `PhotoFeatures.description` returned.
+        description: what `PhotoFeatures.description` returned; or of stores
+            side by side `{"side_by_side": [that of each]}`.
         weights: as in `build_named_cnn`, those of the extraction.
 
     Returns:
-        The `PhotoFeatures`.
+        The `PhotoFeatures`; of stores side by side the `SeveralNetworks`.
 
     Raises:
         ValueError: the weights are others than those of the description.
     """
+    if SIDE_BY_SIDE in description:
+        parts = description[SIDE_BY_SIDE]
+        return SeveralNetworks([open_photo_features(x, weights) for x in parts])
     cnn = build_described_cnn(description, weights)
     return PhotoFeatures(cnn, description["layers"], description["crops"])

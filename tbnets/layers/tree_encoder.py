@@ -77,6 +77,8 @@ class TreeEncoder(TextEncoder):
             (states, trees): float `[num_nodes, output_dim]` and the
             `PackedTrees` that tell which tree, words and kind each row is.
         """
+        if not self.built:
+            self.build(inputs.shape)
         trees = pack_trees(inputs, noun_phrases=not self.tied)
         rows = replicas.Shares(words=tf.size(trees.word_ids))
         with rows.drawn("words"):  # Of which a replica has any number.

@@ -172,16 +172,16 @@ def _forward(projected, weights, trees):
     return hidden, (cells, leaf[:3], kept)
 
 
-def _to_children(at, weights, *gradients):
+def _to_children(at, transposed, *gradients):
     """Returns the gradients of the states of a level's children.
 
     Args:
         at: the `_Level`.
-        weights: tensors by the order of `WEIGHTS`.
+        transposed: the matrices by the order of `WEIGHTS`, transposed.
         *gradients: of the sums at parents of others and of nouns, then of
             what the forget gates of others and of nouns are functions of.
     """
-    noun_gates, other_gates, noun_forget, other_forget = weights[:4]
+    noun_gates, other_gates, noun_forget, other_forget = transposed
     other_sums, noun_sums, other_edges, noun_edges = gradients
     kinds = (
         (other_edges, other_forget, other_sums, other_gates, at.other_parents),
@@ -189,8 +189,8 @@ def _to_children(at, weights, *gradients):
     )
     return tf.concat(
         [
-            tf.matmul(edges, forget, transpose_b=True)
-            + tf.gather(tf.matmul(sums, gates, transpose_b=True), parents)
+            tf.matmul(edges, forget)
+            + tf.gather(tf.matmul(sums, gates), parents)
             for edges, forget, sums, gates, parents in kinds
         ],
         axis=0,
@@ -204,6 +204,8 @@ def _backward(upstream, weights, saved, trees):
     num_words = tf.shape(leaf[0])[0]
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
+    # Once for all levels: a product that transposes does so each time.
+    transposed = [tf.transpose(matrix) for matrix in weights[:4]]
 
     def step(level, d_hidden, d_cells, d_bias, found):
         at = _Level(bounds, level, trees)
@@ -225,7 +227,7 @@ def _backward(upstream, weights, saved, trees):
         )
         rows = at.children[:, tf.newaxis]
         d_hidden = tf.tensor_scatter_nd_add(
-            d_hidden, rows, _to_children(at, weights, *values)
+            d_hidden, rows, _to_children(at, transposed, *values)
         )
         d_cells = tf.tensor_scatter_nd_add(d_cells, rows, d_put)
         d_bias += _column_sums(d_sums)

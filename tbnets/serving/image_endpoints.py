@@ -76,20 +76,69 @@ def two_branch_endpoints(
     embed_arrays = inference(model.embed_images)
     spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
     images = Side("embed_image", "image_embeddings", spec, embed_arrays)
-    functions, photos = {}, None
-    if read_photos is not None:
-        arrays, photos = images, PhotoReader(read_photos)
-        functions["embed_image"], images = _of_photos(photos, arrays)
-        if len(image_shape) == 1:
-            functions["embed_features"] = embedding(arrays)
     learned = getattr(model, "learned_similarity", False)
-    functions |= two_sided(
+    functions, photos = _compared(
         images,
         texts,
+        read_photos,
         model.similarities if learned else distances.similarities,
         model.embedding_dim if learned else None,
     )
     return Endpoints(functions, "embed_text", tokenizer, photos)
+
+
+def begin_with_photos(served, read_photos):
+    """Returns what a model that takes features of images has for photos.
+
+    Args:
+        served: the `Served`, whose signatures may be called in a graph.
+        read_photos: as in `two_branch_endpoints`.
+
+    Returns:
+        dict, name -> `tf.function`: what begins with images in
+        `two_branch_endpoints`.
+    """
+
+    def side(name, embeddings):
+        [spec] = served.inputs(name).values()
+        embed = served.signatures[name]
+        return Side(
+            name,
+            embeddings,
+            spec,
+            lambda rows: embed(**{spec.name: rows})["embeddings"],
+        )
+
+    def learned(rows, others):
+        pair = {"image_embeddings": rows, "text_embeddings": others}
+        return served.signatures["compare"](**pair)["similarities"]
+
+    functions, _ = _compared(
+        side("embed_image", "image_embeddings"),
+        side("embed_text", "text_embeddings"),
+        read_photos,
+        learned if served.has("compare") else distances.similarities,
+    )
+    del functions["embed_text"]
+    return functions
+
+
+def _compared(images, texts, read_photos, *compared):
+    """Returns functions of two `Side`s, and the `PhotoReader` or None.
+
+    Args:
+        images: of arrays.
+        texts: of what is compared with them.
+        read_photos: as in `two_branch_endpoints`.
+        *compared: as `endpoints.two_sided` takes them.
+    """
+    functions, photos = {}, None
+    if read_photos is not None:
+        arrays, photos = images, PhotoReader(read_photos)
+        functions["embed_image"], images = _of_photos(photos, arrays)
+        if arrays.spec.shape.rank == 2:
+            functions["embed_features"] = embedding(arrays)
+    return functions | two_sided(images, texts, *compared), photos
 
 
 def _of_photos(reader, arrays):

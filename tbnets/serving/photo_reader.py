@@ -20,12 +20,12 @@ def attempt(function, elements, otherwise):
     """Calls a function for each row; where it fails, something else stands.
 
     Args:
-        function: of a row of each of the elements; returns a tensor.
+        function: of a row of each of the elements; returns nested tensors.
         elements: tuple of tensors `[n, ...]`; n may be 0.
-        otherwise: tensor of the shape that the function returns.
+        otherwise: nested tensors of the shapes that the function returns.
 
     Returns:
-        (results, succeeded): `[n, ...]` and bool `[n]`.
+        (results, succeeded): nested tensors `[n, ...]` and bool `[n]`.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
@@ -40,7 +40,8 @@ def attempt(function, elements, otherwise):
     places = tf.tensor_scatter_nd_update(
         tf.fill([count + 1], last), rows[:, None], tf.range(last + 1)
     )[:-1]
-    return tf.gather(results, places), places < last
+    results = tf.nest.map_structure(lambda x: tf.gather(x, places), results)
+    return results, places < last
 
 
 def attempt_once(function, inputs, otherwise):
@@ -82,8 +83,8 @@ class PhotoReader:
     Args:
         read: for photos, a function of TensorFlow operations, string `[n]` ->
             `[n, ...]`. Where it has them, its methods `decode`, string `[]` ->
-            `[...]`, and `forward`, of a batch of these, are called instead:
-            what decodes is then apart from a network that follows. For
+            `[...]`, or a tuple, and `forward`, of a batch of these, are called
+            instead: what decodes is then apart from a network that follows. For
             regions, `features.averaged_regions.AveragedFeatures`, or another
             with its methods `decode`, string `[]` -> `(pixels, sides)`, and
             `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
@@ -121,7 +122,10 @@ class PhotoReader:
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
         ).get_concrete_function()
-        nothing = tf.zeros(decode.output_shapes, decode.output_dtypes)
+        nothing = tf.nest.map_structure(
+            lambda one: tf.zeros(one.shape, one.dtype),
+            decode.structured_outputs,
+        )
         photos, decoded = attempt(decode, (image_bytes,), nothing)
         forward = getattr(self._read, "forward", tf.identity)
         return forward(photos), status_of(image_bytes, decoded, self.max_pixels)

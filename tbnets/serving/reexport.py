@@ -9,7 +9,9 @@ from tbnets.serving.served import Served
 from tbnets.store.manifest import file_sha256
 
 
-def reexport(source, path, *, keep=(), add=None, extra=None, trust=False):
+def reexport(  # noqa: PLR0913  (all but the first two by name)
+    source, path, *, keep=(), add=None, extra=None, told=None, trust=False
+):
     """Writes a SavedModel once more, with signatures added or left out.
 
     Those that stay answer the same to the bit, and keep their names, dtypes
@@ -27,6 +29,7 @@ def reexport(source, path, *, keep=(), add=None, extra=None, trust=False):
             tensors. Variables that they read are kept. A name that the source
             has is replaced. Or None.
         extra: as in `export.write_saved_model`.
+        told: what else it says of itself, dict of JSON values; or None.
         trust: as in `saved_files.load`.
 
     Returns:
@@ -77,7 +80,7 @@ def reexport(source, path, *, keep=(), add=None, extra=None, trust=False):
             extra(folder)
 
     signatures = {export.DEFAULT: default, **kept}
-    said = _described(source, said, kept)
+    said = _described(source, {**said, **(told or {})}, kept)
     return export.save(root, signatures, path, said, fill)
 
 

@@ -7,14 +7,15 @@
                   /metrics.json   how good it is
                   /sha256.txt     the sha256 of every other file
                   /1/             the SavedModel
+                  /answers.json   of a SavedModel of features alone, which
+                                  networks of the extra `photos` are put before
 
 A model is loaded from there when each of its files is the one that
-`sha256.txt` names. Nothing is downloaded, and TensorFlow is not imported
-before a model is asked for.
+`sha256.txt` names; how a part is made whole, `assembled` tells. Nothing is
+downloaded, and TensorFlow is not imported before a model is asked for.
 """
 
 import pathlib
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tbnets import startup
@@ -22,18 +23,19 @@ from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.rounding import per_cent
+from tbnets.serving.checksums import (
+    ANSWERS,
+    CHECKSUMS,
+    check_files,
+    list_files,
+)
 from tbnets.shipped import shipped_folder
 
 if TYPE_CHECKING:
     from tbnets.serving.served import Served
 
-CHECKSUMS = "sha256.txt"
 METRICS = "metrics.json"
 _DIRECTIONS = ("image_to_text", "text_to_image", "phrase_to_region")
-_CURE = (
-    "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
-    "--force-reinstall --no-deps` of the package elsewhere."
-)
 
 
 def folder() -> pathlib.Path:
@@ -138,12 +140,17 @@ def load(name: str) -> "Served":
         model = tbnets.zoo.load("flickr8k_photos")
         model.similarity(["dog.jpg"], ["a dog in the snow"])  # [1, 1] cosine
     """
+    check_name(name)
+    return open_model(name)
+
+
+def check_name(name: str) -> None:
+    """Refuses what is no name of a model."""
     if name not in names():
         raise InputError(
             f"`name` must be one of the zoo's. Received: name={name!r}. "
             f"{_known()}"
         )
-    return open_model(name)
 
 
 def open_model(name_or_path: Path, trust: bool = False) -> "Served":
@@ -171,7 +178,8 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 def locate(name_or_path: Path) -> pathlib.Path:
     """Returns the folder of what a user names, as `open_model` takes it.
 
-    One of the zoo is checked before, file by file.
+    One of the zoo is checked before, file by file; where it holds a part, the
+    folder is that of the whole, which is put together first if need be.
     """
     is_name = str(name_or_path) in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
@@ -183,6 +191,10 @@ def locate(name_or_path: Path) -> pathlib.Path:
         )
     if (path / CHECKSUMS).is_file():
         check_files(path)
+        if (path / ANSWERS).is_file():
+            with startup.quiet_tensorflow():
+                from tbnets.serving.assembled import assembled
+            return assembled(path)
     return path
 
 
@@ -191,65 +203,3 @@ def _known():
     if not names():
         return f"There are none: {folder()} holds no model."
     return f"There are: {', '.join(names())}."
-
-
-def list_files(path: Path) -> dict[str, pathlib.Path]:
-    """Returns the files of a model: their path in the folder -> full path.
-
-    The list of checksums is left out. A link is listed, not followed.
-    """
-    path = pathlib.Path(path)
-    found = {
-        one.relative_to(path).as_posix(): one
-        for one in path.rglob("*")
-        if one.is_symlink() or not one.is_dir()
-    }
-    found.pop(CHECKSUMS, None)
-    return dict(sorted(found.items()))
-
-
-def read_checksums(path: Path) -> dict[str, str]:
-    """Returns what the list of a folder says: file -> sha256.
-
-    Raises:
-        ValueError: a line is no checksum with a file, or names one twice.
-    """
-    file = CheckedFile(pathlib.Path(path, CHECKSUMS))
-    wanted = {}
-    for number, line in enumerate(file.lines()[0], 1):
-        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
-        if match is None or match[2] in wanted:
-            file.report(
-                "expected a sha256, two blanks and a file that no line names "
-                f"yet; found {line[:90]!r}. {_CURE}",
-                number,
-            )
-        wanted[match[2]] = match[1]
-    return wanted
-
-
-def check_files(path: Path) -> None:
-    """Refuses a folder whose files are not those of its list.
-
-    Args:
-        path: folder with `sha256.txt`.
-
-    Raises:
-        ValueError: a file is missing, too many, or changed by a byte; names
-            the first one.
-    """
-    with startup.quiet_tensorflow():
-        from tbnets.serving.saved_files import differences
-    path = pathlib.Path(path)
-    wanted, found = read_checksums(path), list_files(path)
-    problems = [
-        *differences(path, wanted),
-        *(f"{name} is a link" for name in found if found[name].is_symlink()),
-        *(f"{name} is not one of it" for name in found if name not in wanted),
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-        raise InputError(
-            "A model of the zoo must be as it was published. Received: "
-            f"{path}, where {problems[0]}{more}. {_CURE}"
-        )

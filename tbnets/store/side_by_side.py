@@ -6,6 +6,9 @@ from tbnets.errors import InputError
 from tbnets.store import arrays
 from tbnets.store.arrays import Features, ids_file
 
+SIDE_BY_SIDE = "side_by_side"
+"""Where `made_by` tells what made each part, in their order."""
+
 
 class SideBySide(Features):
     """Features of several sources in one row, joined by id.
@@ -84,4 +87,4 @@ def joined_made_by(parts) -> dict:
     """
     if len(parts) == 1:
         return parts[0]
-    return {"side_by_side": list(parts)} if any(parts) else {}
+    return {SIDE_BY_SIDE: list(parts)} if any(parts) else {}

@@ -6,6 +6,7 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
+from tbnets.store.side_by_side import SIDE_BY_SIDE
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""
@@ -69,10 +70,6 @@ def start_at_photo(settings, cnn_weights):
     return settings.replace(cnn_weights=weights_from_here(cnn_weights))
 
 
-_OPENED = {None: open_photo_features, "roi_average": open_averaged_features}
-"""How regions were described, None for whole photos -> what does it again."""
-
-
 def photo_reader(made_by, settings, sources):
     """Returns what turns photos, or boxes in them, into features.
 
@@ -82,8 +79,9 @@ def photo_reader(made_by, settings, sources):
         sources: the run's `Sources`.
 
     Returns:
-        A `PhotoFeatures`, or an `AveragedFeatures` of regions; None where
-        --cnn_weights names no network.
+        A `PhotoFeatures`, or `SeveralNetworks` side by side, or an
+        `AveragedFeatures` of regions; None where --cnn_weights names no
+        network.
 
     Raises:
         ValueError: their making is unknown, or differs from that of the
@@ -91,14 +89,19 @@ def photo_reader(made_by, settings, sources):
     """
     if not settings.cnn_weights:
         return None
-    kind, is_plain = made_by.get("regions"), "ternary" not in made_by
-    if "cnn" not in made_by or kind not in _OPENED or not is_plain:
-        raise InputError(
-            "`--cnn_weights` must come with features that "
-            "tools/extract_image_features.py made at once, of regions by "
-            f"roi_average. Received: {kind or 'some'}, which do not tell what "
-            "made them, are several, or ternary. Extract them anew, or leave "
-            "--cnn_weights out."
-        )
+    parts = made_by.get(SIDE_BY_SIDE, [made_by])
+    of_regions = made_by.get("regions") == "roi_average"
+    for part in parts:
+        is_plain = of_regions or "regions" not in part
+        if "cnn" not in part or "ternary" in part or not is_plain:
+            raise InputError(
+                "`--cnn_weights` must come with features that tools/"
+                "extract_image_features.py made, of whole photos or of regions "
+                f"by roi_average. Received: {part.get('regions', 'some')}, "
+                "which do not tell what made them, are of regions of several "
+                "stores, or ternary. Extract them anew, or leave --cnn_weights "
+                "out."
+            )
     weights = weights_of_run(settings, sources)
-    return _OPENED[kind](made_by, weights)
+    opened = open_averaged_features if of_regions else open_photo_features
+    return opened(made_by, weights)

@@ -41,14 +41,18 @@ def tiny_cnn(top=True, seed=0):
 
 
 @contextlib.contextmanager
-def known():
-    """Makes it a network that `NAME` builds and flags may name."""
+def known(imagenet=None):
+    """Makes it a network that `NAME` builds and flags may name.
 
-    def build(input_shape, include_top, weights):
+    Args:
+        imagenet: function that returns the file of what it has learned.
+    """
+
+    def build(input_shape, include_top, weights=None):
         return tiny_network(include_top, input_shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        row = cnn.Network(build, _preprocess, SIDE)
+        row = cnn.Network(build, _preprocess, SIDE, find_imagenet=imagenet)
         patch.setitem(cnn.NETWORKS, NAME, row)
         # Its choices are those that there were when the verb was imported.
         flag = ImageFeatures.__dataclass_fields__["cnn"]

@@ -14,7 +14,7 @@ from tbnets.features import photo_cache
 from tbnets.flags import records
 from tbnets.scenes import dataset as scenes
 from tbnets.scenes.settings import SceneSettings
-from tbnets.serving import index, zoo
+from tbnets.serving import checksums, index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.training import checkpoints, summary
@@ -124,12 +124,12 @@ def _write_zoo(folder):
     (model / "metrics.json").write_text(json.dumps(METRICS, indent=1))
     card = cards.render_card("tiny", CARD.rstrip(), METRICS)
     (model / "README.md").write_text(card, "utf-8")
-    cards.write_checksums(model)
+    checksums.write_checksums(model)
 
 
 def _check_zoo(folder):
     zoo.check_files(folder / "tiny")
-    return zoo.read_checksums(folder / "tiny")
+    return checksums.read_checksums(folder / "tiny")
 
 
 def _render_zoo(folder):

@@ -12,6 +12,7 @@ from tbnets.features import extraction
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving.served import load_saved_model
+from tbnets.store.opening import open_features
 from tbnets.store.shards import open_store
 from tbnets.store.writer import FeatureWriter
 from tbnets.training import checkpoints
@@ -27,6 +28,13 @@ COUNTS = {"train": 6, "dev": 3, "test": 3}
 def folder(tmp_path_factory):
     """Photos, captions, weights and features; `tiny_cnn` is known."""
     folder = tmp_path_factory.mktemp("photos")
+    with tiny_cnn.known():
+        write_all(folder)
+        yield folder
+
+
+def write_all(folder):
+    """Writes photos, captions, weights and features."""
     (folder / "photos").mkdir()
     rows, photos = [], []
     for split, count in COUNTS.items():
@@ -38,21 +46,27 @@ def folder(tmp_path_factory):
             rows.append((name, f"{tiny.WORDS[i]} runs", split))
     with open(folder / "captions.csv", "w", newline="") as file:
         csv.writer(file).writerows([("image", "caption", "split"), *rows])
-    with tiny_cnn.known():
-        write_features(folder, photos)
-        yield folder
+    write_features(folder, photos)
 
 
 def write_features(folder, photos):
-    """Writes weights of a network, and what it makes of photos."""
+    """Writes weights of a network, and what it makes of photos.
+
+    Another store is of larger photos, cut into ten.
+    """
+    weights = str(folder / "cnn.weights.h5")
     cnn = build_cnn(tiny_cnn.NAME, top=False)
-    cnn.network.save_weights(str(folder / "cnn.weights.h5"))
-    features = PhotoFeatures(cnn, ["first", "last"])
-    writer = FeatureWriter(
-        folder / "store", features.description(), features.dim
-    )
-    extraction.extract(photos, features, writer)
-    writer.finish()
+    cnn.network.save_weights(weights)
+    large = build_cnn(tiny_cnn.NAME, weights, 12, top=False)
+    for name, features in {
+        "store": PhotoFeatures(cnn, ["first", "last"]),
+        "large": PhotoFeatures(large, ["last"], "ten"),
+    }.items():
+        writer = FeatureWriter(
+            folder / name, features.description(), features.dim
+        )
+        extraction.extract(photos, features, writer)
+        writer.finish()
 
 
 def settings_for(folder, run_dir, **changes):
@@ -81,10 +95,32 @@ def test_a_photo_embeds_as_its_stored_features(folder, tmp_path):
     check_photos(folder, begun(settings))
 
 
-def check_photos(folder, session):
-    """Exports a session; photos are asked as the features of the store."""
+@pytest.mark.parametrize("stores", ["store,large", "large,store,large"])
+def test_a_photo_embeds_as_its_features_side_by_side(folder, tmp_path, stores):
+    settings = settings_for(
+        folder,
+        tmp_path / "run",
+        image_features=stores,
+        image_transform="signed_sqrt",
+    )
+    check_photos(folder, begun(settings), stores)
+
+
+def test_weights_of_each_network_side_by_side_are_compared(folder, tmp_path):
+    stores = {"image_features": "store,large"}
+    session = begun(settings_for(folder, tmp_path / "run", **stores))
+    [_, large] = session.state.fitted["image_features_made_by"]["side_by_side"]
+    large["weights_sha256"] = "0" * 64
+    with pytest.raises(ValueError, match="those the features were.*sha256 000"):
+        runs.export(session)
+
+
+def check_photos(folder, session, stores="store"):
+    """Exports a session; photos are asked as the features of stores."""
     model = load_saved_model(runs.export(session))
-    features = open_store(folder / "store")
+    features = open_features(
+        *(str(folder / name) for name in stores.split(","))
+    )
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))
     expected = session.network.embed_images(rows)
     contents = [
@@ -143,13 +179,33 @@ def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
     assert (tmp_path / "run" / "saved_model" / "2").is_dir()
 
 
+@pytest.mark.parametrize(
+    "told, received",
+    [
+        ({"ternary": {"low": -0.25, "high": 0.15}}, "some"),
+        ({"regions": "warp"}, "warp"),
+        ({"regions": "roi_average"}, "roi_average"),
+        (None, "some"),
+    ],
+)
+def test_parts_that_no_photo_gives_are_refused(
+    folder, tmp_path, told, received
+):
+    stores = {"image_features": "store,large"}
+    session = begun(settings_for(folder, tmp_path / "run", **stores))
+    parts = session.state.fitted["image_features_made_by"]["side_by_side"]
+    parts[1] = {**parts[1], **told} if told else {}
+    with pytest.raises(ValueError, match=f"Received: {received}, .* ternary"):
+        runs.export(session)
+
+
 def test_a_run_on_a_ternary_store_of_before_starts_at_no_photo(
     folder, tmp_path
 ):
     session = begun(settings_for(folder, tmp_path / "run"))
     made_by = session.state.fitted["image_features_made_by"]
     made_by["ternary"] = {"low": -0.25, "high": 0.15}
-    with pytest.raises(ValueError, match="are several, or ternary"):
+    with pytest.raises(ValueError, match="several stores, or ternary"):
         runs.export(session)
 
 

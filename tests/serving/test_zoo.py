@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 from PIL import Image
-from zoo_making import cards
 
 import tbnets
 from tbnets import boxes as box_math
@@ -16,6 +15,7 @@ from tbnets.images import read_photo
 from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
+from tbnets.serving.checksums import write_checksums
 from tbnets.serving.export import export_saved_model
 from tests.serving.test_export import VOCABULARY, make_network
 
@@ -29,7 +29,7 @@ def published(tmp_path_factory):
         make_network((5,)), VOCABULARY, model / "1", image_shape=(5,)
     )
     (model / "README.md").write_text("# tiny\n")
-    cards.write_checksums(model)
+    write_checksums(model)
     return folder
 
 

@@ -161,6 +161,8 @@ def test_benchmark_prints_its_table(name, tmp_path, eagerly, monkeypatch):
     # So would two, three and four workers, for their messages.
     costs = importlib.import_module("benchmarks.replica_costs")
     monkeypatch.setattr(costs, "measure", _measured_here)
+    parts = importlib.import_module("measuring.replica_parts")
+    monkeypatch.setattr(parts, "WARM_UP", 0)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     sizes = ("--num_images=2", "--num_photos=2", f"--images={tmp_path}")

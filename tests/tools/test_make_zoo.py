@@ -10,6 +10,7 @@ from zoo_making import cards
 
 from tbnets.flags.records import FLAGFILE
 from tbnets.serving import saved_files, zoo
+from tbnets.serving.checksums import write_checksums
 from tests import fresh, tiny, verbs
 
 CARD = """# tiny
@@ -245,7 +246,7 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     metadata = json.loads((path / saved_files.METADATA_FILE).read_text())
     metadata["tensorflow_version"] = "1.0"  # Of another exporter.
     (path / saved_files.METADATA_FILE).write_text(json.dumps(metadata))
-    cards.write_checksums(folder / "tiny")
+    write_checksums(folder / "tiny")
     ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
     assert ended.returncode == 0, ended.stderr
     assert "answers     differ by 0.0e+00 at most" in ended.stdout

@@ -97,20 +97,28 @@ def _learning(function, layer):
 
 
 def products(packed, units):
-    """Returns a function of the products; values stand in for gradients."""
+    """Returns a function of the products; values stand in for gradients.
+
+    No two are equal, as TensorFlow would make such ones once, and matrices
+    stand there transposed, so that no product has to do it.
+    """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]
     )
-    gates = tf.random.stateless_normal([units, 3 * units], (1, 0))
-    forget = tf.random.stateless_normal([units, units], (1, 1))
-    states = tf.random.stateless_normal([len(packed.trees), units], (1, 2))
-    wide = tf.random.stateless_normal([len(packed.trees), 3 * units], (1, 3))
-    sizes = [
-        (stop - noun, only - start, edge - first, last - edge)
+    kinds = [_matrices(units, seed) for seed in (1, 2)]
+    states = tf.random.stateless_normal([len(packed.trees), units], (1, 3))
+    wide = tf.random.stateless_normal([len(packed.trees), 3 * units], (1, 4))
+    # Of others and of noun phrases: the rows of their parents and edges.
+    rows = [
+        (
+            (slice(start, only), slice(first, edge)),
+            (slice(noun, stop), slice(edge, last)),
+        )
         for (start, noun, only, first, edge), (stop, _, _, last, _) in zip(
             bounds[:-1], bounds[1:]
         )
     ]
+    counts = np.vectorize(lambda rows: rows.stop - rows.start)(rows).sum(0)
 
     def run(vectors, kernel):
         projected = tf.matmul(vectors, kernel)
@@ -119,26 +127,29 @@ def products(packed, units):
             tf.matmul(projected, kernel, transpose_b=True),
             tf.matmul(vectors, projected, transpose_a=True),
         ]
-        for nouns, others, other_edges, noun_edges in sizes:
-            for count in (nouns, others):
+        for level in rows:
+            for (parents, edges), matrices in zip(level, kinds):
+                gates, gates_back, forget, forget_back = matrices
                 found += [
-                    tf.matmul(states[:count], gates),
-                    tf.matmul(wide[:count], gates, transpose_b=True),
+                    tf.matmul(states[parents], gates),
+                    tf.matmul(wide[parents], gates_back),
+                    tf.matmul(states[edges], forget),
+                    tf.matmul(states[edges], forget_back),
                 ]
-            for count in (noun_edges, other_edges):
-                found += [
-                    tf.matmul(states[:count], forget),
-                    tf.matmul(states[:count], forget, transpose_b=True),
-                ]
-        nouns, others, other_edges, noun_edges = np.sum(sizes, axis=0)
-        for count in (nouns, others):
-            found.append(
-                tf.matmul(states[:count], wide[:count], transpose_a=True)
-            )
-        for count in (noun_edges, other_edges):
-            found.append(
-                tf.matmul(states[:count], states[:count], transpose_a=True)
-            )
+        for parents, edges in counts:
+            found += [
+                tf.matmul(states[:parents], wide[:parents], transpose_a=True),
+                tf.matmul(states[:edges], states[:edges], transpose_a=True),
+            ]
         return [one[:1] for one in found]
 
     return run
+
+
+def _matrices(units, seed):
+    """Returns what stands in for one kind's matrices and their transposes."""
+    shapes = np.array([[1, 3], [3, 1], [1, 1], [1, 1]]) * units
+    return [
+        tf.random.stateless_normal(shape, (seed, place))
+        for place, shape in enumerate(shapes)
+    ]

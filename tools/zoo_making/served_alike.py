@@ -19,7 +19,7 @@ from tbnets.server.client import Client
 from tbnets.server.loopback import HOST
 from tbnets.server.protocol import to_array
 from tbnets.server.warmup import read_requests
-from tbnets.serving.served import load_saved_model
+from tbnets.serving import zoo
 
 TOLERANCE = 1e-5
 """An answer may differ by so much: a sum is rounded by how it is batched."""
@@ -44,7 +44,7 @@ def compare_served(sources):
         with _served(folders) as servers:
             for source, folder in zip(sources, folders):
                 for server in servers:
-                    _compare(load_saved_model(source), folder, server)
+                    _compare(zoo.open_model(source), folder, server)
 
 
 def _line(verb, *given):

@@ -1,0 +1,88 @@
+"""Folders that list the sha256 of each of their files, as the zoo's do."""
+
+import pathlib
+import re
+
+from tbnets import startup
+from tbnets.annotations import Path
+from tbnets.checked_files import CheckedFile
+from tbnets.errors import InputError
+from tbnets.files import write_text
+from tbnets.store.manifest import file_sha256
+
+CHECKSUMS = "sha256.txt"
+ANSWERS = "answers.json"
+"""The file of a folder that holds a part of a model; see `assembled`."""
+_CURE = (
+    "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
+    "--force-reinstall --no-deps` of the package elsewhere."
+)
+
+
+def list_files(path: Path) -> dict[str, pathlib.Path]:
+    """Returns the files of a model: their path in the folder -> full path.
+
+    The list of checksums is left out. A link is listed, not followed.
+    """
+    path = pathlib.Path(path)
+    found = {
+        one.relative_to(path).as_posix(): one
+        for one in path.rglob("*")
+        if one.is_symlink() or not one.is_dir()
+    }
+    found.pop(CHECKSUMS, None)
+    return dict(sorted(found.items()))
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """Returns what the list of a folder says: file -> sha256.
+
+    Raises:
+        ValueError: a line is no checksum with a file, or names one twice.
+    """
+    file = CheckedFile(pathlib.Path(path, CHECKSUMS))
+    wanted = {}
+    for number, line in enumerate(file.lines()[0], 1):
+        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if match is None or match[2] in wanted:
+            file.report(
+                "expected a sha256, two blanks and a file that no line names "
+                f"yet; found {line[:90]!r}. {_CURE}",
+                number,
+            )
+        wanted[match[2]] = match[1]
+    return wanted
+
+
+def check_files(path: Path) -> None:
+    """Refuses a folder whose files are not those of its list.
+
+    Args:
+        path: folder with `sha256.txt`.
+
+    Raises:
+        ValueError: a file is missing, too many, or changed by a byte; names
+            the first one.
+    """
+    with startup.quiet_tensorflow():
+        from tbnets.serving.saved_files import differences
+    path = pathlib.Path(path)
+    wanted, found = read_checksums(path), list_files(path)
+    problems = [
+        *differences(path, wanted),
+        *(f"{name} is a link" for name in found if found[name].is_symlink()),
+        *(f"{name} is not one of it" for name in found if name not in wanted),
+    ]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        raise InputError(
+            "A model of the zoo must be as it was published. Received: "
+            f"{path}, where {problems[0]}{more}. {_CURE}"
+        )
+
+
+def write_checksums(path: Path) -> None:
+    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
+    files = list_files(path).items()
+    lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
+    write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))

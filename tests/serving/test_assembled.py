@@ -1,0 +1,197 @@
+"""A part of a model becomes the whole at its first use, once."""
+
+import json
+import pathlib
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+import tbnets
+from tbnets import runs
+from tbnets.serving import assembled, zoo
+from tbnets.serving.checksums import ANSWERS, write_checksums
+from tbnets.serving.served import load_saved_model
+from tbnets.store.opening import open_features
+from tests.features import tiny_cnn
+from tests.serving.test_export import run_client
+from tests.serving.test_photo_export import begun, settings_for, write_all
+
+NAMES = ("test0.jpg", "train5.jpg")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Photos and features, what their networks learned, a zoo of a part."""
+    folder = tmp_path_factory.mktemp("made")
+    with tiny_cnn.known(lambda: folder / "cnn.weights.h5"):
+        write_all(folder)
+        stores = {"image_features": "store,large", "cnn_weights": ""}
+        session = begun(settings_for(folder, folder / "run", **stores))
+        part = folder / "zoo/tiny"
+        runs.export(session, part / "1", half_precision=True)
+        whole = assembled.put_together(part, folder / "whole/1")
+        answers = assembled.answers_of(load_saved_model(whole))
+        (part / ANSWERS).write_text(json.dumps(answers))
+        write_checksums(part)
+        yield folder
+
+
+@pytest.fixture
+def part(made, tmp_path, monkeypatch):
+    """A copy of that zoo's model, and a cache of its own."""
+    monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(made / "zoo", tmp_path / "zoo")
+    monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "zoo")
+    return tmp_path / "zoo/tiny"
+
+
+def photos_of(made):
+    return [(made / "photos" / name).read_bytes() for name in NAMES]
+
+
+def test_the_first_use_puts_together_and_the_next_loads(
+    made, part, capsys, monkeypatch
+):
+    model = tbnets.zoo.load("tiny")
+    assert "putting tiny together, once" in capsys.readouterr().err
+    assert model.path.parts[-2:] == ("tiny", "1")
+    assert model.path.is_relative_to(part.parents[1] / "cache")
+    monkeypatch.setattr(assembled, "put_together", None)
+    again = zoo.open_model(part)  # By its path no less than by name.
+    assert again.path == model.path and capsys.readouterr().err == ""
+    photos = photos_of(made)
+    np.testing.assert_array_equal(
+        again.embed_images(photos), model.embed_images(photos)
+    )
+
+
+def test_the_whole_answers_as_the_part_to_features(made, part):
+    features = open_features(str(made / "store"), str(made / "large"))
+    rows = features.take(features.rows(NAMES))
+    wanted = load_saved_model(part)
+    model, captions = zoo.open_model("tiny"), ["dog runs", ""]
+    expected = wanted.embed_images(rows)
+    np.testing.assert_array_equal(model.embed_features(rows), expected)
+    np.testing.assert_array_equal(
+        model.embed_text(captions), wanted.embed_text(captions)
+    )
+    photos = photos_of(made)
+    found = model.embed_images(photos)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(
+        model.similarity(photos, captions),
+        found @ wanted.embed_text(captions).T,
+        atol=1e-5,
+    )
+    assert {*model.signatures} == {
+        *("embed_image", "embed_image_strict", "embed_features"),
+        *("embed_text", "score", "serving_default"),
+    }
+    with pytest.raises(ValueError, match=r"images\[1\], which is of another"):
+        model.embed_images([photos[0], b"none"])
+    assert model.metadata["max_pixels"] == 80_000_000
+
+
+def test_the_whole_needs_no_tbnets(made, part, tmp_path):
+    path = zoo.locate("tiny") / "1"
+    photos = photos_of(made)
+    served = run_client(
+        tmp_path,
+        path,
+        image_bytes=np.array(photos),
+        captions=np.array([b"dog runs", b""]),
+    )
+    wanted = load_saved_model(path).embed_images(photos)
+    np.testing.assert_allclose(served["image"], wanted, atol=1e-5)
+
+
+def damage(path):
+    file = path / "1/variables/variables.data-00000-of-00001"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+
+
+def test_a_damaged_whole_is_put_together_anew(part, capsys):
+    path = zoo.locate("tiny")
+    for harm in (
+        damage,
+        lambda path: (path / "1/saved_model.pb").unlink(),
+        lambda path: (path / "more").touch(),
+        lambda path: (path / zoo.CHECKSUMS).unlink(),
+    ):
+        harm(path)
+        assert zoo.locate("tiny") == path
+        assert "putting tiny together" in capsys.readouterr().err
+    zoo.check_files(path)
+
+
+def test_first_uses_at_once_do_it_once(part, capsys):
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(zoo.locate("tiny")))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3 and len({*found}) == 1
+    assert capsys.readouterr().err.count("putting tiny together") == 1
+
+
+def test_another_part_is_another_whole(part):
+    first = zoo.locate("tiny")
+    (part / "README.md").write_text("# Tiny\n")
+    write_checksums(part)
+    assert zoo.locate("tiny") != first
+
+
+@pytest.mark.parametrize("told", ["[]", '{"photos": 1}', None])
+def test_other_answers_are_refused_and_nothing_is_kept(part, told):
+    if told is None:
+        answers = json.loads((part / ANSWERS).read_text())
+        answers["photos"][1][0] += 0.01
+        told = json.dumps(answers)
+    (part / ANSWERS).write_text(told)
+    write_checksums(part)
+    with pytest.raises(
+        ValueError, match="must answer as .* photos that differ"
+    ):
+        zoo.load("tiny")
+    kept = assembled.cache_folder().rglob("saved_model.pb")
+    assert list(kept) == []
+
+
+def test_other_weights_are_refused(part, tmp_path):
+    other = tiny_cnn.tiny_cnn(top=False, seed=3).network
+    other.save_weights(str(tmp_path / "other.weights.h5"))
+    with tiny_cnn.known(lambda: tmp_path / "other.weights.h5"):
+        with pytest.raises(ValueError, match="those the features were extract"):
+            zoo.load("tiny")
+
+
+def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
+    metadata = {"metadata": {"image_features_made_by": {"side_by_side": [{}]}}}
+    part = shutil.copytree(made / "zoo/tiny/1", tmp_path / "1")
+    (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
+    with pytest.raises(ValueError, match="must tell which networks .* 'cnn'"):
+        assembled.put_together(part, tmp_path / "2")
+
+
+def test_places_to_keep_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("TBNETS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert assembled.cache_folder() == tmp_path / "tbnets"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert assembled.cache_folder() == tmp_path / "me/.cache/tbnets"
+
+
+def test_a_place_that_can_not_be_written_is_told(part, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
+    with pytest.raises(OSError, match="`TBNETS_CACHE` must name a folder"):
+        zoo.load("tiny")

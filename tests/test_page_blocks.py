@@ -1,0 +1,239 @@
+"""The Python blocks of each page run, in order, in one namespace a page.
+
+Blocks of docs/library.md, which names all it needs itself, are run by
+`test_library_page.py`.
+"""
+
+import ast
+import contextlib
+import functools
+import os
+import pathlib
+import re
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tbnets.features import fisher
+from tbnets.server.models import Models
+from tests import page_files
+from tests.features.test_regions import vgg_like
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FENCED = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in (
+        *ROOT.glob("*.md"),
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "model_zoo" / "README.md",
+    )
+}
+BLOCKS = {
+    page: found
+    for page, text in PAGES.items()
+    if (found := FENCED.findall(text)) and page != "docs/library.md"
+}
+ASK, STAND_IN = "docs/ask.md", "docs/stand_in.md"
+REGIONS, ZOO = "docs/region_features.md", "model_zoo/README.md"
+REPLACED = {
+    # A server has to answer; that port may be taken.
+    (ASK, "localhost:8500"): lambda request: (
+        f"localhost:{request.getfixturevalue('grpc_port')}"
+    ),
+    # The features are as many without learned weights and of a small photo;
+    # those of VGG are a download.
+    (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
+    (REGIONS, 'build_cnn("VGG16", "imagenet")'): "vgg_like()",
+    # 2500 scenes take half a minute, and /tmp is everybody's.
+    ("docs/scenes.md", '"/tmp/scenes"'): '"few"',
+    ("docs/scenes.md", "num_train=2000"): "2, 1, 1",
+    # It answers as the larger one does, and other pages load it.
+    ("docs/zoo.md", '"entities_localization"'): '"scenes_localization"',
+    # The name of one that has what is asked.
+    (
+        ZOO,
+        'load("NAME")\nmodel.search',
+    ): 'load("flickr8k_photos")\nmodel.search',
+    (
+        ZOO,
+        'load("NAME")\nmodel.find',
+    ): 'load("scenes_localization")\nmodel.find',
+}
+"""Page and what of it does not run on a bare machine -> what is run instead."""
+NEEDS = {
+    ASK: "tensorflow_serving",
+    "docs/localization.md": "cv2",
+    STAND_IN: "werkzeug",
+    "docs/text_features.md": "sklearn",
+    "docs/zoo.md": "cv2",
+    ZOO: "cv2",
+}
+"""Page -> the package of an extra without which it is skipped."""
+
+
+def unit_rows(*shape):
+    rows = np.random.default_rng(0).normal(size=shape).astype("float32")
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def embeddings():
+    owners = np.repeat(np.arange(4), 2)
+    rows = {"images": unit_rows(4, 8), "captions": unit_rows(8, 8)}
+    return {**rows, "caption_to_image": owners}
+
+
+def scored_phrases():
+    dataset = f"{page_files.SCENES}/dataset.json"
+    images = tbnets.read_captions("karpathy", dataset, "test")
+    phrases = tbnets.read_phrases(page_files.SCENES, images)
+    boxes = page_files.BOXES
+    return {
+        "phrases": phrases,
+        "proposals": [boxes] * images.num_images,
+        "scores": unit_rows(phrases.num_phrases, len(boxes)),
+        "region_embeddings": unit_rows(phrases.phrase_to_chain.max() + 1, 4),
+        "phrase_embeddings": unit_rows(phrases.phrase_to_text.max() + 1, 4),
+    }
+
+
+def network():
+    vocabulary = tbnets.Vocabulary.build(["a dog", "a cat"])
+    network = tbnets.EmbeddingNetwork(
+        tbnets.Branch((4,)),
+        tbnets.Branch((4,)),
+        text_encoder=tbnets.MeanOfWords(vocabulary.size),
+    )
+    network.embed_images(unit_rows(1, 512))
+    network.embed_text(tbnets.Tokenizer(vocabulary)(["a dog"]))
+    return {"network": network, "vocabulary": vocabulary}
+
+
+def trees():
+    vocabulary = tbnets.Vocabulary.build(["a red dog"])
+    tree = tbnets.read_tree("(NP (DT a) (JJ red) (NN dog))")
+    rows = tbnets.TreeRows(tbnets.tree_arrays([tree], vocabulary)).batch([0])
+    return {"vocabulary": vocabulary, "rows": rows}
+
+
+def regions():
+    image_bytes = pathlib.Path(page_files.PHOTO).read_bytes()
+    boxes = page_files.BOXES
+    return {"boxes": boxes, "image_bytes": image_bytes, "vgg_like": vgg_like}
+
+
+GIVEN = {
+    "docs/evaluation.md": embeddings,
+    "docs/losses.md": lambda: {"loss": tbnets.TripletLoss()},
+    "docs/phrase_evaluation.md": scored_phrases,
+    "docs/phrases.md": lambda: {
+        "proposals": [page_files.BOXES] * page_files.NUM_TEST
+    },
+    REGIONS: regions,
+    "docs/serving.md": network,
+    "docs/trees.md": trees,
+}
+"""Page -> what it takes for granted: a function that returns its names."""
+
+
+@pytest.fixture(scope="module")
+def grpc_port():
+    """Returns the port of a server of the zoo's model."""
+    from tbnets.server.grpc_service import GrpcServer
+
+    name = "flickr8k_photos"
+    models = Models({name: tbnets.zoo.folder() / name}, tell=lambda line: None)
+    models.start()
+    server = GrpcServer(models)
+    yield server.port
+    server.close()
+    models.close()
+
+
+def programs(page, request=None):
+    """Returns the blocks of a page as they are run."""
+    blocks = "\0".join(BLOCKS[page])
+    for (where, old), new in REPLACED.items():
+        if where == page:
+            new = new(request) if callable(new) else new
+            blocks = blocks.replace(old, new)
+    return blocks.split("\0")
+
+
+@pytest.fixture(scope="module")
+def run(request, tmp_path_factory, module_eagerly):
+    """Returns a function that runs a page, once, and returns its names."""
+
+    @functools.cache
+    def run(page):
+        if page in NEEDS:
+            pytest.importorskip(NEEDS[page])
+        names = {"__name__": "page", **GIVEN.get(page, dict)()}
+        for number, block in enumerate(programs(page, request)):
+            exec(compile(block, f"{page}, block {number}", "exec"), names)
+        return names
+
+    load = functools.cache(tf.saved_model.load)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("pages"))
+        # Each model is loaded once for all pages.
+        patch.setattr(
+            tf.saved_model, "load", lambda path: load(os.path.realpath(path))
+        )
+        # A page puts another function there.
+        patch.setattr(fisher, "gradient_terms", fisher.gradient_terms)
+        page_files.write_all()
+        yield run
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_blocks_run(page, run):
+    run(page)
+
+
+def indented(text):
+    """Returns the Python that stands indented, outside of any fence."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    found = []
+    for block in re.findall(r"^\n((?: {4}.*\n|\n)+)", text, re.M):
+        code = textwrap.dedent(block)
+        with contextlib.suppress(SyntaxError):
+            nodes = ast.walk(ast.parse(code))
+            if any(isinstance(node, (ast.Call, ast.Import)) for node in nodes):
+                found.append(code)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_is_fenced_so_that_it_runs(page):
+    assert not indented(PAGES[page])
+
+
+def test_what_stands_here_of_pages_is_in_them(run):
+    for page, old in REPLACED:
+        assert old in "\n".join(BLOCKS[page]), (page, old)
+    for page, given in GIVEN.items():
+        nodes = ast.walk(ast.parse("\n".join(programs(page))))
+        read = {node.id for node in nodes if isinstance(node, ast.Name)}
+        assert given().keys() <= read, page
+    assert NEEDS.keys() <= BLOCKS.keys()
+
+
+def test_the_loss_of_the_page_trains_any_network(run):
+    network = keras.Sequential([keras.layers.UnitNormalization()])
+    network.compile(loss=run("docs/losses.md")["of_labels"])
+    labels = np.array([0, 0, 1, 1])
+    # Rows of a label are alike, of the two labels opposite: nothing to mend.
+    rows = np.array([[1.0], [1], [-1], [-1]], "float32")
+    assert network.evaluate(rows, labels, verbose=0) == 0
+    assert network.evaluate(rows[[0, 2, 1, 3]], labels, verbose=0) > 0
+
+
+def test_the_exported_run_reads_sentences_as_they_are_stored(run):
+    names = run("docs/text_features.md")
+    products = (names["raw"] * names["stored"]).sum(axis=1)
+    np.testing.assert_allclose(products, 1, atol=1e-5)

@@ -1,0 +1,72 @@
+"""A run on features side by side becomes a folder of its branches alone."""
+
+import json
+
+import pytest
+
+from tbnets.serving import assembled, zoo
+from tbnets.serving.checksums import ANSWERS
+from tbnets.serving.served import load_saved_model
+from tests import tiny, verbs
+from tests.features import tiny_cnn
+from tests.serving.test_photo_export import write_all
+from tests.tools.test_make_zoo import CARD
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, module_eagerly):
+    """A folder with a run, and a zoo that was made of it."""
+    folder = tmp_path_factory.mktemp("made")
+    with tiny_cnn.known(lambda: folder / "cnn.weights.h5"):
+        write_all(folder)
+        line = tiny.arguments(
+            folder,
+            folder / "run",
+            captions_format="table",
+            captions="captions.csv",
+            image_features="store,large",
+            epochs=1,
+        )
+        trained = verbs.train(*(f"--{n}={v}" for n, v in line.items()))
+        assert trained.returncode == 0, trained.stderr
+        (folder / "card.md").write_text(CARD)
+        told = verbs.ask(
+            "make_zoo",
+            *(f"--run_dir={folder / 'run'}", "--name=tiny", "--branches"),
+            *(f"--zoo={folder / 'zoo'}", f"--card={folder / 'card.md'}"),
+            *(f"--images={folder / 'photos'}", "--most_lost=5", "--table"),
+        )
+        assert told[2] == ""
+        yield folder
+
+
+def test_the_branches_are_measured_as_a_whole(made, monkeypatch):
+    monkeypatch.setenv("TBNETS_CACHE", str(made / "cache"))
+    part = made / "zoo/tiny"
+    metrics = json.loads((part / "metrics.json").read_text())
+    assert metrics["takes"] == "photos"
+    assert metrics["max_pixels"] == 80_000_000
+    assert metrics["networks"] == [tiny_cnn.NAME] * 2
+    assert not load_saved_model(part).takes_photos
+    whole = zoo.open_model(part)
+    assert whole.takes_photos
+    assert assembled.check_answers(whole, part / ANSWERS) < 1e-5
+    report = json.loads((made / "run/metrics.json").read_text())
+    lost = report["test"]["recall_sum"] - metrics["test"]["recall_sum"]
+    assert abs(lost) < 5
+
+
+def test_the_card_says_what_is_put_before_them(made):
+    card = (made / "zoo/tiny/README.md").read_text()
+    assert f"photos, {tiny_cnn.NAME}, come by" in card
+    assert "tbnets zoo --export=tiny FOLDER" in card
+    assert 'images, texts = ["one.jpg", "two.png"]' in card
+    assert "the folder `1` is a" not in card
+
+
+@pytest.mark.parametrize(
+    "line", [["--run_dir=runs/x", "--cnn_weights=imagenet"], []]
+)
+def test_branches_are_of_a_run_and_its_networks_published(line):
+    failure = verbs.ask("make_zoo", "--name=tiny", "--branches", *line)[2]
+    assert "`--branches` must come with --run_dir" in failure
