@@ -169,7 +169,9 @@ def with_regions(session, regions):
     """
     _check_run(session, regions)
     data = session.task.data
-    store, _ = _split(data.opened, data.test_split, regions=regions).regions
+    store, _ = opened_split(
+        data.opened, data.test_split, regions=regions
+    ).regions
     fitted = session.state.fitted
     _check_seen_alike(fitted, store)
     made_by = {**store.made_by, "geometry": False}
@@ -203,8 +205,14 @@ def _check_run(session, regions):
     return reader
 
 
-def _split(opened, split, **named):
-    """Returns a `SplitData` of what was not the run's; a recipe's is made."""
+def opened_split(opened, split, **named):
+    """Returns a `SplitData` with more than the run's; a recipe's is made.
+
+    Args:
+        opened: the run's `Data`.
+        split: name of the split.
+        **named: flag that names data, `regions` or `phrases` -> its value.
+    """
     named = {name: _from_here(path) for name, path in named.items()}
     sources = dataclasses.replace(opened.given, **named)
     data = Data(sources, opened.own, plan=kinds.plan_all, photos_of=(split,))
@@ -214,7 +222,7 @@ def _split(opened, split, **named):
 
 def _asked(opened, split, phrases, regions):
     """Returns the `Asked` of a split."""
-    part = _split(opened, split, phrases=phrases, regions=regions)
+    part = opened_split(opened, split, phrases=phrases, regions=regions)
     store, rows = part.regions
     known = part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
