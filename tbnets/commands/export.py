@@ -14,9 +14,10 @@ photos alone, which bounds the memory of a server.
 A network of photos and captions finds what phrases name, too, though it never
 saw a box:
 
-  python tools/export.py --run_dir=runs/flickr8k_phrases \
-      --cnn_weights=imagenet --regions=features/averages_lite2.flags \
-      --choice=expected_overlap --choice_area_exponent=0.5
+  python tools/export.py --run_dir=runs/flickr8k_infonce \
+      --cnn_weights=imagenet --regions=features/averages_lite0.flags \
+      --choice=expected_overlap --choice_temperature=0.04 \
+      --choice_area_exponent=0.5
 
 is asked by tools/localize.py, and chooses so where nobody says otherwise.
 
