@@ -307,7 +307,7 @@ def _said_by(path):
         ) from error
 
 
-def export(session, path=None, **options):
+def export(session, path=None, fitted=None, metadata=None, **options):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -317,6 +317,9 @@ def export(session, path=None, **options):
             network's weights. With `cnn_weights` in its settings the model
             starts at the photo though the network was trained on features.
         path: folder to write instead, which must not exist.
+        fitted: what stands in the place of what the run fitted, as
+            `tasks.matching.phrase_regions.with_regions` makes it.
+        metadata: JSON-ready dict of what the model is to tell besides.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
 
@@ -327,7 +330,7 @@ def export(session, path=None, **options):
         ValueError: the photos can not be turned into the features of the
             run; the message tells why.
     """
-    fitted = session.state.fitted
+    fitted = fitted or session.state.fitted
     versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
         session.task.exporter.endpoints(session.network, fitted),
@@ -339,6 +342,7 @@ def export(session, path=None, **options):
                 name: fitted.get(name, {})
                 for name in ("image_features_made_by", "text_features_made_by")
             },
+            **(metadata or {}),
         },
         **options,
     )

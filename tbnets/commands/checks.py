@@ -55,8 +55,8 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns how boxes were chosen, name -> value; {} as in the papers."""
-    if options.choice == CHOICES[0]:
+    """Returns how boxes are to be chosen, name -> value; {} as ever."""
+    if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
 

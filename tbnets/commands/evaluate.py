@@ -8,8 +8,9 @@ Whether a run of photos and captions finds what phrases name in a photo,
 though it never saw a box:
 
   python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
-      --phrases=flickr8k/entities --regions=features/crops_lite0.flags \
-      --choice=expected_overlap --choice_area_exponent=0.5
+      --phrases=flickr8k/entities --regions=features/averages_lite0.flags \
+      --choice=expected_overlap --choice_temperature=0.04 \
+      --choice_area_exponent=0.5
 
 Two runs taken together, by the weighted sum of their distances (Wang et al.
 2018, Eq. 8):

@@ -126,8 +126,8 @@ class Options(checks.OfRun, OfData, checks.Choosing):
     regions: str = flag(
         "",
         "Features of regions for --phrases, by the network of the run's "
-        "photos: a recipe such as features/crops_lite0.flags, which makes them "
-        "of the split's photos, or a store.",
+        "photos: a recipe such as features/averages_lite0.flags, which makes "
+        "them of the split's photos, or a store.",
     )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
         512, "MiB for scores; the result does not depend on it."

@@ -11,6 +11,16 @@ The next version is written to RUN/saved_model, or below --output. With
 --half_precision it takes half the space; with --max_pixels it takes smaller
 photos alone, which bounds the memory of a server.
 
+A network of photos and captions finds what phrases name, too, though it never
+saw a box:
+
+  python tools/export.py --run_dir=runs/flickr8k_infonce \
+      --cnn_weights=imagenet --regions=features/averages_lite0.flags \
+      --choice=expected_overlap --choice_temperature=0.04 \
+      --choice_area_exponent=0.5
+
+is asked by tools/localize.py, and chooses so where nobody says otherwise.
+
 What is exported already, a model of the zoo too, is written once more by
 
   python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
@@ -35,8 +45,9 @@ import pathlib
 
 from tbnets import runs
 from tbnets.commands.asking import MODEL
-from tbnets.commands.checks import OfRun
+from tbnets.commands.checks import Choosing, OfRun, check_choosing, chosen
 from tbnets.errors import InputError
+from tbnets.evaluation.choices import MOST_SIMILAR
 from tbnets.flags.flag import Count, changed, flag, must_come_with
 from tbnets.index.search_index import open_index
 from tbnets.server import deployment, protocol, warmup
@@ -44,11 +55,12 @@ from tbnets.serving import zoo
 from tbnets.serving.export import next_version
 from tbnets.serving.reexport import reexport
 from tbnets.serving.search_endpoint import add_search
+from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.readers import start_at_photo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(OfRun):
+class Options(OfRun, Choosing):
     """Which network is exported, and how."""
 
     run_dir: str = flag("", "Folder of the run; or give --model.")
@@ -78,6 +90,12 @@ class Options(OfRun):
         "",
         "imagenet or the weights file that the run's image features were made "
         "with: the model then takes photos; empty: as the run's own flag says.",
+    )
+    regions: str = flag(
+        "",
+        "With --cnn_weights, of a run of photos and captions: features of "
+        "regions by roi_average, a store, or a recipe of which those of the "
+        "test split are made. The model then finds phrases in a photo.",
     )
     half_precision: bool = flag(
         False, "Keep the weights as float16; they are computed with as float32."
@@ -118,6 +136,11 @@ def check_source(options):
             f"exported already. Received: {given}. Write --run_dir=VALUE; "
             "--help tells more."
         )
+    check_choosing(options)
+    if options.choice != MOST_SIMILAR and not options.regions:
+        raise must_come_with(options, "choice", "--regions")
+    if options.regions and not options.cnn_weights:
+        raise must_come_with(options, "regions", "--cnn_weights")
     given = changed(options) - _OF_BOTH
     if options.model:
         if not options.output:
@@ -168,9 +191,15 @@ def export_run(options, path, extra):
         data_root=options.data_root,
         adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
     )
+    fitted, metadata = None, {}
+    if options.regions:
+        fitted = with_regions(session, options.regions)
+        metadata = {"choice": chosen(options)}
     return runs.export(
         session,
         path,
+        fitted,
+        metadata,
         half_precision=options.half_precision,
         max_pixels=options.max_pixels,
         extra=extra,

@@ -50,7 +50,8 @@ class Proposer:
 
     The photo is scaled down to `longest_side`, the method is run, boxes
     smaller than `min_area` are dropped, the rest goes through non-maximum
-    suppression, and the first `limit` are scaled back.
+    suppression, and the first `limit` are scaled back. With `whole_photo` the
+    photo itself follows, with a score of 0.
 
     Selective search gives no scores: they are all 0, and the order of the
     boxes is their rank.
@@ -69,6 +70,7 @@ class Proposer:
             Zitnick & Dollar 2015, the toolbox's `eta`: 0.9996.
         max_aspect_ratio: most times that a box of EdgeBoxes is wider than
             high or higher than wide.
+        whole_photo: whether the photo itself is one more box, the last.
 
     Raises:
         ValueError: an argument is out of its range, or OpenCV is missing.
@@ -84,6 +86,7 @@ class Proposer:
     min_area: float = 0.005
     iou_decay: float = 1.0
     max_aspect_ratio: float = 3.0
+    whole_photo: bool = False
 
     def __post_init__(self):
         advice = "Change --method."
@@ -103,6 +106,8 @@ class Proposer:
     def description(self) -> dict:
         """Returns what decides the boxes, as the store's manifest keeps it."""
         parts = dataclasses.asdict(self)
+        if not self.whole_photo:  # Stores of before do not tell.
+            del parts["whole_photo"]
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
@@ -119,7 +124,7 @@ class Proposer:
 
         Returns:
             (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first;
-            k from 0 to `limit`.
+            k from 0 to `limit`, and the photo.
 
         Raises:
             ValueError: `pixels` is no such array.
@@ -142,7 +147,11 @@ class Proposer:
         kept = box_math.non_maximum_suppression(
             boxes, scores, self.iou_threshold, self.limit
         )
-        return boxes[kept].astype(np.float32), scores[kept].astype(np.float32)
+        boxes, scores = boxes[kept], scores[kept]
+        if self.whole_photo:
+            boxes = np.append(boxes, [[0, 0, width, height]], axis=0)
+            scores = np.append(scores, 0)
+        return boxes.astype(np.float32), scores.astype(np.float32)
 
 
 def proposer_of(description) -> Proposer:
@@ -159,12 +168,13 @@ def proposer_of(description) -> Proposer:
         50
     """
     try:
-        # Models of the zoo tell nothing of these three.
+        # Models of the zoo tell nothing of these.
         defaults = {"iou_decay": 1.0, "max_aspect_ratio": 3.0, "edges": _EDGES}
+        defaults |= {"whole_photo": False}
         told = defaults | description
         if told["edges"] != _EDGES:
             raise InputError(f"`edges` is {shown(told['edges'])}.")
-        names = ("method", *(name for name, *_ in _RANGES))
+        names = "method", "whole_photo", *(name for name, *_ in _RANGES)
         return Proposer(**{name: told[name] for name in names})
     except (InputError, KeyError, TypeError) as error:
         raise InputError(

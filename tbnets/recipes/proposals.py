@@ -42,6 +42,9 @@ class Proposals:
     min_area: float = flag(
         0.005, "Least area of a box, as a fraction of the photo."
     )
+    whole_photo: bool = flag(
+        False, "The photo itself is one more box, the last.", before=False
+    )
 
 
 def make(photos, values, folder, workers=None, share=None, **how):

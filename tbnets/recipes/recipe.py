@@ -56,11 +56,13 @@ class Recipe:
         return self._decide(False)
 
     def _decide(self, is_place):
-        return {
-            each.name: hub.unplaced(getattr(self.values, each.name))
-            for each in flags_of(type(self.values))
-            if each.is_place == is_place and not each.free
-        }
+        found = {}
+        for each in flags_of(type(self.values)):
+            value = hub.unplaced(getattr(self.values, each.name))
+            is_as_before = each.before is not None and value == each.before
+            if each.is_place == is_place and not each.free | is_as_before:
+                found[each.name] = value
+        return found
 
     def found(self, sources):
         """Returns the same, files and presets as they lie below `Sources`."""

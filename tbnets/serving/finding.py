@@ -177,7 +177,8 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
     Returns:
         float32 NumPy array `[n, 4]` in pixels of the upright photo, best
-        first; n may be 0.
+        first; n may be 0. The photo itself is the last one where the model
+        was exported so.
 
     Raises:
         BrokenImageError: the photo is none.
@@ -213,9 +214,9 @@ def find(  # noqa: PLR0913  (a choice is three of them)
     photo: Photo,
     top: int = 1,
     boxes: Boxes | None = None,
-    choice: str = choices.MOST_SIMILAR,
-    choice_temperature: float = choices.TEMPERATURE,
-    choice_area_exponent: float = 0.0,
+    choice: str | None = None,
+    choice_temperature: float | None = None,
+    choice_area_exponent: float | None = None,
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
@@ -232,10 +233,12 @@ def find(  # noqa: PLR0913  (a choice is three of them)
             `regions`).
         choice: `most_similar`; `expected_overlap`: what many similar regions
             agree on; or `mean_box`: the mean of the regions around the most
-            similar one. `evaluation.choices.Choice` has the formulas.
-        choice_temperature: of these, in the unit of the similarities.
+            similar one. `evaluation.choices.Choice` has the formulas. None
+            for the choice that the model was exported with, else the first.
+        choice_temperature: of these, in the unit of the similarities; None
+            for the default, and
         choice_area_exponent: of these: weights are multiplied by this power
-            of the region's area; at least 0.
+            of the region's area; at least 0, the default.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:
@@ -257,9 +260,8 @@ def find(  # noqa: PLR0913  (a choice is three of them)
             "`search`."
         )
     checked_number("top", top, 1, whole=True)
-    way = choices.checked_choice(
-        choice, choice_temperature, choice_area_exponent
-    )
+    given = choice, choice_temperature, choice_area_exponent
+    way = _choice(model, dict(zip(choices.CHOOSING, given)))
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:
@@ -276,6 +278,15 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
         found.append([(own[one], float(row[one])) for one in kept])
     return found
+
+
+def _choice(model, given):
+    """Returns the `Choice` of a user, or that of the model."""
+    own, given = {}, {k: v for k, v in given.items() if v is not None}
+    if "choice" not in given:
+        own = model.metadata.get("metadata", {}).get("choice", {})
+        own = {name: own[name] for name in choices.CHOOSING if name in own}
+    return choices.checked_choice(**{**own, **given})
 
 
 def localize(

@@ -118,6 +118,21 @@ def test_proposals_obey_their_limits(method):
     assert (box_math.areas(every) < 0.2 * 96 * 128).any()
 
 
+def test_the_photo_itself_is_the_last_box():
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[10:30, 15:40] = 255
+    proposer = proposals.Proposer(limit=2, whole_photo=True)
+    boxes, scores = proposer(pixels)
+    others = proposals.Proposer(limit=2)(pixels)
+    np.testing.assert_array_equal(boxes[:-1], others[0])
+    np.testing.assert_array_equal(boxes[-1], [0, 0, 60, 40])
+    np.testing.assert_array_equal(scores, np.append(others[1], 0))
+    told = proposer.description()
+    assert proposals.proposer_of(told) == proposer
+    assert told.pop("whole_photo")
+    assert told == proposals.Proposer(limit=2).description()
+
+
 def test_first_boxes_stand_closer_where_the_threshold_decays():
     boxes, _ = Proposer(limit=200, iou_threshold=0.9, iou_decay=0.99)(
         noise(96, 128)

@@ -100,6 +100,15 @@ def test_how_work_is_done_is_not_what_decides(folder):
     assert planned("trees", trees="trees.flags").digest != one.digest
 
 
+def test_what_a_later_flag_leaves_as_it_was_does_not_count(folder):
+    def digest(line):
+        (folder / "boxes.flags").write_text(f"--limit=3\n{line}\n")
+        return planned("regions", regions="tiny_regions.flags").digest
+
+    assert digest("") == digest("--nowhole_photo") != digest("--whole_photo")
+    assert digest("") == digest("--min_area=0.005") != digest("--min_area=0")
+
+
 def test_photos_are_named_by_the_run(folder):
     with pytest.raises(ValueError, match="tiny.flags: `--images` must name"):
         read(images="")

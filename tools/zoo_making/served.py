@@ -4,6 +4,8 @@ What a model can be asked tells how. An evaluator of another task says it by
 a method `served_scores(model, split)`.
 """
 
+import dataclasses
+
 import numpy as np
 import tqdm
 
@@ -12,6 +14,10 @@ from tbnets.evaluation.score_tiles import PairScores
 from tbnets.identity import rows_by
 from tbnets.serving import search
 from tbnets.tasks.localization.scores import LocalizationScores, empty_table
+from tbnets.tasks.matching.phrase_regions import (
+    opened_split,
+    phrase_region_scores,
+)
 from tbnets.tasks.matching.scores import RetrievalScores
 
 BATCH = 64
@@ -41,6 +47,30 @@ def served_scores(task, model, split):
         f"Received: one that {type(evaluator).__name__} measures, which has "
         "no `served_scores`. Write it, or leave the model where it is."
     )
+
+
+def phrase_scores(session, model, split, phrases, regions):
+    """Returns what a run of photos and captions finds, and what its export.
+
+    Args:
+        session: the run's `Session`.
+        model: a `serving.served.Served`, exported with `regions`.
+        split: name of the split.
+        phrases: as of `phrase_regions.phrase_region_scores`.
+        regions: likewise; the photo itself must be among them.
+
+    Returns:
+        Two `LocalizationScores`.
+    """
+    said = phrase_region_scores(session, split, phrases, regions)
+    data = opened_split(
+        session.task.data.opened, split, phrases=phrases, regions=regions
+    )
+    found = _localization(data, model)
+    table = np.zeros_like(found.similarities)
+    for rows, own in zip(said.asked.phrases_of_photos, said.similarities):
+        table[rows, : own.shape[1]] = own
+    return dataclasses.replace(found, similarities=table), found
 
 
 def _retrieval(split, model):

@@ -1,7 +1,8 @@
 """Which region of a photo does a phrase name, by a network of whole photos?
 
-A network that learned photos and captions alone compares phrases with crops
-of the photo, which the photos' own convolutional network saw one by one.
+A network that learned photos and captions alone compares phrases with regions
+that the photos' own convolutional network saw: crops, one by one, or averages
+of its maps of the whole photo.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ from tbnets.evaluation.choices import (
     checked_choice,
 )
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
+from tbnets.features.averaged_regions import GEOMETRY_DIM
 from tbnets.identity import rows_by, rows_of
 from tbnets.progress import progress_bar
 from tbnets.recipes import kinds
@@ -41,16 +43,26 @@ class Asked(NamedTuple):
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the photo of each phrase.
         regions: `PhotoRegions` of all photos of the split.
+        holds_photos: whether the last region of each is the photo itself;
+            else the photo is seen as the run sees it, and is one candidate
+            more.
     """
 
     phrases: PhraseRegions
     images: np.ndarray
     regions: PhotoRegions
+    holds_photos: bool
 
     @property
     def phrases_of_photos(self):
         """The rows of the phrases of each photo: list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
+
+    def candidates(self, photo):
+        """Returns the boxes of a photo's candidates, float64 `[k, 4]`."""
+        return self.regions.candidates(photo)[
+            : -1 if self.holds_photos else None
+        ]
 
     @property
     def links(self):
@@ -72,8 +84,8 @@ class PhraseRegionScores(Scores):
 
     Args:
         asked: the `Asked`.
-        similarities: float32 `[p, k + 1]` for each photo, of its p phrases,
-            in their order, and its k regions, then the photo itself.
+        similarities: float32 `[p, k]` for each photo, of its p phrases, in
+            their order, and its k candidates, the photo itself the last.
     """
 
     what = "phrases and regions"
@@ -93,7 +105,7 @@ class PhraseRegionScores(Scores):
             ValueError: there is no such choice.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
-        candidates = self.asked.regions.candidates
+        candidates = self.asked.candidates
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):
@@ -122,31 +134,16 @@ def phrase_region_scores(session, split, phrases, regions):
             reads no captions; or the regions were seen by another network.
     """
     data, network = session.task.data, session.network
-    fitted = session.state.fitted
-    if network.learned_similarity or getattr(data, "images", "") != "images":
-        raise InputError(
-            "`--phrases` must come with a run that embeds features of photos "
-            f"and captions. Received: --phrases={phrases} with --model="
-            f"{session.task.settings.model}. Choose another run, or leave "
-            "--phrases and --regions out."
-        )
-    reader = data.texts.reader(fitted)
-    if reader is None or hasattr(reader, "read"):
-        raise InputError(
-            "`--phrases` must come with a run that reads captions as they "
-            f"are. Received: --phrases={phrases} with --text_encoder="
-            f"{session.task.settings.text_encoder}. Choose another run, or "
-            "leave --phrases and --regions out."
-        )
+    reader = _check_run(session, regions)
     asked = _asked(data.opened, split, phrases, regions)
-    _check_seen_alike(fitted, asked.regions.store)
+    _check_seen_alike(session.state.fitted, asked.regions.store)
     texts = _embed_phrases(network, reader, asked.phrases.phrases)
     photos, owners = data.split(split).images, asked.phrases_of_photos
     similarities = []
     with progress_bar(len(owners), "regions of phrases", "photo") as bar:
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
-            seen = _embed_candidates(network, photos, asked.regions, rows)
+            seen = _embed_candidates(network, photos, asked, rows)
             similarities += [
                 texts[owners[row]] @ one.T for row, one in zip(rows, seen)
             ]
@@ -154,16 +151,78 @@ def phrase_region_scores(session, split, phrases, regions):
     return PhraseRegionScores(asked, similarities)
 
 
-def _asked(opened, split, phrases, regions):
-    """Returns the `Asked` of a split; what a recipe names is made."""
-    sources = dataclasses.replace(
-        opened.given,
-        phrases=_from_here(phrases),
-        regions=_from_here(regions),
-    )
+def with_regions(session, regions):
+    """Returns what an export needs to find regions by phrases in a photo.
+
+    Args:
+        session: as of `phrase_region_scores`, whose settings name
+            `cnn_weights`.
+        regions: store of features of regions, by `roi_average`; or a recipe,
+            of which those of the test split are made.
+
+    Returns:
+        The session's `fitted`, whose `image_features_made_by` is what made
+        the regions, without their place.
+
+    Raises:
+        ValueError: as of `phrase_region_scores`.
+    """
+    _check_run(session, regions)
+    data = session.task.data
+    store, _ = opened_split(
+        data.opened, data.test_split, regions=regions
+    ).regions
+    fitted = session.state.fitted
+    _check_seen_alike(fitted, store)
+    made_by = {**store.made_by, "geometry": False}
+    return {**fitted, "image_features_made_by": made_by}
+
+
+def _check_run(session, regions):
+    """Returns what reads the captions of a run that can be asked for regions.
+
+    Raises:
+        ValueError: it compares no embeddings, starts at pixels, or reads no
+            captions.
+    """
+    settings, data = session.task.settings, session.task.data
+    if (
+        session.network.learned_similarity
+        or getattr(data, "images", "") != "images"
+    ):
+        raise InputError(
+            "`--regions` must come with a run that embeds features of photos "
+            f"and captions. Received: --regions={regions} with --model="
+            f"{settings.model}. Choose another run, or leave it out."
+        )
+    reader = data.texts.reader(session.state.fitted)
+    if reader is None or hasattr(reader, "read"):
+        raise InputError(
+            "`--regions` must come with a run that reads captions as they "
+            f"are. Received: --regions={regions} with --text_encoder="
+            f"{settings.text_encoder}. Choose another run, or leave it out."
+        )
+    return reader
+
+
+def opened_split(opened, split, **named):
+    """Returns a `SplitData` with more than the run's; a recipe's is made.
+
+    Args:
+        opened: the run's `Data`.
+        split: name of the split.
+        **named: flag that names data, `regions` or `phrases` -> its value.
+    """
+    named = {name: _from_here(path) for name, path in named.items()}
+    sources = dataclasses.replace(opened.given, **named)
     data = Data(sources, opened.own, plan=kinds.plan_all, photos_of=(split,))
     data.cuts = opened.cuts
-    part = data.split(split)
+    return data.split(split)
+
+
+def _asked(opened, split, phrases, regions):
+    """Returns the `Asked` of a split."""
+    part = opened_split(opened, split, phrases=phrases, regions=regions)
     store, rows = part.regions
     known = part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
@@ -172,6 +231,7 @@ def _asked(opened, split, phrases, regions):
         known,
         photos[known.phrase_to_image],
         PhotoRegions(store, rows, every),
+        store.made_by.get("proposals", {}).get("whole_photo", False),
     )
 
 
@@ -183,19 +243,26 @@ def _from_here(path):
 def _check_seen_alike(fitted, store):
     """Refuses regions that another network saw than the photos."""
     known, lines = fitted["image_features_made_by"], []
+    made_by, dim = store.made_by, store.dim
+    dim -= GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Of an array nobody knows what made it.
         both = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
-            for made_by in (known, store.made_by)
+            for made_by in (known, made_by)
         )
         lines = extraction_differences(*both, "the run", "--regions")
-    if lines or store.dim != fitted["image_dim"]:
-        lines = lines or [f"{fitted['image_dim']} numbers, and {store.dim}"]
+    lines += [
+        f"{name}: {made_by[name]}, and 1 of each layer"
+        for name in ("grids", "scales")
+        if {*made_by.get(name, ())} - {1}
+    ]
+    if lines or dim != fitted["image_dim"]:
+        lines = lines or [f"{fitted['image_dim']} numbers, and {dim}"]
         raise InputError(
             "`--regions` must name features of regions by the network of the "
             f"run's photos. Received: --regions={store.path}, which differ: "
-            f"{'; '.join(lines)}. Make them with its --cnn and --layers, and "
-            "--region_features=warp."
+            f"{'; '.join(lines)}. Make them with its --cnn and --layers, by "
+            "--region_features=roi_average or warp."
         )
 
 
@@ -211,13 +278,18 @@ def _embed_phrases(network, reader, phrases):
     return np.concatenate(parts)[spoken]
 
 
-def _embed_candidates(network, photos, regions, rows):
-    """Returns embeddings `[k + 1, dim]` of regions and photo, of each photo."""
+def _embed_candidates(network, photos, asked, rows):
+    """Returns embeddings `[k, dim]` of the candidates of each photo."""
+    regions = asked.regions
     _, numbers = regions.all_of(rows)
     counts = regions.counts[rows]
+    wholes = photos.batch(rows)
     seen = regions.take(np.repeat(rows, counts), numbers)
-    seen = np.concatenate([seen, photos.batch(rows)])
+    # Where a region lies is not seen of a photo.
+    seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
+    if asked.holds_photos:
+        return parts
     wholes = embeddings[-len(rows) :]
     return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
-from tbnets.serving.region_endpoints import node_endpoints
+from tbnets.serving.region_endpoints import node_endpoints, region_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.hierarchical.data import HierarchicalData
 from tbnets.tasks.hierarchical.matcher import Matcher
@@ -38,9 +38,18 @@ class MatchingExporter(Exporter):
         """Returns `embed_text`, `embed_image`, `score` and so on.
 
         Of a network that reads regions too, those and noun phrases as well.
+        Where what made the features tells of regions
+        (`phrase_regions.with_regions`), it is asked for these by phrases.
         """
         data, made_by = self._data, fitted["image_features_made_by"]
         reader = data.texts.reader(fitted)
+        if "regions" in made_by:
+            return region_endpoints(
+                network,
+                reader,
+                region_dim=fitted["image_dim"],
+                read_regions=data.photo_reader(made_by),
+            )
         endpoints = two_branch_endpoints(
             network,
             reader,

@@ -30,14 +30,22 @@ def folder(tmp_path_factory):
     writer.finish()
     write_regions(folder, "crops", MADE_BY)
     write_regions(folder, "others", MADE_BY | {"cnn": "Other"})
+    averaged = MADE_BY | {"geometry": True, "grids": [1], "scales": [1.0]}
+    write_regions(folder, "averages", averaged, places=True)
+    write_regions(folder, "quarters", averaged | {"grids": [2]}, places=True)
     return folder
 
 
-def write_regions(folder, name, made_by):
-    """Copies the store of regions without the number that photos lack."""
+def write_regions(folder, name, made_by, places=False):
+    """Copies the store of regions without the number that photos lack.
+
+    With `places`, five numbers follow, as averages of maps have them.
+    """
     store = open_features(folder / "regions")
     found = [store.regions(row) for row in range(len(store.ids))]
     features = np.concatenate([one for one, _ in found])[:, :-1]
+    if places:
+        features = np.pad(features, ((0, 0), (0, 5)), constant_values=0.5)
     dim = features.shape[1]
     writer = FeatureWriter(folder / name, made_by, dim, kind="regions")
     counts = [len(boxes) for _, boxes in found]
@@ -96,6 +104,44 @@ def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
         found = scores.similarities[photo]
         np.testing.assert_allclose(found, expected, atol=1e-5)
         assert found.shape[1] == len(boxes) + 1
+
+
+def test_where_an_averaged_region_lies_does_not_count(run, folder):
+    found = scores_of(run, folder, "averages").similarities
+    expected = scores_of(run, folder).similarities
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match=r"grids: \[2\], and 1 of each layer"):
+        scores_of(run, folder, "quarters")
+
+
+def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
+    store = open_features(folder / "crops")
+    made_by = MADE_BY | {"proposals": {"whole_photo": True}}
+    features, boxes, counts = [], [], []
+    photos = run.task.data.split("test").images
+    scores = scores_of(run, folder)
+    writer = FeatureWriter(
+        folder / "with_photos", made_by, store.dim, kind="regions"
+    )
+    for photo, row in enumerate(scores.asked.regions.rows):
+        some, own = store.regions(row)
+        features += [some, photos.batch(np.array([photo]))]
+        boxes += [own, np.array([[0, 0, *store.sizes[row]]])]
+        counts.append(len(own) + 1)
+    ids = [store.ids[row] for row in scores.asked.regions.rows]
+    sizes = store.sizes[scores.asked.regions.rows]
+    rows, boxes = np.concatenate(features), np.concatenate(boxes)
+    writer.add_shard(ids, rows, boxes, counts, sizes=sizes)
+    writer.finish()
+    found = scores_of(run, folder, "with_photos")
+    for photo in range(len(ids)):
+        np.testing.assert_array_equal(
+            found.asked.candidates(photo), scores.asked.candidates(photo)
+        )
+    for one, other in zip(found.similarities, scores.similarities, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert found.metrics() == scores.metrics()
 
 
 def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
