@@ -26,9 +26,6 @@ MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
 # A strip with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
-# Elements of NumPy's buffers. Where two rows of scores fit into one, NumPy
-# copies the limits that rows are compared with, which takes twice as long.
-BUFFER = 1024
 
 
 def _positives(row_groups, column_groups, order):
@@ -187,7 +184,6 @@ def count_better(rows, columns, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        np.setbufsize(BUFFER)  # Of this thread, which ends with its blocks.
         counter = _Counter(size)
         for slices in left:
             counter.count((rows, columns), *slices)
