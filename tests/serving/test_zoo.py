@@ -61,7 +61,7 @@ def test_the_zoo_is_described():
     assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
     head, *lines = str(tbnets.zoo.describe()).splitlines()
     assert head.split()[:4] == ["model", "task", "language", "size"]
-    (line,) = (one for one in lines if one.startswith("flickr8k_photos"))
+    (line,) = (one for one in lines if one.startswith("flickr8k_photos "))
     at_1 = f"{100 * photos.recall['text_to_image'][0]:.1f}"
     assert at_1 in line.split() and len(line) < 110
 
