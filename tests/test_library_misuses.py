@@ -5,6 +5,8 @@ was expected and received in words of Python, and comes before anything long
 is begun.
 """
 
+import typing
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -72,6 +74,7 @@ class Finder:
     takes_photos = True
     embedding_dim = 8
     vocabulary = VOCABULARY
+    metadata: typing.ClassVar = {}
 
     def has(self, *names):
         return True

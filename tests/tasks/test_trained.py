@@ -179,7 +179,7 @@ def test_word_vectors_are_none_of_a_run_that_has_words(source, other):
 @pytest.mark.parametrize(
     "name, said",
     [
-        ("flickr8k_photo", "Did you mean flickr8k_photos. The zoo has entit"),
+        ("scenes_localizer", "Did you mean scenes_localization or ent"),
         ("nowhere/at/all", "where there is none. The zoo has"),
         (".", "a folder without checkpoints.best.npz. "),
     ],

@@ -84,7 +84,7 @@ def test_boxes_are_chosen_as_it_was_exported(model, folder):
 
 def test_what_finds_nothing_in_photos_is_refused(model):
     message = export("--regions=crops", "--output=model/2")
-    assert "tools/extract_image_features.py made at once, of regions" in message
+    assert "of whole photos or of regions by roi_average" in message
     assert "must come with --regions" in export("--choice=mean_box")
     flags = "--run_dir=run", "--regions=averages"
     assert "must come with --cnn_weights" in ask("export", *flags)[2]
