@@ -60,6 +60,7 @@ from tbnets.identity import first_twice
 from tbnets.images import BrokenImageError, read_content, read_photo
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.serving import search
+from tbnets.serving.finding import own_choice
 
 LEAST_SIDE, MOST_SIDE = 640, 1280
 NEEDED = {
@@ -177,11 +178,11 @@ def print_found(phrases, notes, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def found_record(options, phrases, notes, found, photo):
+def found_record(options, phrases, notes, found, photo, choice):
     """Returns what --json says of a photo."""
     record = {"photo": files.readable(photo), "model": options.model}
     told = search.regions_record(phrases, notes, found)
-    return {**record, **chosen(options), "phrases": told}
+    return {**record, **choice, "phrases": told}
 
 
 def write_picture(path, pixels, phrases, found):
@@ -201,11 +202,12 @@ def write_picture(path, pixels, phrases, found):
 def localize(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
     content = read_content(photo)
-    found = model.find(phrases, content, options.top, **chosen(options))
+    choice = chosen(options) or own_choice(model)
+    found = model.find(phrases, content, options.top, **choice)
     print_found(phrases, notes, found)
     if picture:
         write_picture(picture, read_photo(content), phrases, found)
-    return found_record(options, phrases, notes, found, photo)
+    return found_record(options, phrases, notes, found, photo, choice)
 
 
 def localize_all(options, model, phrases, photos, pictures):

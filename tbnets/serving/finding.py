@@ -282,11 +282,15 @@ def find(  # noqa: PLR0913  (a choice is three of them)
 
 def _choice(model, given):
     """Returns the `Choice` of a user, or that of the model."""
-    own, given = {}, {k: v for k, v in given.items() if v is not None}
-    if "choice" not in given:
-        own = model.metadata.get("metadata", {}).get("choice", {})
-        own = {name: own[name] for name in choices.CHOOSING if name in own}
+    given = {k: v for k, v in given.items() if v is not None}
+    own = {} if "choice" in given else own_choice(model)
     return choices.checked_choice(**{**own, **given})
+
+
+def own_choice(model):
+    """Returns how a model chooses where nobody says: name -> value; or {}."""
+    told = model.metadata.get("metadata", {}).get("choice", {})
+    return {name: told[name] for name in choices.CHOOSING if name in told}
 
 
 def localize(

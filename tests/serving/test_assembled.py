@@ -10,6 +10,7 @@ import pytest
 
 import tbnets
 from tbnets import runs
+from tbnets.commands import zoo as zoo_verb
 from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.served import load_saved_model
@@ -92,6 +93,16 @@ def test_the_whole_answers_as_the_part_to_features(made, part):
     with pytest.raises(ValueError, match=r"images\[1\], which is of another"):
         model.embed_images([photos[0], b"none"])
     assert model.metadata["max_pixels"] == 80_000_000
+
+
+def test_the_verb_writes_the_whole(made, part, tmp_path):
+    path = zoo_verb.write("tiny", tmp_path / "served")
+    assert path == tmp_path / "served/tiny/1"
+    photos = photos_of(made)
+    np.testing.assert_array_equal(
+        load_saved_model(path).embed_images(photos),
+        zoo.load("tiny").embed_images(photos),
+    )
 
 
 def test_the_whole_needs_no_tbnets(made, part, tmp_path):

@@ -116,7 +116,10 @@ def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
         assert images.read_content(photo)
         return [regions]
 
-    model = types.SimpleNamespace(vocabulary=None, find=find)
+    told = {"choice": {"choice": "mean_box", "choice_temperature": 0.2}}
+    model = types.SimpleNamespace(
+        vocabulary=None, find=find, metadata={"metadata": told}
+    )
     photo, drawn = str(folder / "photo.png"), tmp_path / "drawn.png"
     found = localize.localize_all(
         localize.Options(), model, ["red"], [photo], [drawn]
@@ -124,6 +127,7 @@ def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
     [one] = found["phrases"]
     assert one["regions"] == [{"box": [1, 2, 3, 4], "similarity": 0.5}]
     assert paths == [photo] and drawn.is_file()
+    assert found.items() >= told["choice"].items()
 
 
 def test_the_boxes_are_drawn(answers, folder):

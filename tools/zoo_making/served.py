@@ -63,6 +63,12 @@ def phrase_scores(session, model, split, phrases, regions):
         Two `LocalizationScores`.
     """
     said = phrase_region_scores(session, split, phrases, regions)
+    if not said.asked.holds_photos:
+        raise InputError(
+            "`--regions` must have the photo itself among its boxes, which the "
+            f"model proposes too. Received: --regions={regions}. Name a recipe "
+            "of boxes with --whole_photo."
+        )
     data = opened_split(
         session.task.data.opened, split, phrases=phrases, regions=regions
     )

@@ -60,9 +60,8 @@ class Asked(NamedTuple):
 
     def candidates(self, photo):
         """Returns the boxes of a photo's candidates, float64 `[k, 4]`."""
-        return self.regions.candidates(photo)[
-            : -1 if self.holds_photos else None
-        ]
+        boxes = self.regions.candidates(photo)
+        return boxes[:-1] if self.holds_photos else boxes
 
     @property
     def links(self):
@@ -158,7 +157,8 @@ def with_regions(session, regions):
         session: as of `phrase_region_scores`, whose settings name
             `cnn_weights`.
         regions: store of features of regions, by `roi_average`; or a recipe,
-            of which those of the test split are made.
+            of which those of the test split are made. Where the photo itself
+            is among its boxes (`--whole_photo`), it is among the answers.
 
     Returns:
         The session's `fitted`, whose `image_features_made_by` is what made
@@ -169,9 +169,8 @@ def with_regions(session, regions):
     """
     _check_run(session, regions)
     data = session.task.data
-    store, _ = opened_split(
-        data.opened, data.test_split, regions=regions
-    ).regions
+    split = opened_split(data.opened, data.test_split, regions=regions)
+    store, _ = split.regions
     fitted = session.state.fitted
     _check_seen_alike(fitted, store)
     made_by = {**store.made_by, "geometry": False}

@@ -1,21 +1,31 @@
 """A network of whole photos, exported to find what phrases name in one."""
 
+import json
+
 import numpy as np
 import pytest
+from zoo_making.served import phrase_scores
 
+from tbnets import runs
+from tbnets.boxes import iou
 from tbnets.errors import InputError
 from tbnets.serving.served import load_saved_model
 from tbnets.store.opening import open_features
 from tbnets.store.writer import FeatureWriter
-from tests import tiny
+from tests import verbs
 from tests.features import tiny_cnn
 from tests.recipes import test_made
-from tests.tasks.matching.test_own_photos import begun
+from tests.tools.test_make_zoo import CARD
 from tests.verbs import ask
 
-BOXES = [[0, 0, 20, 20], [5, 5, 30, 40], [10, 2, 25, 12]]
+BOXES = [[0, 0, 20, 20], [5, 5, 30, 40], [10, 2, 25, 12], [0, 0, 30, 40]]
 CNN = f"--cnn={tiny_cnn.NAME}\n--cnn_weights=random\n--layers=second\n"
 CHOICE = {"choice": "expected_overlap", "choice_temperature": 0.3}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly(module_eagerly):
+    """Nothing here differs in a graph but what is exported, which is one."""
 
 
 @pytest.fixture(scope="module")
@@ -23,30 +33,42 @@ def folder(tmp_path_factory):
     """Photos, captions, averages of boxes, and a run that was begun."""
     folder = test_made.write_given(tmp_path_factory.mktemp("given"))
     (folder / "second.flags").write_text(CNN)
-    made_by = {"method": "edge_boxes", "limit": 3, "iou_threshold": 0.6}
-    made_by |= {"longest_side": 500, "min_area": 0.005}
-    writer = FeatureWriter(folder / "boxes", made_by, 0, kind="regions")
-    writer.add_shard(test_made.NAMES, None, BOXES * 3, [3] * 3, [3, 2, 1] * 3)
-    writer.finish()
+    write_boxes(folder / "boxes", BOXES, {"whole_photo": True})
+    write_boxes(folder / "others", BOXES[:-1], {})
     with pytest.MonkeyPatch.context() as patch, tiny_cnn.known():
         patch.chdir(folder)
-        for name, kind in (("averages", "roi_average"), ("crops", "warp")):
+        for name, boxes, kind in (
+            ("averages", "boxes", "roi_average"),
+            ("without", "others", "roi_average"),
+            ("crops", "boxes", "warp"),
+        ):
             test_made.extract(
                 name,
                 folder,
-                "--regions=boxes",
+                f"--regions={boxes}",
                 f"--region_features={kind}",
                 "--layers=second",
             )
-        begun(
-            tiny.parse(
-                *("--images=photos", "--captions=captions.csv"),
-                *("--captions_format=table", "--image_features=second.flags"),
-                *("--text_encoder=mean", "--word_dim=6", "--min_count=1"),
-                *("--image_units=4", "--text_units=4", "--run_dir=run"),
-            )
+        trained = verbs.train(
+            *("--images=photos", "--captions=captions.csv", "--noexport"),
+            *("--captions_format=table", "--image_features=second.flags"),
+            *("--text_encoder=mean", "--word_dim=6", "--min_count=1"),
+            *("--image_units=4", "--text_units=4", "--run_dir=run"),
+            *("--epochs=1", "--batch_normalization=none"),
         )
+        assert trained.returncode == 0, trained.stderr
         yield folder
+
+
+def write_boxes(path, boxes, more):
+    """Writes a store of the same boxes of each photo."""
+    made_by = {"method": "edge_boxes", "limit": 3, "iou_threshold": 0.6}
+    made_by |= {"longest_side": 500, "min_area": 0.005, **more}
+    writer = FeatureWriter(path, made_by, 0, kind="regions")
+    names, count = test_made.NAMES, len(boxes)
+    scores = np.arange(count, 0, -1).tolist() * 3
+    writer.add_shard(names, None, boxes * 3, [count] * 3, scores)
+    writer.finish()
 
 
 def export(*more):
@@ -95,3 +117,52 @@ def test_a_choice_that_was_damaged_is_refused(model, monkeypatch):
     monkeypatch.setitem(model.metadata, "metadata", told)
     with pytest.raises(InputError, match="`choice` must be"):
         model.find(["red"], np.zeros((9, 9, 3), np.uint8), boxes=[[0, 0, 9, 9]])
+
+
+def write_phrases(folder):
+    """Writes what each photo's caption names, in Flickr30K Entities' format."""
+    box = "<xmin>6</xmin><ymin>6</ymin><xmax>30</xmax><ymax>40</ymax>"
+    for part in ("Sentences", "Annotations"):
+        (folder / part).mkdir(parents=True)
+    for name, word in zip(test_made.NAMES, ("red", "blue", "green")):
+        stem = name.rpartition("/")[2].partition(".")[0]
+        text = f"[/EN#1/other {word}]\n"
+        (folder / "Sentences" / f"{stem}.txt").write_text(text)
+        (folder / "Annotations" / f"{stem}.xml").write_text(
+            "<annotation><size><width>30</width><height>40</height></size>"
+            f"<object><name>1</name><bndbox>{box}</bndbox></object>"
+            "</annotation>"
+        )
+
+
+def test_run_and_export_are_measured_alike(model, tmp_path):
+    write_phrases(tmp_path)
+    given = "test", str(tmp_path), "averages"
+    both = phrase_scores(runs.open_run("run"), model, *given)
+    first, second = (one.similarities for one in both)
+    assert first.shape == (1, len(BOXES)) and np.ptp(first)
+    np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+def test_a_model_of_the_zoo_is_measured_by_phrases(folder, tmp_path):
+    write_phrases(tmp_path / "entities")
+    (tmp_path / "card.md").write_text(CARD)
+    line = (
+        *("make_zoo", "--run_dir=run", "--name=tiny", "--cnn_weights=random"),
+        *(f"--zoo={tmp_path}", f"--card={tmp_path / 'card.md'}"),
+        *(f"--phrases={tmp_path / 'entities'}", "--images=photos"),
+        *(f"--{name}={value}" for name, value in CHOICE.items()),
+        "--most_lost=300",
+    )
+    assert "must have the photo itself" in ask(*line, "--regions=without")[2]
+    assert not ask(*line, "--regions=averages")[2]
+    found = json.loads((tmp_path / "tiny/metrics.json").read_text())
+    model = load_saved_model(tmp_path / "tiny/1")
+    photo = folder / "photos" / test_made.NAMES[2]
+    [[(box, _)]] = model.find(["green"], photo, 1, BOXES)
+    is_right = iou([box], [BOXES[1]])[0, 0] >= 0.5
+    assert found["test"]["phrase_to_region/num_queries"] == 1
+    assert found["test"]["phrase_to_region/recall_at_1"] == is_right
+    assert found["takes"] == "photos with boxes"
+    assert model.metadata["metadata"]["choice"]["choice"] == "expected_overlap"
+    assert "must come with --regions" in ask(*line)[2]
