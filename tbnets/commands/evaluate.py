@@ -12,8 +12,8 @@ though it never saw a box:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-Two runs taken together, by the weighted sum of their distances (Wang et al.
-2018, Eq. 8):
+Runs taken together, by the weighted sum of their distances (Wang et al. 2018,
+Eq. 8):
 
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
@@ -89,10 +89,12 @@ def evaluate_split(options):
     else:
         scores = zero_shot.scores(options)
     points = map_points(options, scores)
-    if options.combine_with:
-        others = run_scores(options, runs, options.combine_with)
-        scores = scores.combine(others, options.combine_weight)
-        title += f" and {options.combine_weight:g} of {options.combine_with}"
+    weights = options.combine_weight
+    if len(weights) == 1:
+        weights = weights * len(options.combine_with)
+    for other, weight in zip(options.combine_with, weights):
+        scores = scores.combine(run_scores(options, runs, other), weight)
+        title += f" and {weight:g} of {other}"
     if options.save_embeddings:
         save_arrays(options, scores.arrays)
     title += f", {options.split}"

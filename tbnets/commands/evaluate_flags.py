@@ -10,11 +10,11 @@ from tbnets.evaluation.choices import CHOOSING
 from tbnets.flags.data_groups import Captions
 from tbnets.flags.flag import (
     Limits,
-    Share,
     changed,
     flag,
     flags_of,
     must_come_with,
+    written,
 )
 from tbnets.pictures import space_map
 
@@ -82,14 +82,17 @@ class Options(checks.OfRun, OfData, checks.Choosing):
     save_embeddings: str = flag(
         "", "Folder for the three arrays that a split is measured by."
     )
-    combine_with: str = flag(
-        "",
-        "Folder of another run on the same data: the sum of both distances "
-        "ranks. A similarity network's stand for minus its logits, and both "
-        "are then divided by their spread.",
+    combine_with: list[str] = flag(
+        [],
+        "Folders of other runs on the same data, added one after the other: "
+        "the sum of both distances ranks. A similarity network's stand for "
+        "minus its logits; then, and from the second sum on, both sides are "
+        "divided by their spread.",
     )
-    combine_weight: Share = flag(
-        0.3, "Weight of that run; --run_dir has the rest. Wang 2018: 0.3."
+    combine_weight: Annotated[list[float], Limits(0, 1)] = flag(
+        [0.3],
+        "Weight of each, or of all; what was there before has the rest. Wang "
+        "2018: 0.3.",
     )
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
@@ -196,8 +199,14 @@ def check_flags(options):
     if options.phrases and options.combine_with:
         raise InputError(
             "`--phrases` must come with one run. Received: --phrases="
-            f"{options.phrases} with --combine_with={options.combine_with}. "
-            "Leave one of them out."
+            f"{options.phrases} with --combine_with="
+            f"{written(options.combine_with)}. Leave one of them out."
+        )
+    if len(options.combine_weight) not in (1, len(options.combine_with)):
+        raise InputError(
+            "`--combine_weight` must be one number, or one for each run of "
+            f"--combine_with. Received: {written(options.combine_weight)} for "
+            f"{written(options.combine_with)}. Change the one or the other."
         )
     for name in sorted(given & {"json", "map"}):
         checks.check_place(name, getattr(options, name))
