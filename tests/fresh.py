@@ -28,10 +28,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATIENCE = 600
 """Seconds after which a process that `run` waits for is taken to hang."""
 
-_context = multiprocessing.get_context("forkserver")
-# Where the first is not found, in another folder, the others do.
-_PRELOADED = "tests.preloaded", "tensorflow", "tensorflow_text"
-_context.set_forkserver_preload([*_PRELOADED])
+# There is one server for all, and what it imports is named here alone. Where
+# the first is not found, in another folder, the others do.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["tests.preloaded", "tensorflow", "tensorflow_text"]
+)
 
 
 def start(
@@ -57,7 +59,7 @@ def start(
     """
     line = [str(argument) for argument in arguments]
     given = (line, str(cwd), with_tbnets, eagerly, dict(os.environ), outputs)
-    process = _context.Process(target=_run, args=given)
+    process = CONTEXT.Process(target=_run, args=given)
     process.start()
     return process
 

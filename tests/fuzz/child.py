@@ -7,7 +7,6 @@ an answer too, and another one goes on behind the case.
 import faulthandler
 import hashlib
 import math
-import multiprocessing
 import multiprocessing.forkserver
 import os
 import pathlib
@@ -20,12 +19,11 @@ import traceback
 import warnings
 from typing import NamedTuple
 
+from tests import fresh
 from tests.fuzz.mutations import mutate
 
 _ADDRESS_SPACE = 3 * 2**30
 _PATIENCE_AT_FIRST = 600
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tensorflow", "tensorflow_text"])
 
 
 class Limits(NamedTuple):
@@ -106,7 +104,7 @@ def keep(name, reader, number, seed, folder):
         Path of the broken file.
     """
     args = name, reader, number, seed, folder
-    process = _context.Process(target=_keep, args=args)
+    process = fresh.CONTEXT.Process(target=_keep, args=args)
     process.start()
     process.join()
     return pathlib.Path(folder, name, reader.file)
@@ -118,9 +116,9 @@ def _keep(name, reader, number, seed, folder):
 
 def _one_process(readers, todo, seed, folder, limits):
     """Yields answers; ends behind a case that the process died of."""
-    ours, theirs = _context.Pipe(duplex=False)
+    ours, theirs = fresh.CONTEXT.Pipe(duplex=False)
     log = pathlib.Path(folder, "log.txt")
-    process = _context.Process(
+    process = fresh.CONTEXT.Process(
         target=_work,
         args=(theirs, readers, todo, (seed, limits), folder, str(log)),
     )

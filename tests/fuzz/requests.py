@@ -8,7 +8,6 @@ as before, bit for bit.
 
 import collections
 import io
-import multiprocessing
 import resource
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import PIL.Image
 
 from tbnets.serving import zoo
+from tests import fresh
 from tests.fuzz.mutations import mutate
 
 ADDRESS_SPACE = 6 * 2**30
@@ -23,8 +23,6 @@ PATIENCE = 300
 """Seconds without an answer after which a model is taken to hang."""
 KINDS = ("refused", "answered", "fault")
 LARGEST = 2000
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tensorflow", "tensorflow_text"])
 
 
 class Input(NamedTuple):
@@ -90,9 +88,9 @@ def _asked(path, count, seed):
     """
     first = 0
     while first < count:
-        ours, theirs = _context.Pipe(duplex=False)
+        ours, theirs = fresh.CONTEXT.Pipe(duplex=False)
         arguments = (theirs, str(path / "1"), range(first, count), seed)
-        process = _context.Process(target=_serve, args=arguments)
+        process = fresh.CONTEXT.Process(target=_serve, args=arguments)
         process.start()
         theirs.close()
         sent = ("?", "?")
