@@ -1,5 +1,6 @@
 """The code of docs/library.md runs as it stands, in order."""
 
+import contextlib
 import pathlib
 import re
 import warnings
@@ -9,6 +10,7 @@ import pytest
 
 import tbnets
 from tests import fresh
+from tests.eager import without_tracing
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "library.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
@@ -17,14 +19,21 @@ FRESH = "# In a fresh process."
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """Runs all blocks in one namespace and returns it."""
+    """Runs all blocks in one namespace and returns it.
+
+    What is saved was trained in a graph, and is trained on in one. Behind that
+    come other networks and losses, whose graphs have tests of their own.
+    """
     names = {"__name__": "library_page"}
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("error", "Your input ran out of data")
         patch.chdir(tmp_path_factory.mktemp("page"))
         for number, block in enumerate(BLOCKS):
             if block.startswith(FRESH):
                 fresh.run("-c", block, check=True, cwd=pathlib.Path.cwd())
+                stack.enter_context(without_tracing())
             else:
                 exec(compile(block, f"{PAGE}, block {number}", "exec"), names)
     return names
