@@ -51,7 +51,7 @@ def test_it_exports(old_run):
     assert model.embed_text(["red dog"]).shape == (1, 4)
 
 
-def test_it_resumes(old_run):
+def test_it_resumes(old_run, eagerly):
     line = tiny.typed("--epochs=4")
     before = runs.record_before(old_run)
     settings = run_line.settings(line, before)

@@ -74,7 +74,9 @@ def test_raw_captions_of_a_saved_model_give_what_features_gave(
     assert made_by["text_features"] == kind
 
 
-def test_features_that_a_recipe_names_are_made(folder, tmp_path, capsys):
+def test_features_that_a_recipe_names_are_made(
+    folder, tmp_path, capsys, eagerly
+):
     recipe = folder / "of_words.flags"
     recipe.write_text("--features=mean_vector\n--word_vectors=vectors.txt\n")
     flags = by_features(recipe.name)
