@@ -22,12 +22,16 @@ if "TBNETS_DATA" in os.environ:
 # What takes longest, so that no worker is left with one of these at the end.
 FIRST = (
     "test_conformance.py",
+    "tasks/matching/test_presets.py",
+    "test_replicas.py",
     "fuzz/test_kills.py",
     "training/test_loop.py",
+    "features/test_hub_texts.py",
     "losses/test_triplet.py",
     "training/test_fused_optimizers.py",
     "tools/test_run_tools.py",
     "models/test_embedding_network.py",
+    "features/test_hub_vision.py",
     "layers/test_image_encoders.py",
     "tasks/hierarchical/test_run.py",
     "serving/test_photo_export.py",
