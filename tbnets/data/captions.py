@@ -21,12 +21,7 @@ from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
-from tbnets.errors import (
-    InputError,
-    MissingFileError,
-    check_choice,
-    check_kind,
-)
+from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.identity import first_twice, rows_by, spelling
 from tbnets.short_repr import short_repr
 
@@ -80,12 +75,8 @@ class CaptionedImages:
     __repr__ = short_repr("num_images", "num_captions", "split", "path")
 
     def __post_init__(self):
-        rows = checked_rows(
-            "caption_to_image",
-            self.caption_to_image,
-            self.num_images,
-            len(self.captions),
-        )
+        counts = self.num_images, len(self.captions)
+        rows = checked_rows("caption_to_image", self.caption_to_image, *counts)
         for name in ("image_ids", "captions"):
             if isinstance(getattr(self, name), str | bytes):
                 raise InputError(
@@ -122,17 +113,20 @@ class CaptionedImages:
     @property
     def captions_per_image(self) -> np.ndarray:
         """How many captions each image has, `[num_images]` int64."""
-        return np.bincount(
-            self.caption_to_image, minlength=self.num_images
-        ).astype(np.int64)
+        return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
         """Returns the rows of the captions of each image, int64 each."""
         return rows_by(self.caption_to_image, self.num_images)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the image files, one for each image."""
+        return tuple(self.file_names or self.image_ids)
+
     def file_name(self, row: int) -> str:
         """Returns the file name of an image, relative to the images folder."""
-        return (self.file_names or self.image_ids)[row]
+        return self.names[row]
 
     def subset(self, image_rows: Integers) -> "CaptionedImages":
         """Returns some images, in the order asked for, with their captions.

@@ -141,8 +141,7 @@ def check_images(images: CaptionedImages, folder, problems: list):
         problems: list to which a `Problem` is added for each image that is
             no photo, or not there.
     """
-    rows = range(images.num_images)
-    paths = [os.path.join(folder, images.file_name(row)) for row in rows]
+    paths = [os.path.join(folder, name) for name in images.names]
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
         if reason:
             CheckedFile(path, problems).report(

@@ -124,8 +124,8 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
     photos = {}
     for split in splits or list_splits(*where):
         records = read_captions(*where, split)
-        for row, key in enumerate(records.image_ids):
-            photos.setdefault(key, folder / records.file_name(row))
+        for key, name in zip(records.image_ids, records.names):
+            photos.setdefault(key, folder / name)
     return list(photos.items())
 
 
@@ -199,9 +199,8 @@ def listed_rows(image_ids, path) -> np.ndarray:
         ValueError: it names none of the photos, or a line may mean several.
     """
     file = CheckedFile(path)
-    listed = {
-        name.strip(): line for line, name in enumerate(file.lines()[0], 1)
-    }
+    lines = enumerate(file.lines()[0], 1)
+    listed = {name.strip(): line for line, name in lines}
     listed.pop("", None)
     row_of_id = {key: row for row, key in enumerate(image_ids)}
     rows_of_name = {}

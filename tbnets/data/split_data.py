@@ -36,9 +36,7 @@ class SplitData:
         folder = sources.photo_folder
         if not folder.is_dir():
             raise sources.nowhere("images", folder)
-        records = self.records
-        names = map(records.file_name, range(records.num_images))
-        paths = [folder / name for name in names]
+        paths = [folder / name for name in self.records.names]
         missing = [path for path in paths if not path.is_file()]
         if missing:
             raise MissingFileError(

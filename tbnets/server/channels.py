@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from tbnets.errors import InputError, UserError
 from tbnets.server import json_tensors
-from tbnets.server.protocol import HTTP_STATUS, api, to_proto
+from tbnets.server.protocol import HTTP_STATUS, api, as_dict, to_proto
 
 PORTS = {"grpc": 8500, "http": 8501, "https": 443}
 """Scheme of an address -> the port that is meant where it names none."""
@@ -117,10 +117,7 @@ class GrpcChannel:
         messages = api("get_model_status_pb2")
         request = messages.GetModelStatusRequest(model_spec=self._spec)
         answer = _by_grpc(self._models.GetModelStatus, request, timeout)
-        return [
-            json_format.MessageToDict(one, preserving_proto_field_name=True)
-            for one in answer.model_version_status
-        ]
+        return list(map(as_dict, answer.model_version_status))
 
     def predict(self, signature, inputs, outputs, timeout):
         """Asks a signature.
@@ -193,9 +190,7 @@ class RestChannel:
         body = json.dumps(question).encode()
         found = self._ask("post", ":predict", timeout, "outputs", body)
         found = dict.fromkeys(outputs, found) if len(outputs) == 1 else found
-        return {
-            name: _of_json(found[name], spec) for name, spec in outputs.items()
-        }
+        return {k: _of_json(found[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, wanted, body=None):
         """Returns the part of an answer that is wanted."""

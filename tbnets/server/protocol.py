@@ -13,6 +13,7 @@ import re
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import json_format
 
 from tbnets.errors import UserError, import_extra
 
@@ -90,6 +91,11 @@ def refusal(error):
     said = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", said)
     said = re.sub(r"assertion failed: \[(.*?)\] \[(.*)\]", r"\1 \2", said)
     return RequestError(list(HTTP_STATUS)[error.error_code], said.strip())
+
+
+def as_dict(message):
+    """Returns a message as JSON has it, its fields called as in the message."""
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def to_numpy(tensor):

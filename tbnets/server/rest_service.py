@@ -14,7 +14,6 @@ import json
 import re
 import traceback
 
-from google.protobuf import json_format
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wrappers import Request, Response
 
@@ -23,6 +22,7 @@ from tbnets.server.protocol import (
     HTTP_STATUS,
     MOST_BYTES,
     RequestError,
+    as_dict,
     invalid,
 )
 
@@ -67,15 +67,13 @@ class RestService:
 
     def _answer(self, request):
         """Returns the body of an answer, bytes."""
-        if request.method == "POST" and (
-            found := _POST.fullmatch(request.path)
-        ):
+        method, path = request.method, request.path
+        if method == "POST" and (found := _POST.fullmatch(path)):
             return self._called(*found.groups(), request.get_data(cache=False))
-        if request.method == "GET" and (found := _GET.fullmatch(request.path)):
+        if method == "GET" and (found := _GET.fullmatch(path)):
             *which, metadata = found.groups()
             return (self._metadata if metadata else self._status)(*which)
-        path = f"{request.method} {request.path[:200]}"
-        raise invalid(f"Malformed request: {path}")
+        raise invalid(f"Malformed request: {method} {path[:200]}")
 
     def _called(self, model, version, label, method, body):
         if method.lower() != "predict":
@@ -93,31 +91,18 @@ class RestService:
         return json_tensors.write_outputs(outputs, by_rows)
 
     def _status(self, model, version, label):
-        found = self._models.status(model, _number(version), label)
-        states = [
-            {
-                "version": str(one.version),
-                "state": one.state,
-                "status": {
-                    "error_code": one.code,
-                    "error_message": one.message,
-                },
-            }
-            for one in found
-        ]
+        states = []
+        for one in self._models.status(model, _number(version), label):
+            told = {"error_code": one.code, "error_message": one.message}
+            state = {"version": str(one.version), "state": one.state}
+            states.append({**state, "status": told})
         return _json({"model_version_status": states})
 
     def _metadata(self, model, version, label):
-        number, signatures = self._models.metadata(
-            model, _number(version), label or ""
-        )
+        version = _number(version)
+        number, signatures = self._models.metadata(model, version, label or "")
         spec = {"name": model, "signature_name": "", "version": str(number)}
-        written = {
-            name: json_format.MessageToDict(
-                one, preserving_proto_field_name=True
-            )
-            for name, one in signatures.items()
-        }
+        written = {name: as_dict(one) for name, one in signatures.items()}
         metadata = {"signature_def": {"signature_def": written}}
         return _json({"model_spec": spec, "metadata": metadata})
 

@@ -109,6 +109,7 @@ def test_record_counts_captions_of_each_image():
 
 def test_record_names_files_by_id_unless_told_otherwise():
     assert example().file_name(2) == "2/z.jpg"
+    assert example().names[2] == "2/z.jpg"
     plain = CaptionedImages(("x.jpg",), (), np.zeros(0, int), "train", "here")
     assert plain.file_name(0) == "x.jpg"
     assert plain.captions_per_image.tolist() == [0]
