@@ -14,6 +14,7 @@ from tbnets import startup
 from tbnets.data.captions import read_captions
 
 ROOT = pathlib.Path(__file__).parent.parent
+KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 # What a user sees of a tool is what a process prints, without TensorFlow.
 TOOL = """
@@ -288,3 +289,33 @@ def test_freed_memory_is_used_again(where, chosen, kept):
         env=env,
     ).stdout
     assert (int(faults) < 10) == kept, faults
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen", "expected"),
+    [
+        ("sse2 fma avx2", None, "1"),
+        ("sse2 avx avx2", None, None),
+        (None, None, None),  # No such file.
+        ("sse2 fma avx2", "0", "0"),
+    ],
+)
+def test_kernels_are_chosen_by_the_processor(
+    tmp_path, monkeypatch, flags, chosen, expected
+):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.delenv(KERNELS, raising=False)
+    if chosen:
+        monkeypatch.setenv(KERNELS, chosen)
+    processor = tmp_path / "cpuinfo"
+    if flags:
+        processor.write_text(f"flags\t\t: {flags}\n")
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    startup.choose_kernels(processor)
+    assert os.environ.get(KERNELS) == expected
+    names = {"1": "oneDNN", "0": "TensorFlow", None: "TensorFlow's choice"}
+    assert startup.kernels() == names[expected]
+    monkeypatch.delenv(KERNELS, raising=False)
+    monkeypatch.setitem(sys.modules, "tensorflow", object())
+    startup.choose_kernels(processor)  # Too late.
+    assert KERNELS not in os.environ

@@ -127,25 +127,27 @@ def _sums_of_matrix(views, num_negatives, margin, distance):
     """
 
     @tf.custom_gradient
-    def run(rows, columns):
-        matrix = distances.similarities(rows, columns)
+    def run(*sides):
+        matrix = distances.similarities(sides[0], sides[-1])
         triplets = _Triplets(views, matrix, num_negatives, margin, distance)
 
         def gradient(upstream):
-            slopes, multiply = triplets.slopes(upstream), tf.matmul
+            slopes, multiply = triplets.slopes(upstream, is_one), tf.matmul
             if num_negatives is not None:
                 multiply = distances.sparse_product
-            return (
-                multiply(slopes, columns),
-                multiply(slopes, rows, transpose_a=True),
-            )
+            found = [multiply(slopes, sides[-1])]
+            if not is_one:
+                found.append(multiply(slopes, sides[0], transpose_a=True))
+            return found
 
         return triplets.sums(), gradient
 
     # Padded here, where it costs little, and not the matrix.
-    rows = miners.padded(views[0].anchors, 0.0, [0])
-    columns = miners.padded(views[0].candidates, 0.0, [0])
-    return tf.unstack(run(rows, columns), len(views))
+    anchors, candidates = views[0].anchors, views[0].candidates
+    is_one = anchors is candidates
+    sides = [anchors] if is_one else [anchors, candidates]
+    sides = [miners.padded(rows, 0.0, [0]) for rows in sides]
+    return tf.unstack(run(*sides), len(views))
 
 
 class _Triplets:
@@ -164,12 +166,16 @@ class _Triplets:
         self.margin, self.distance = margin, distance
         excluded = miners.padded(views[0].not_negative, True)
         masked = tf.where(excluded, float("-inf"), matrix)
-        turned = [masked, tf.transpose(masked)][: len(views)]
         # Similarities of the negatives of each anchor, and where they stand.
-        self.size, self.negatives, self.places = 1, turned, None
-        if num_negatives is not None:
+        if num_negatives is None:
+            self.size, self.places = 1, None
+            self.negatives = [masked, tf.transpose(masked)][: len(views)]
+        else:
             self.size = max(1, min(_ROUND, _FEW_TRIPLETS // num_negatives))
-            found = [miners.largest(one, num_negatives) for one in turned]
+            found = [
+                miners.largest(masked, num_negatives, turned)
+                for turned in (False, True)[: len(views)]
+            ]
             self.negatives, columns = zip(*found)
             self.places = [_pairs(*each) for each in zip(columns, (0, 1))]
         self.first = self._positives(views[0].positive)
@@ -249,42 +255,61 @@ class _Triplets:
         first = visit(*self._split(*self.first), 0.0)
         return self._later_rounds(visit, first)
 
-    def slopes(self, upstream):
+    def slopes(self, upstream, is_one):
         """Returns the gradient of `sums` by the matrix.
 
         Args:
             upstream: float32 `[views, 3]`, the gradient by `sums`.
+            is_one: Whether rows and columns are one set. Then it is that by
+                pairs in either order, with which one product is enough.
         """
 
         def gradients(pairs, match):
+            """Returns entries of the matrix, and what is added to each."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(one) for one in picked]
             with tf.GradientTape() as tape:
                 tape.watch(picked)
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             found = tape.gradient(sums, picked, upstream)
-            return [tf.convert_to_tensor(one) for one in found]
+            towards, *away = (tf.convert_to_tensor(one) for one in found)
+            if self.places is None:
+                return pairs, towards, *away
+            flat = [tf.reshape(one, [-1]) for one in away]
+            entries = tf.concat([pairs, *self.places], axis=0)
+            values = tf.concat([towards, *flat], axis=0)
+            if is_one:
+                entries = tf.concat([entries, entries[:, ::-1]], axis=0)
+                values = tf.concat([values, values], axis=0)
+            return entries, values
 
         def visit(pairs, match, state):
-            slopes, *away = state
-            towards, *more = gradients(pairs, match)
-            slopes = tf.tensor_scatter_nd_add(slopes, pairs, towards)
-            return slopes, *(one + other for one, other in zip(away, more))
+            entries, values, *more = gradients(pairs, match)
+            more = _at_entries(entries, values, shape), *more
+            return tuple(one + other for one, other in zip(state, more))
 
-        pairs, match = self._split(*self.first)
-        towards, *away = gradients(pairs, match)
-        state = tf.zeros_like(self.matrix), *away
+        shape = tf.shape(self.matrix)
+        entries, values, *away = gradients(*self._split(*self.first))
+        state = _at_entries(entries, values, shape), *away
         slopes, *away = self._later_rounds(visit, state)
-        pairs, values = [pairs], [towards]
-        if self.places is None:
-            slopes += away[0]
-            slopes = slopes + tf.transpose(away[1]) if away[1:] else slopes
-        else:  # All at once, as each time the matrix is copied.
-            pairs += self.places
-            values += [tf.reshape(one, [-1]) for one in away]
-        return tf.tensor_scatter_nd_add(
-            slopes, tf.concat(pairs, axis=0), tf.concat(values, axis=0)
-        )
+        if self.places is not None:
+            return slopes
+        slopes += away[0]
+        slopes = slopes + tf.transpose(away[1]) if away[1:] else slopes
+        return slopes + tf.transpose(slopes) if is_one else slopes
+
+
+def _at_entries(entries, values, shape):
+    """Sums values at entries `[n, 2]` of a matrix that is 0 elsewhere.
+
+    As a sum of segments it takes a third of the time of `tf.scatter_nd`.
+    """
+    num_rows, num_columns = tf.unstack(tf.cast(shape, tf.int64))
+    rows, columns = tf.unstack(tf.cast(entries, tf.int64), axis=1)
+    sums = tf.math.unsorted_segment_sum(
+        values, rows * num_columns + columns, num_rows * num_columns
+    )
+    return tf.reshape(sums, shape)
 
 
 def _pairs(indices, turned=False):

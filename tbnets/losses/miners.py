@@ -78,30 +78,38 @@ def padded(rows, value, axes=(0, 1)):
     return tf.pad(rows, paddings, constant_values=value)
 
 
-def largest(values, count):
+def largest(values, count, turned=False):
     """Finds the largest values of every row.
 
     Args:
         values: float32 `[rows, columns]`, `padded`.
         count: How many of a row, at least 1.
+        turned: Whether rows and columns change their parts. They do without
+            a copy of the matrix that is turned round.
 
     Returns:
         A pair of float32 values, the largest first, and int32 columns, both
         `[rows, min(count, columns)]`. Where a value is -inf, the column is 0.
     """
-    num_rows, num_columns = _shape(values)
+    num_rows, num_columns = _shape(values)[:: -1 if turned else 1]
     num_groups = num_columns // _GROUP
-    grouped = tf.reshape(values, [num_rows, num_groups, _GROUP])
-    _, groups = tf.math.top_k(
-        tf.reduce_max(grouped, axis=2),
-        _minimum(count, num_groups),
-        sorted=False,
-    )
-    members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
-    found, places = tf.math.top_k(members, _minimum(count, num_columns))
+    if turned:
+        grouped = tf.reshape(values, [num_groups, _GROUP, num_rows])
+        best = tf.transpose(tf.reduce_max(grouped, axis=1))
+    else:
+        grouped = tf.reshape(values, [num_rows, num_groups, _GROUP])
+        best = tf.reduce_max(grouped, axis=2)
+    _, groups = tf.math.top_k(best, _minimum(count, num_groups), sorted=False)
     columns = _flat_rows(
         groups[:, :, None] * _GROUP + tf.range(_GROUP, dtype=tf.int32)
     )
+    if turned:
+        places = tf.cast(columns, tf.int64) * tf.cast(num_rows, tf.int64)
+        places += tf.range(num_rows, dtype=tf.int64)[:, None]
+        members = tf.gather(tf.reshape(values, [-1]), places)
+    else:
+        members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
+    found, places = tf.math.top_k(members, _minimum(count, num_columns))
     columns = tf.gather(columns, places, batch_dims=1)
     return found, tf.where(tf.not_equal(found, float("-inf")), columns, 0)
 

@@ -79,6 +79,7 @@ def results(last, best):
         "versions": {
             **{one.__name__: one.__version__ for one in (tbnets, tf, keras)},
             "python": platform.python_version(),
+            "kernels": startup.kernels(),
         },
     }
 

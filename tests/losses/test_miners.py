@@ -123,3 +123,14 @@ def test_first_true_marks_rows_without_any(compiled):
     mask = tf.constant([[False, True, True], [False, False, False]])
     np.testing.assert_array_equal(compiled(miners.first_true)(mask), [1, -1])
     assert compiled(miners.first_true)(tf.zeros([2, 0], tf.bool))[0] == -1
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_the_largest_of_columns_are_those_of_rows_turned_round(count):
+    generator = np.random.default_rng(count)
+    values = generator.integers(0, 9, (48, 32)).astype(np.float32)
+    values[:, 5] = values[:40, 6] = -np.inf
+    found = miners.largest(tf.constant(values), count, turned=True)
+    wanted = miners.largest(tf.constant(values.T), count)
+    for one, other in zip(found, wanted):
+        np.testing.assert_array_equal(one, other)

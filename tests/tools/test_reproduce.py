@@ -167,6 +167,15 @@ def test_recorded_runs_give_the_numbers(record, tmp_path):
     assert record(third, cpu="slow")[1]["quickstart"].seeds == (2,)
 
 
+def test_kernels_are_told_beside_the_processor(record, tmp_path):
+    run = finished_run(tmp_path / "a", 0, 0.1)
+    path = run / "metrics.json"
+    report = json.loads(path.read_text())
+    report["versions"]["kernels"] = "oneDNN"
+    path.write_text(json.dumps(report))
+    assert record(run)[1]["quickstart"].cpu == "fast, oneDNN"
+
+
 def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1, "--margin=0.3")
     with pytest.raises(ValueError, match="--margin=0.3 too. Name this row"):

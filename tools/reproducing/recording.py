@@ -61,6 +61,8 @@ def record(folders, name, cpu, target):
             "`--record` must be runs that differ in their seeds. Received: "
             f"seeds {', '.join(map(str, seeds))}. Leave out one of a pair."
         )
+    told = {run["report"]["versions"].get("kernels", "") for run in runs}
+    cpu = f"{cpu}, oneDNN" if told == {"oneDNN"} else cpu
     if name:
         _check_name(name, runs[0]["row"], measured.read(target).row(name))
     path = pathlib.Path(target, f"{name or configuration}.json")
