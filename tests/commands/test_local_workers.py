@@ -60,7 +60,10 @@ def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
     ended = subprocess.run(
         [
             *(sys.executable, "-c"),
+            "import signal\n"
             "from tbnets.commands import local_workers\n"
+            # What a shell starts in the background ignores it.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             f"local_workers.run(2, {[sys.executable, '-S', '-c', _SLEEPS]!r})",
         ],
         capture_output=True,
