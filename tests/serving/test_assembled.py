@@ -20,6 +20,7 @@ from tests.serving.test_export import run_client
 from tests.serving.test_photo_export import begun, settings_for, write_all
 
 NAMES = ("test0.jpg", "train5.jpg")
+PUT_TOGETHER = assembled.put_together
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,12 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def part(made, tmp_path, monkeypatch):
-    """A copy of that zoo's model, and a cache of its own."""
+    """A copy of that zoo's model, a cache of its own, and its whole at hand."""
+
+    def copy(_, path):
+        return shutil.copytree(made / "whole/1", path)
+
+    monkeypatch.setattr(assembled, "put_together", copy)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
     shutil.copytree(made / "zoo", tmp_path / "zoo")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "zoo")
@@ -55,6 +61,7 @@ def photos_of(made):
 def test_the_first_use_puts_together_and_the_next_loads(
     made, part, capsys, monkeypatch
 ):
+    monkeypatch.setattr(assembled, "put_together", PUT_TOGETHER)
     model = tbnets.zoo.load("tiny")
     assert "putting tiny together, once" in capsys.readouterr().err
     assert model.path.parts[-2:] == ("tiny", "1")
@@ -174,7 +181,8 @@ def test_other_answers_are_refused_and_nothing_is_kept(part, told):
     assert list(kept) == []
 
 
-def test_other_weights_are_refused(part, tmp_path):
+def test_other_weights_are_refused(part, tmp_path, monkeypatch):
+    monkeypatch.setattr(assembled, "put_together", PUT_TOGETHER)
     other = tiny_cnn.tiny_cnn(top=False, seed=3).network
     other.save_weights(str(tmp_path / "other.weights.h5"))
     with tiny_cnn.known(lambda: tmp_path / "other.weights.h5"):
