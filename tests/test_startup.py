@@ -51,6 +51,8 @@ def work():
         startup.raise_if_interrupted()
     elif kind == "tool":
         raise InputError("`--flag` must be set.")
+    elif kind == "kernels":
+        print(startup.kernels())
     print("done")
 
 
@@ -162,6 +164,22 @@ def test_a_program_ends_as_the_error_deserves(
     assert ended.stdout == ("done\n" if code == 0 else "")
     if not traceback and last_line:
         assert len(lines) == 1
+
+
+def test_a_program_chooses_kernels_before_it_works(tool):
+    """On this processor, by an environment that says nothing of them."""
+    env = {k: v for k, v in os.environ.items() if k != KERNELS}
+    ended = subprocess.run(
+        [sys.executable, str(tool), "kernels"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**env, "PYTHONPATH": str(ROOT)},
+    )
+    told = pathlib.Path("/proc/cpuinfo")
+    told = told.read_text().split() if told.exists() else ()
+    name = "oneDNN" if {"avx2", "fma"} <= {*told} else "TensorFlow's choice"
+    assert ended.stdout == f"{name}\ndone\n"
 
 
 def no_file():

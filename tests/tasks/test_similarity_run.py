@@ -270,10 +270,12 @@ def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):
     other = (f"--combine_with={embedding.run_dir}", "--combine_weight=0")
     both = verbs.run(*line, *other).stdout
     assert both.splitlines()[1:] == alone.splitlines()[1:]
-    line_of_three = (f"{other[0]},{session.run_dir}", "--combine_weight=1,1")
-    three = verbs.run(*line, *line_of_three).stdout
-    assert three.splitlines()[1:] == alone.splitlines()[1:]
-    refused = verbs.run(*line, *line_of_three[:1], "--combine_weight=0,0,1")
+    two_others = f"{other[0]},{session.run_dir}"  # The last is the first one.
+    for weights in ("0.4,1", "1"):
+        line_of_three = (*line, two_others, f"--combine_weight={weights}")
+        three = verbs.run(*line_of_three).stdout
+        assert three.splitlines()[1:] == alone.splitlines()[1:]
+    refused = verbs.run(*line, two_others, "--combine_weight=0,0,1")
     assert "one for each run of --combine_with" in refused.stderr
     refused = verbs.run(*line, f"--save_embeddings={tmp_path / 'embeddings'}")
     assert refused.returncode

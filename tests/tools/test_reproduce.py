@@ -174,6 +174,8 @@ def test_kernels_are_told_beside_the_processor(record, tmp_path):
     report["versions"]["kernels"] = "oneDNN"
     path.write_text(json.dumps(report))
     assert record(run)[1]["quickstart"].cpu == "fast, oneDNN"
+    other = finished_run(tmp_path / "b", 1, 0.1)  # By which, nobody told.
+    assert record(run, other)[1]["quickstart"].cpu == "fast"
 
 
 def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
+from tbnets import runs, startup
 from tbnets.layers.logit_scale import LogitScale
 from tbnets.training import board, checkpoints, loop, optimizers
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
@@ -168,6 +168,7 @@ def test_run_folder_holds_what_the_documents_name(finished, tmp_path):
         "saved_model",
     }
     written = json.loads((session.run_dir / "metrics.json").read_text())
+    assert written["versions"]["kernels"] == startup.kernels()
     assert written["test"] == report["test"]
     assert written["test_split"] == {
         "name": "test",
