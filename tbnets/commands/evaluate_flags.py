@@ -1,6 +1,7 @@
 """The flags of `evaluate`, and which of them are read with which."""
 
 import dataclasses
+import pathlib
 from typing import Annotated
 
 from tbnets.commands import checks
@@ -16,6 +17,7 @@ from tbnets.flags.flag import (
     must_come_with,
     written,
 )
+from tbnets.flags.records import SETTINGS_FILE
 from tbnets.pictures import space_map
 
 _OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
@@ -208,6 +210,13 @@ def check_flags(options):
             f"--combine_with. Received: {written(options.combine_weight)} for "
             f"{written(options.combine_with)}. Change the one or the other."
         )
+    for folder in options.combine_with:  # Told before the first is scored.
+        if not pathlib.Path(folder, SETTINGS_FILE).is_file():
+            raise InputError(
+                "`--combine_with` must be folders of runs. Received: "
+                f"{folder!r}, without {SETTINGS_FILE}. Name what "
+                "tools/train.py wrote."
+            )
     for name in sorted(given & {"json", "map"}):
         checks.check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.

@@ -277,6 +277,8 @@ def test_tool_evaluates_alone_and_together(session, embedding, tmp_path):
         assert three.splitlines()[1:] == alone.splitlines()[1:]
     refused = verbs.run(*line, two_others, "--combine_weight=0,0,1")
     assert "one for each run of --combine_with" in refused.stderr
+    refused = verbs.run(*line, f"{two_others},{tmp_path}")
+    assert f"{str(tmp_path)!r}, without settings.json" in refused.stderr
     refused = verbs.run(*line, f"--save_embeddings={tmp_path / 'embeddings'}")
     assert refused.returncode
     assert "`--save_embeddings` must come with a run that" in refused.stderr
