@@ -54,7 +54,7 @@ from .index.search_index import open_index as open_index
 from .index.writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer
 from .text.vocabulary import Vocabulary as Vocabulary
-from .text.vocabulary import split_words as split_words
+from .text.words import split_words as split_words
 
 # Trees.
 from .text.trees import Tree as Tree

@@ -13,7 +13,7 @@ from tbnets.scenes.dataset import ensure_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving.entries import about
 from tbnets.store.writer import FeatureWriter
-from tbnets.text.vocabulary import count_words
+from tbnets.text.words import count_words
 from tbnets.training.checkpoints import save_checkpoint
 from tests import tiny, tiny_phrases
 

@@ -186,6 +186,21 @@ def test_tools_do_not_import_each_other():
     assert not problems, "\n" + "\n".join(problems)
 
 
+def test_modules_and_functions_can_be_read_at_once():
+    too_long = []
+    for path in sorted((ROOT / "tbnets").rglob("*.py")):
+        text = path.read_text("utf-8")
+        lines = len(text.splitlines())
+        too_long += [(path.name, lines)] * (lines > 350)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                told = ast.get_docstring(node, clean=False) or ""
+                lines -= len(told.splitlines())
+                too_long += [(node.name, lines)] * (lines > 60)
+    assert not too_long
+
+
 def test_every_room_has_tests():
     """tests/ mirrors tbnets/: a folder for a folder."""
     missing = [

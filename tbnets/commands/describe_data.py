@@ -29,7 +29,7 @@ from tbnets.data import captions, description
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
-from tbnets.text.vocabulary import count_words
+from tbnets.text.words import count_words
 
 MOST_PRINTED = 50
 

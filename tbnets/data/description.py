@@ -1,6 +1,6 @@
 """What a caption data set holds: counts for each split, and its problems.
 
-Words are those of `text.vocabulary.split_words`, which a model reads.
+Words are those of `text.words.split_words`, which a model reads.
 """
 
 import os
@@ -16,7 +16,7 @@ from tbnets.images import KINDS, faults
 from tbnets.rounding import per_cent
 from tbnets.store.arrays import check_finite
 from tbnets.store.opening import open_features
-from tbnets.text.vocabulary import count_words
+from tbnets.text.words import count_words
 
 
 def describe_split(

@@ -10,13 +10,12 @@ is opened when it is first asked for, and kept.
 import contextlib
 import functools
 import os
-import stat
 
 import tqdm
 
 from tbnets.checked_files import shown
 from tbnets.data.captions import common_images, read_captions
-from tbnets.data.photos import find_photos, read_listed
+from tbnets.data.photos import find_photos, photos_there, read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
 from tbnets.data.splits import (
@@ -252,16 +251,9 @@ class Data:
             for key in self.split(split).records.image_ids
         }
         folder, path = sources.photo_folder, sources.file("captions")
-        found = []
-        for key, photo in find_photos(folder, sources.captions_format, path):
-            if wanted and key not in wanted:
-                continue
-            with contextlib.suppress(OSError):
-                state = os.stat(photo)
-                if stat.S_ISREG(state.st_mode):
-                    name = photo.relative_to(folder).as_posix()
-                    found.append((key, photo, name, state.st_size))
-        return found
+        photos = find_photos(folder, sources.captions_format, path)
+        photos = (one for one in photos if not wanted or one[0] in wanted)
+        return photos_there(photos, folder)
 
     def overlaps(self, names):
         """Returns in words which splits have images in common; "" if none.

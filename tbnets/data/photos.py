@@ -1,9 +1,11 @@
 """Photos: which a tool works on, which a list names, where one lies."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
+import stat
 import unicodedata
 
 import numpy as np
@@ -127,6 +129,26 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
         for key, name in zip(records.image_ids, records.names):
             photos.setdefault(key, folder / name)
     return list(photos.items())
+
+
+def photos_there(photos, folder):
+    """Returns the photos that are regular files.
+
+    Args:
+        photos: pairs of id and `pathlib.Path`, below the folder.
+        folder: folder of the photos.
+
+    Returns:
+        list of (id, path, name, bytes).
+    """
+    there = []
+    for key, path in photos:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            if stat.S_ISREG(state.st_mode):
+                name = path.relative_to(folder).as_posix()
+                there.append((key, path, name, state.st_size))
+    return there
 
 
 def find_photo(folder, image_id):

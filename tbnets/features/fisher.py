@@ -31,8 +31,8 @@ from tbnets.features.hybrid_mixture import (
     gradient_terms,
 )
 from tbnets.rounding import per_cent
-from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
+from tbnets.text.words import count_words
 
 TABLE_BYTES = 2**30
 """Up to this size the gradients of all words are kept between calls."""

@@ -13,13 +13,8 @@ from tbnets.losses.contrastive import pair_views
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput, RankingLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.two_branch import (
-    IDS,
-    INPUTS,
-    build_side,
-    embed_side,
-    ids_of,
-)
+from tbnets.models.sides import build_side, embed_side
+from tbnets.models.two_branch import IDS, INPUTS, ids_of
 from tbnets.replicas import Shares, gather
 
 PAIRS = (

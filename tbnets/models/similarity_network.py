@@ -346,6 +346,4 @@ class SimilarityNetwork(TwoBranchModel):
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
         """Returns what there is to tell of the output of its loss."""
-        scalars = output._asdict()
-        scalars.pop("total")
-        return scalars
+        return dict(zip(output._fields[1:], output[1:]))

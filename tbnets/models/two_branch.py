@@ -11,61 +11,17 @@ from typing_extensions import Self
 from tbnets import replicas
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 from tbnets.layers.configured import arguments_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
+from tbnets.models.sides import build_side, check_sides, embed_side
 from tbnets.models.step_mean import step_mean
 from tbnets.training.optimizers import current_learning_rate
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
-SIDES = {
-    "image_branch": "tbnets.Branch((512, 256))",
-    "text_branch": "tbnets.Branch((512, 256))",
-    "image_encoder": "tbnets.SmallConvNet()",
-    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
-}
-"""The layers of a network by their arguments, with an example of each."""
 KERAS_2 = keras.__version__.startswith("2.")
-
-
-def _output_dim(layer):
-    """Returns the size of what a built branch or encoder returns."""
-    size = getattr(layer, "output_dim", None)
-    if size is None:
-        raise InputError(
-            "A branch or encoder must tell its `output_dim`. Received: "
-            f"{type(layer).__name__} without. Set it in `__init__` or `build`."
-        )
-    return size
-
-
-def build_side(shape, encoder, branch):
-    """Builds an encoder, which may be None, and the branch behind it.
-
-    Args:
-        shape: of what comes in.
-        encoder: layer, or None.
-        branch: layer on what the encoder returns.
-
-    Returns:
-        The size of what the branch returns.
-    """
-    if encoder is not None:
-        if not encoder.built:
-            encoder.build(shape)
-        shape = (None, _output_dim(encoder))
-    if not branch.built:
-        branch.build(shape)
-    return _output_dim(branch)
-
-
-def embed_side(inputs, encoder, branch, training):
-    """Returns what a branch makes of inputs, behind an encoder if any."""
-    if encoder is not None:
-        inputs = encoder(inputs, training=training)
-    return branch(inputs, training=training)
 
 
 def ids_of(batch):
@@ -123,11 +79,7 @@ class TwoBranchModel(keras.Model):
         self.text_branch = text_branch
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
-        for name in SIDES:
-            part = getattr(self, name)
-            advice = f"Give for example {SIDES[name]}."
-            if part is not None or name.endswith("branch"):
-                check_kind(name, part, keras.layers.Layer, advice)
+        check_sides(self)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: step_mean(name) for name in names}

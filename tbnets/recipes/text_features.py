@@ -31,9 +31,9 @@ from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
 from tbnets.store.shares import take_share
-from tbnets.text.vocabulary import count_words
 from tbnets.text.word_tables import coverage, coverage_line
 from tbnets.text.word_vectors import read_showing_progress
+from tbnets.text.words import count_words
 
 PROBES = 100, 300, 1000
 """Texts of which features are made to learn what all of them cost; with the

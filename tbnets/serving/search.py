@@ -13,7 +13,7 @@ from tbnets.images import BrokenImageError
 from tbnets.index.search_index import SearchIndex
 from tbnets.progress import progress_bar
 from tbnets.serving.served_inputs import refuse_single
-from tbnets.text.vocabulary import split_words
+from tbnets.text.words import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32

@@ -15,7 +15,7 @@ from tbnets.serving.ops import check_ops
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.padded_rows import PaddedRows
-from tbnets.text.vocabulary import Tokenizer, Vocabulary, count_words
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.text.word_tables import (
     centred,
     coverage,
@@ -24,6 +24,7 @@ from tbnets.text.word_tables import (
     with_new_dims,
 )
 from tbnets.text.word_vectors import read_showing_progress
+from tbnets.text.words import count_words
 
 TOKENIZER_BATCH = 4096
 

@@ -18,7 +18,8 @@ from tbnets.errors import InputError, check_kind
 from tbnets.short_repr import of_fields
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.trees import Tree, kind_of
-from tbnets.text.vocabulary import UNKNOWN_ID, Vocabulary, split_in_batches
+from tbnets.text.vocabulary import UNKNOWN_ID, Vocabulary
+from tbnets.text.words import split_in_batches
 
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.text.vocabulary import Vocabulary, count_words
+from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_tables import (
     centred,
     coverage,
@@ -10,6 +10,7 @@ from tbnets.text.word_tables import (
     with_new_dims,
 )
 from tbnets.text.word_vectors import WordVectors
+from tbnets.text.words import count_words
 
 
 def test_coverage_counts_words_and_occurrences():

@@ -5,7 +5,7 @@ import numpy as np
 from tbnets.data.same_captions import same_captions
 from tbnets.evaluation.correspondences import Links, phrases_of_spans
 from tbnets.identity import rows_of
-from tbnets.text.vocabulary import split_words
+from tbnets.text.words import split_words
 
 
 def find_links(known, records, phrases):

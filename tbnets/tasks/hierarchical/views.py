@@ -7,7 +7,7 @@ from tbnets.identity import SAME_THING
 from tbnets.pictures import boxes as box_pictures
 from tbnets.pictures import montage
 from tbnets.tasks.scores import spread
-from tbnets.text.vocabulary import split_words
+from tbnets.text.words import split_words
 
 NUM_PHOTOS = 5
 NUM_PHRASES = 4
