@@ -643,3 +643,9 @@ def mean_box(similarities, boxes, candidate, temperature, exponent=0):
         math.fsum(weight * boxes[j][edge] for weight, j in zip(weights, near))
         for edge in range(4)
     ]
+
+
+def bank_level(scores, temperature):
+    """What a candidate scores with the queries of a bank, softly the most."""
+    total = math.fsum(math.exp(score / temperature) for score in scores)
+    return temperature * math.log(total / len(scores))

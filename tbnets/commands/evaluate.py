@@ -85,19 +85,23 @@ def evaluate_split(options):
         from tbnets.commands import zero_shot
     title = what = options.run_dir or zero_shot.title(options)
     if options.run_dir:
-        scores = run_scores(options, runs, options.run_dir)
+        found = run_scores(options, runs, options.run_dir)
     else:
-        scores = zero_shot.scores(options)
-    points = map_points(options, scores)
+        found = [zero_shot.scores(options, one) for one in splits_of(options)]
+    points = map_points(options, found[0])
+    scores = levelled(options, found)
     weights = options.combine_weight
     if len(weights) == 1:
         weights = weights * len(options.combine_with)
     for other, weight in zip(options.combine_with, weights):
-        scores = scores.combine(run_scores(options, runs, other), weight)
+        found = levelled(options, run_scores(options, runs, other))
+        scores = scores.combine(found, weight)
         title += f" and {weight:g} of {other}"
     if options.save_embeddings:
         save_arrays(options, scores.arrays)
     title += f", {options.split}"
+    if options.query_bank:
+        title += f", query bank: {options.query_bank}"
     if "protocol" in scores.options:
         title += f", protocol: {options.protocol}"
     for name, value in checks.chosen(options).items():
@@ -119,26 +123,46 @@ def tell(options, metrics, title):
         files.write_json(options.json, metrics)
 
 
+def splits_of(options):
+    """Returns the name of the split, and that of the query bank if any."""
+    return [options.split, *filter(None, [options.query_bank])]
+
+
+def levelled(options, scores):
+    """Returns the first of some scores, by the level of a bank if one is there.
+
+    Args:
+        options: `Options`.
+        scores: those of `splits_of`, by one model.
+    """
+    first, *bank = scores
+    return first.with_bank(*bank, options.bank_temperature) if bank else first
+
+
 def run_scores(options, runs, run_dir):
-    """Returns the scores of the split by a run."""
+    """Returns the scores of each of `splits_of` by a run."""
+    splits = splits_of(options)
     session = runs.open_run(
         run_dir,
         options.checkpoint,
         data_root=options.data_root,
-        more_splits=[options.split],
+        more_splits=splits,
         adjust=lambda settings: settings.replace(
             evaluate_memory=options.memory_limit_mb
         ),
     )
-    examples = session.task.data.load(options.split, session.state.fitted)
-    scores = session.task.scores(session.network, examples)
+    data, fitted = session.task.data, session.state.fitted
+    scores = [
+        session.task.scores(session.network, data.load(split, fitted))
+        for split in splits
+    ]
     if options.phrases:
         from tbnets.tasks.matching.phrase_regions import phrase_region_scores
         from tbnets.tasks.scores import Together
 
         named = options.phrases, options.regions
         found = phrase_region_scores(session, options.split, *named)
-        scores = Together([scores, found])
+        scores = [Together([*scores, found])]
     return scores
 
 

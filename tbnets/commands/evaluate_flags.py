@@ -8,6 +8,7 @@ from tbnets.commands import checks
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols
 from tbnets.evaluation.choices import CHOOSING
+from tbnets.evaluation.query_bank import TEMPERATURE
 from tbnets.flags.data_groups import Captions
 from tbnets.flags.flag import (
     Limits,
@@ -20,7 +21,10 @@ from tbnets.flags.flag import (
 from tbnets.flags.records import SETTINGS_FILE
 from tbnets.pictures import space_map
 
-_OF_A_SPLIT = ("split", "data_root", "save_embeddings", "combine_with", "map")
+_OF_A_SPLIT = (
+    *("split", "data_root", "save_embeddings", "combine_with", "map"),
+    *("query_bank", "bank_temperature"),
+)
 _OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
 _PHRASES_OF_RUN = ("phrases", "regions")
 _OF_DATA = (
@@ -95,6 +99,16 @@ class Options(checks.OfRun, OfData, checks.Choosing):
         [0.3],
         "Weight of each, or of all; what was there before has the rest. Wang "
         "2018: 0.3.",
+    )
+    query_bank: str = flag(
+        "",
+        "Split such as train whose captions and images level those of --split: "
+        "an image that is near to any caption, or a caption near to any image, "
+        "is answered less often (querybank normalisation).",
+    )
+    bank_temperature: Annotated[float, Limits(0, above=True)] = flag(
+        TEMPERATURE,
+        "Of the softmax over --query_bank, in standard deviations of scores.",
     )
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
@@ -190,6 +204,7 @@ def check_flags(options):
     checks.check_choosing(options)
     others = {
         "combine_weight": "combine_with",
+        "bank_temperature": "query_bank",
         "map_images": "map",
         "image_features": "text_features",
         "phrases": "regions",
@@ -217,7 +232,24 @@ def check_flags(options):
                 f"{folder!r}, without {SETTINGS_FILE}. Name what "
                 "tools/train.py wrote."
             )
+    _check_bank(options)
     for name in sorted(given & {"json", "map"}):
         checks.check_place(name, getattr(options, name))
     if options.map:  # Refused before anything is computed.
         space_map.import_tsne()
+
+
+def _check_bank(options):
+    """Refuses a bank of queries of what is measured, or beside phrases."""
+    if options.phrases and options.query_bank:
+        raise InputError(
+            "`--query_bank` must come with images and captions alone. "
+            f"Received: --query_bank={options.query_bank} with --phrases="
+            f"{options.phrases}. Leave one of them out."
+        )
+    if options.query_bank == options.split:
+        raise InputError(
+            "`--query_bank` must be another split than --split, whose queries "
+            f"are to be answered one by one. Received: {options.split} for "
+            "both. Name the training split."
+        )

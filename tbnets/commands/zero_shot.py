@@ -33,16 +33,21 @@ def title(options):
     return f"{options.image_features} and {options.text_features}"
 
 
-def scores(options):
-    """Returns the `RetrievalScores` of a split by others' embeddings."""
+def scores(options, name):
+    """Returns the `RetrievalScores` of a split by others' embeddings.
+
+    Args:
+        options: `evaluate_flags.Options`.
+        name: of the split.
+    """
     task = tasks.open_task(_settings(options))
-    split = _split(options, task.data)
+    split = _split(name, task.data)
     if options.hub:
         own = task.data.own_photos
         texts = _texts(options, own, split.records)
         own.extract([split.records])
         task.data.opened.forget_splits()  # Some may be no photos.
-        split = _split(options, task.data)
+        split = _split(name, task.data)
         keys = list(map(caption_key, _prompted(options, split.records)))
         rows = FeatureRows(*load_features([texts], keys))
     else:
@@ -95,13 +100,13 @@ def _preset(options):
     return PREFIX + options.hub.removeprefix(PREFIX)
 
 
-def _split(options, data):
-    """Returns the `SplitData` that is measured."""
-    split = data.split(options.split)
+def _split(name, data):
+    """Returns the `SplitData` that is measured, or that of the bank."""
+    split = data.split(name)
     if not split.records.num_captions:
         raise InputError(
             "`--split` must name a split with captions. Received: "
-            f"--split={options.split}, without any in {split.records.path}. "
+            f"--split={name}, without any in {split.records.path}. "
             "Name another."
         )
     return split

@@ -32,12 +32,18 @@ class PairScores(NamedTuple):
       tile: function (int64 [a] rows of images, int64 [b] rows of texts) ->
         float32 [a, b].
       pairs: function (int64 [p], int64 [p]) -> float32 [p], of single pairs.
+      image_levels: float32 [num_images], what an image scores with any text,
+        which is taken off where texts rank images; None for nothing. See
+        `query_bank`.
+      text_levels: float32 [num_texts], likewise where images rank texts.
     """
 
     num_images: int
     num_texts: int
     tile: Callable
     pairs: Callable
+    image_levels: np.ndarray | None = None
+    text_levels: np.ndarray | None = None
 
     def subset(self, image_rows, text_rows):
         """Returns the `PairScores` of some images and texts, renumbered."""
@@ -46,7 +52,27 @@ class PairScores(NamedTuple):
             return lambda i, j: ask(image_rows[i], text_rows[j])
 
         counts = len(image_rows), len(text_rows)
-        return PairScores(*counts, of_some(self.tile), of_some(self.pairs))
+        levels = (
+            None if every is None else every[rows]
+            for every, rows in (
+                (self.image_levels, image_rows),
+                (self.text_levels, text_rows),
+            )
+        )
+        ways = of_some(self.tile), of_some(self.pairs)
+        return PairScores(*counts, *ways, *levels)
+
+    def of_images(self, scores, image_rows):
+        """Returns scores `[..., images]` by which a text ranks images."""
+        if self.image_levels is None:
+            return scores
+        return scores - self.image_levels[image_rows]
+
+    def of_texts(self, scores, text_rows):
+        """Returns scores `[..., texts]` by which an image ranks texts."""
+        if self.text_levels is None:
+            return scores
+        return scores - self.text_levels[text_rows]
 
 
 def evaluate_scores(scores, caption_to_image) -> dict:
@@ -84,26 +110,35 @@ def score_ranks(scores, caption_to_image) -> dict:
     """
     counts = scores.num_images, scores.num_texts
     groups = checked_rows("caption_to_image", caption_to_image, *counts)
-    positives = finite_scores(scores.pairs(groups, np.arange(len(groups))))
+    texts = np.arange(len(groups))
+    positives = finite_scores(scores.pairs(groups, texts))
     best = np.full(scores.num_images, -np.inf, np.float32)
-    np.maximum.at(best, groups, positives)
+    np.maximum.at(best, groups, scores.of_texts(positives, texts))
     by_image = _queries(np.where(best > -np.inf, best, np.inf))
-    by_text = _queries(positives)
-    images_of, texts_of = (
-        np.split(np.arange(count), range(size, count, size))
-        for count, size in zip(counts, (TILE_IMAGES, TILE_TEXTS))
-    )
-    tiles = [(images, texts) for texts in texts_of for images in images_of]
+    by_text = _queries(scores.of_images(positives, groups))
+    tiles = row_blocks(*counts)
     bar = progress_bar(len(tiles), "scoring the pairs", "tile", iterable=tiles)
     for images, texts in bar:
         tile = finite_scores(scores.tile(images, texts)).copy()
         tile[images[:, None] == groups[texts]] = -np.inf
-        _count(by_image, images, tile)
-        _count(by_text, texts, tile.T)
+        _count(by_image, images, scores.of_texts(tile, texts))
+        _count(by_text, texts, scores.of_images(tile.T, images))
     return {
         "image_to_text": by_image.result(),
         "text_to_image": by_text.result(),
     }
+
+
+def row_blocks(num_images, num_texts):
+    """Returns the rows of images and of texts of all tiles."""
+    images_of, texts_of = (
+        np.split(np.arange(count), range(size, count, size))
+        for count, size in (
+            (num_images, TILE_IMAGES),
+            (num_texts, TILE_TEXTS),
+        )
+    )
+    return [(images, texts) for texts in texts_of for images in images_of]
 
 
 def _queries(best):

@@ -44,6 +44,21 @@ class Scores:
         """
         raise self._do_not_add_up()
 
+    def with_bank(self, bank, temperature):
+        """Returns these scores, levelled by a bank of queries.
+
+        Args:
+            bank: scores of another split by the same network.
+            temperature: that of `evaluation.query_bank.level`.
+
+        Raises:
+            ValueError: there are no queries that a bank could be of.
+        """
+        raise InputError(
+            "`--query_bank` must come with runs of images and captions. "
+            f"Received: scores of {self.what}. Leave it out."
+        )
+
     def pair_scores(self, records):
         """Returns what these say of whole images and captions.
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tbnets.evaluation import arrays, retrieval
+from tbnets.evaluation import arrays, query_bank, retrieval, score_tiles
 from tests import tiny, verbs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -109,6 +109,31 @@ def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
     saved = np.load(tmp_path / "image_embeddings.npy")
     np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
+
+
+def test_features_are_levelled_by_a_bank(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    sides = []
+    for split in ("test", "train"):
+        images = np.load(folder / f"{split}_ims.npy")
+        rng = np.random.default_rng(len(images))
+        texts = rng.normal(size=(2 * len(images), 8)).astype("float32")
+        np.save(folder / f"{split}_texts.npy", texts)
+        sides.append([arrays.unit_rows(one) for one in (images, texts)])
+    found = run(
+        f"--data_root={folder}",
+        "--captions_format=precomputed",
+        "--captions=.",
+        "--image_features={split}_ims.npy",
+        "--text_features={split}_texts.npy",
+        "--query_bank=train",
+        f"--json={tmp_path / 'metrics.json'}",
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))
+    scores = query_bank.level(scores, *map(len, sides[0]))
+    wanted = score_tiles.evaluate_scores(scores, np.arange(12) // 2)
+    assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
 
 
 def fails_with(result, *texts):

@@ -201,6 +201,8 @@ def test_runs_that_it_can_not_add_up_say_so():
     errors = Errors(np.zeros(2))
     with pytest.raises(ValueError, match="`--combine_with` .*Leave it out"):
         errors.combine(errors, 0.3)
+    with pytest.raises(ValueError, match="`--query_bank` .*Leave it out"):
+        errors.with_bank(errors, 0.3)
 
 
 def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):

@@ -8,12 +8,13 @@ import tensorflow as tf
 from zoo_making.served import served_scores
 
 from tbnets import runs, tasks
-from tbnets.evaluation import protocols, score_tiles
+from tbnets.evaluation import protocols, query_bank, score_tiles
+from tbnets.rounding import rounded
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training import loop, summary
 from tbnets.training.pair_scorer import PairScorer
-from tests import fresh, tiny, verbs
+from tests import fresh, reference, tiny, verbs
 
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
@@ -249,6 +250,50 @@ def test_two_distances_are_added_as_they_are(embedding):
     one = same.tile(rows, rows)
     found = both.pairs.tile(rows, rows)
     np.testing.assert_allclose(found, one, 1e-5, 1e-6)
+
+
+def test_a_bank_levels_one_run_and_two_together(session, embedding):
+    both = [
+        f"--run_dir={session.run_dir}",
+        f"--combine_with={embedding.run_dir}",
+    ]
+    for line in both[:1], both:
+        bank = "--query_bank=train", "--bank_temperature=0.3"
+        found = verbs.run("evaluate", *line, *bank)
+        assert "test, query bank: train" in found.stdout, found.stderr
+    parts = []
+    for one in session, embedding:
+        fitted = one.state.fitted
+        parts.append(
+            [
+                one.task.scores(one.network, one.task.data.load(split, fitted))
+                for split in ("test", "train")
+            ]
+        )
+    learned, distances = (one.with_bank(two, 0.3) for one, two in parts)
+    metrics = learned.combine(distances, 0.3).metrics()
+    total = f"recall sum {rounded(metrics['recall_sum'])}"
+    assert total in found.stdout
+    # All pairs at once: rows behind the split's are those of the bank.
+    images, texts = (np.arange(count) for count in learned.pairs[:2])
+    assert len(images) > 6 and len(texts) > 12
+    whole = query_bank.level(learned.pairs, 6, 12, 0.3)
+    levels = [
+        reference.bank_level(row, 0.3 * score_tiles.spread(parts[0][0].pairs))
+        for row in learned.pairs.tile(images[:6], texts[12:])
+    ]
+    np.testing.assert_allclose(whole.image_levels, levels, rtol=1e-4)
+
+
+def test_a_bank_that_can_not_be_is_refused(embedding):
+    line = ("evaluate", f"--run_dir={embedding.run_dir}")
+    for words, message in {
+        ("--query_bank=test",): "must be another split than --split",
+        ("--bank_temperature=1",): "must come with --query_bank",
+        ("--query_bank=none",): "none",
+    }.items():
+        refused = verbs.run(*line, *words)
+        assert refused.returncode and message in refused.stderr
 
 
 def test_other_captions_are_not_combined(opened, tmp_path):

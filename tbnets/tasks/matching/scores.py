@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
 from tbnets.checked_files import shown
 from tbnets.data.captions import CaptionedImages
 from tbnets.errors import InputError
-from tbnets.evaluation import protocols, score_tiles
+from tbnets.evaluation import protocols, query_bank, score_tiles
 from tbnets.tasks.matching import views
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator
@@ -30,10 +31,15 @@ class RetrievalScores(Scores):
         image_embeddings: float32 `[num_images, dim]`.
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
-        pairs: `PairScores`, where a network learns to compare or two are
-            taken together.
+        pairs: `PairScores`, where a network learns to compare, two are taken
+            together, or there is a bank.
         memory_limit_mb: MiB for tiles of inner products.
         photos: folder of the photos; None where they are not at hand.
+        compare: function (image embeddings, text embeddings) -> `PairScores`,
+            where a network learns to compare.
+        in_distances: whether scores of pairs are minus distances.
+        bank_temperature: that of `query_bank.level`, of whose bank `pairs` then
+            holds images and texts too, behind those of the split; None without.
     """
 
     what = "images and captions"
@@ -46,6 +52,9 @@ class RetrievalScores(Scores):
     pairs: score_tiles.PairScores | None = None
     memory_limit_mb: float = 512
     photos: pathlib.Path | None = None
+    compare: Callable | None = None
+    in_distances: bool = True
+    bank_temperature: float | None = None
 
     @property
     def sides(self):
@@ -72,8 +81,12 @@ class RetrievalScores(Scores):
                 products rank.
         """
         if self.pairs:
+            pairs, counts = self.pairs, self._counts
+            if self.bank_temperature is not None:
+                temperature = self.bank_temperature
+                pairs = query_bank.level(pairs, *counts, temperature)
             return protocols.evaluate_scores_protocol(
-                protocol, self.pairs, self.records.caption_to_image
+                protocol, pairs, self.records.caption_to_image
             )
         return protocols.evaluate_protocol(
             protocol,
@@ -85,14 +98,34 @@ class RetrievalScores(Scores):
     @property
     def _as_pairs(self):
         """The `PairScores` of the split, of embeddings minus the distance."""
-        return self.pairs or score_tiles.embedding_scores(
-            self.image_embeddings, self.text_embeddings
+        sides = self.image_embeddings, self.text_embeddings
+        return self.pairs or score_tiles.embedding_scores(*sides)
+
+    def with_bank(self, bank, temperature):
+        """Returns the scores of the split as a bank of queries levels them.
+
+        Args:
+            bank: `RetrievalScores` of the bank by the same network.
+            temperature: that of `query_bank.level`.
+        """
+        both = [
+            np.concatenate([getattr(one, name) for one in (self, bank)])
+            for name in ("image_embeddings", "text_embeddings")
+        ]
+        compare = self.compare or score_tiles.embedding_scores
+        return dataclasses.replace(
+            self, pairs=compare(*both), bank_temperature=temperature
         )
+
+    @property
+    def _counts(self):
+        """How many images and captions the split has."""
+        return self.records.num_images, self.records.num_captions
 
     def pair_scores(self, records):
         """Returns the `PairScores` of the split; whether they are logits."""
         check_same_examples(records, self.records)
-        return self._as_pairs, self.pairs is not None
+        return self._as_pairs, not self.in_distances
 
     def combine(self, other, weight):
         """Returns the scores of two models taken together.
@@ -121,10 +154,11 @@ class RetrievalScores(Scores):
         """
         second, learned = other.pair_scores(self.records)
         both, units = (self._as_pairs, second), (1.0, 1.0)
-        if self.pairs or learned:
-            units = tuple(score_tiles.spread(one) for one in both)
+        if learned or not self.in_distances:
+            own = [np.arange(count) for count in self._counts]
+            units = [score_tiles.spread(one.subset(*own)) for one in both]
         pairs = score_tiles.weighted_sum(*both, weight, units)
-        return dataclasses.replace(self, pairs=pairs)
+        return dataclasses.replace(self, pairs=pairs, in_distances=False)
 
     def of_caption(self, row):
         """Returns how similar each image is to one caption: `[num_images]`."""
@@ -183,6 +217,8 @@ class Retrieval(Evaluator):
             pairs,
             self._data.settings.evaluate_memory,
             self._data.split(examples.records.split).photo_folder,
+            compare=judge and judge.scores,
+            in_distances=not judge,
         )
 
 

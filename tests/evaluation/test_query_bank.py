@@ -1,0 +1,107 @@
+"""Tests of scores that a bank of queries brings to one level."""
+
+import numpy as np
+import pytest
+
+from tbnets.evaluation import protocols, query_bank, score_tiles
+from tests import reference
+from tests.evaluation import oracle
+from tests.evaluation.test_score_tiles import by_definition, of_matrix
+
+IMAGES, TEXTS = 5, 7
+ROWS = [4, 0, 1, 1, 3, 0, 4]
+
+
+def made(seed=0, bank=(6, 9)):
+    rng = np.random.default_rng(seed)
+    shape = IMAGES + bank[0], TEXTS + bank[1]
+    return rng.normal(size=shape).astype("float32")
+
+
+def by_loops(matrix, temperature):
+    """Scores by which images rank texts, and texts rank images."""
+    own = matrix[:IMAGES, :TEXTS].astype("float64")
+    unit = temperature * score_tiles.spread(of_matrix(own))
+    for_images, for_texts = own.copy(), own.copy()
+    for text in range(TEXTS):
+        bank = matrix[IMAGES:, text]
+        for_images[:, text] -= reference.bank_level(bank, unit)
+    for image in range(IMAGES):
+        bank = matrix[image, TEXTS:]
+        for_texts[image] -= reference.bank_level(bank, unit)
+    return for_images, for_texts
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (2, 3), (64, 1024)])
+@pytest.mark.parametrize("temperature", [0.05, 0.4, 3.0])
+def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
+    monkeypatch.setattr(score_tiles, "TILE_IMAGES", tile[0])
+    monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
+    matrix = made()
+    for_images, for_texts = by_loops(matrix, temperature)
+    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, temperature)
+    images, texts = np.arange(IMAGES), np.arange(TEXTS)
+    found = scores.tile(images, texts)
+    given = [
+        (scores.of_texts(found, texts), for_images),
+        (scores.of_images(found.T, images).T, for_texts),
+    ]
+    for one, wanted in given:
+        np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-5)
+    ranks = oracle.as_lists(score_tiles.score_ranks(scores, ROWS))
+    wanted = by_definition(for_images, ROWS)["image_to_text"]
+    assert ranks["image_to_text"] == wanted
+    wanted = by_definition(for_texts, ROWS)["text_to_image"]
+    assert ranks["text_to_image"] == wanted
+
+
+def test_large_scores_at_a_small_temperature_stay_finite():
+    matrix = made() * 1e4
+    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
+    np.testing.assert_allclose(
+        scores.image_levels, matrix[:IMAGES, TEXTS:].max(axis=1), rtol=1e-2
+    )
+
+
+def test_what_is_near_to_everything_is_answered_less_often():
+    # Image 0 has the best score of both texts, and of the whole bank.
+    matrix = np.array([[3, 3, 4, 4], [2, 0, 0, 0], [0, 2, 0, 0]], "float32")
+    matrix = np.vstack([matrix, np.zeros(4, "float32")])
+    plain = of_matrix(matrix).subset(np.arange(3), np.arange(2))
+    levelled = query_bank.level(of_matrix(matrix), 3, 2)
+    ranks = [
+        score_tiles.score_ranks(one, [1, 2])["text_to_image"].ranks.tolist()
+        for one in (plain, levelled)
+    ]
+    assert ranks == [[2, 2], [1, 1]]
+
+
+def test_folds_keep_the_levels_of_their_rows():
+    scores = query_bank.level(of_matrix(made()), IMAGES, TEXTS)
+    rows = np.array([3, 0]), np.array([6, 1, 2])
+    some = scores.subset(*rows)
+    np.testing.assert_array_equal(
+        some.image_levels, scores.image_levels[[3, 0]]
+    )
+    np.testing.assert_array_equal(some.text_levels, scores.text_levels[rows[1]])
+    whole = protocols.evaluate_scores_protocol("full", scores, ROWS)
+    assert whole == score_tiles.evaluate_scores(scores, ROWS)
+
+
+@pytest.mark.parametrize("bank", [(0, 3), (3, 0)])
+def test_an_empty_bank_is_refused(bank):
+    with pytest.raises(
+        ValueError, match=f"hold a bank .* {bank[0]} and {bank[1]}"
+    ):
+        query_bank.level(of_matrix(made(bank=bank)), IMAGES, TEXTS)
+
+
+def test_bad_numbers_are_refused():
+    with pytest.raises(
+        ValueError, match="`temperature` must be a finite number above 0"
+    ):
+        query_bank.level(of_matrix(made()), IMAGES, TEXTS, 0)
+    matrix = made()
+    matrix[1, TEXTS + 2] = np.nan
+    with pytest.raises(ValueError, match="nan"):
+        query_bank.level(of_matrix(matrix), IMAGES, TEXTS)
