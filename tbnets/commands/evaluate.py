@@ -18,6 +18,11 @@ Eq. 8):
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
+Images that lie near any caption, and captions near any image, levelled by the
+queries of another split (docs/evaluation.md):
+
+  python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
+
 A map of what lies near what: photos, sentences and noun phrases of some of
 the images, as a picture (needs the extra: pip install "tbnets[map]"):
 
@@ -69,6 +74,7 @@ from tbnets.commands.evaluate_flags import (
     chosen_way,
     help_sections,
 )
+from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
 from tbnets.flags.flag import changed, must_come_with
@@ -245,4 +251,11 @@ def main(options):
     of_split = "split" in WAYS[chosen_way(options)]
     check_flags(options)
     evaluate = evaluate_split if of_split else evaluate_arrays
-    evaluate(options)
+    try:
+        evaluate(options)
+    except NoSuchSplit as error:
+        bank = options.query_bank
+        if error.split != bank:
+            raise
+        flag = "--query_bank"
+        raise NoSuchSplit(bank, error.names, error.path, flag) from error

@@ -5,6 +5,7 @@ import pathlib
 from typing import Annotated
 
 from tbnets.commands import checks
+from tbnets.data.splits import SAME_SPLIT
 from tbnets.errors import InputError
 from tbnets.evaluation import protocols
 from tbnets.evaluation.choices import CHOOSING
@@ -247,9 +248,11 @@ def _check_bank(options):
             f"Received: --query_bank={options.query_bank} with --phrases="
             f"{options.phrases}. Leave one of them out."
         )
-    if options.query_bank == options.split:
+    both = {options.query_bank, options.split}
+    if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
             "`--query_bank` must be another split than --split, whose queries "
-            f"are to be answered one by one. Received: {options.split} for "
-            "both. Name the training split."
+            "are to be answered one by one. Received: --query_bank="
+            f"{options.query_bank} with --split={options.split}. Name the "
+            "training split."
         )

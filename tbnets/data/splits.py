@@ -53,6 +53,7 @@ class NoSuchSplit(InputError):
             f"`{argument}` must be a split that {path} has: {known}. "
             f"Received: {argument}={split}. {advice}"
         )
+        self.split = split
         self.names = tuple(names)
         self.path = path
 

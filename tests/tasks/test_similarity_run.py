@@ -290,7 +290,8 @@ def test_a_bank_that_can_not_be_is_refused(embedding):
     for words, message in {
         ("--query_bank=test",): "must be another split than --split",
         ("--bank_temperature=1",): "must come with --query_bank",
-        ("--query_bank=none",): "none",
+        ("--split=val", "--query_bank=dev"): "must be another split than",
+        ("--query_bank=none",): "Received: --query_bank=none",
     }.items():
         refused = verbs.run(*line, *words)
         assert refused.returncode and message in refused.stderr
