@@ -97,7 +97,8 @@ def ensure_scenes(folder, settings, progress=None):
     """Draws scenes and writes them to a new folder, unless they are there.
 
     The folder appears when it is complete: everything is written to a hidden
-    folder beside it, which is then renamed.
+    folder beside it, which is then renamed. Of several processes that write it
+    at once the first does; the others take what it wrote.
 
     Args:
         folder: Path of the folder; an empty one may stand there.
@@ -123,8 +124,14 @@ def ensure_scenes(folder, settings, progress=None):
                 f"Received: folder={str(folder)!r}. Name another or delete it."
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with new_folder(folder) as partial:
-            manifest = _write_all(partial, settings, progress)
+        try:
+            with new_folder(folder) as partial:
+                manifest = _write_all(partial, settings, progress)
+        except OSError:
+            if not (folder / MANIFEST).exists():
+                raise
+            # A run that began at the same time has written them meanwhile.
+            manifest, reused = _checked_manifest(folder, settings), True
     return {**manifest, "folder": str(folder), "reused": reused}
 
 

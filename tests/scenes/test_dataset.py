@@ -416,6 +416,24 @@ def test_ensure_scenes_names_what_is_damaged(tmp_path):
             small(folder)
 
 
+@pytest.mark.parametrize("seed", [SETTINGS.seed, SETTINGS.seed + 1])
+def test_ensure_scenes_takes_what_another_wrote_meanwhile(tmp_path, seed):
+    other = dataclasses.replace(SETTINGS, seed=seed)
+
+    def meanwhile(done, total):
+        if done == total:
+            ensure_scenes(tmp_path / "scenes", other)
+
+    if seed == SETTINGS.seed:
+        summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+        assert summary["reused"] is True
+    else:
+        with pytest.raises(FileExistsError, match="where seed is"):
+            ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+    assert [path.name for path in tmp_path.iterdir()] == ["scenes"]
+    assert ensure_scenes(tmp_path / "scenes", other)["reused"] is True
+
+
 def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
     def stop(done, total):
         raise KeyboardInterrupt
