@@ -277,6 +277,12 @@ def test_a_bank_levels_one_run_and_two_together(session, embedding):
     # All pairs at once: rows behind the split's are those of the bank.
     images, texts = (np.arange(count) for count in learned.pairs[:2])
     assert len(images) > 6 and len(texts) > 12
+    rows = images[:6], texts[:12]
+    plain = parts[0][0].combine(parts[1][0], 0.3)
+    found = learned.combine(distances, 0.3).pairs.tile(*rows)
+    np.testing.assert_allclose(found, plain.pairs.tile(*rows), 1e-5, 1e-5)
+    found = distances.combine(distances, 0.3).pairs.tile(*rows)
+    np.testing.assert_allclose(found, distances.pairs.tile(*rows), 1e-5, 1e-5)
     whole = query_bank.level(learned.pairs, 6, 12, 0.3)
     levels = [
         reference.bank_level(row, 0.3 * score_tiles.spread(parts[0][0].pairs))

@@ -35,8 +35,7 @@ class RetrievalScores(Scores):
             together, or there is a bank.
         memory_limit_mb: MiB for tiles of inner products.
         photos: folder of the photos; None where they are not at hand.
-        compare: function (image embeddings, text embeddings) -> `PairScores`,
-            where a network learns to compare.
+        compare: function (image embeddings, text embeddings) -> `PairScores`.
         in_distances: whether scores of pairs are minus distances.
         bank_temperature: that of `query_bank.level`, of whose bank `pairs` then
             holds images and texts too, behind those of the split; None without.
@@ -52,7 +51,7 @@ class RetrievalScores(Scores):
     pairs: score_tiles.PairScores | None = None
     memory_limit_mb: float = 512
     photos: pathlib.Path | None = None
-    compare: Callable | None = None
+    compare: Callable = score_tiles.embedding_scores
     in_distances: bool = True
     bank_temperature: float | None = None
 
@@ -99,7 +98,7 @@ class RetrievalScores(Scores):
     def _as_pairs(self):
         """The `PairScores` of the split, of embeddings minus the distance."""
         sides = self.image_embeddings, self.text_embeddings
-        return self.pairs or score_tiles.embedding_scores(*sides)
+        return self.pairs or self.compare(*sides)
 
     def with_bank(self, bank, temperature):
         """Returns the scores of the split as a bank of queries levels them.
@@ -112,9 +111,8 @@ class RetrievalScores(Scores):
             np.concatenate([getattr(one, name) for one in (self, bank)])
             for name in ("image_embeddings", "text_embeddings")
         ]
-        compare = self.compare or score_tiles.embedding_scores
         return dataclasses.replace(
-            self, pairs=compare(*both), bank_temperature=temperature
+            self, pairs=self.compare(*both), bank_temperature=temperature
         )
 
     @property
@@ -209,16 +207,18 @@ class Retrieval(Evaluator):
         """Returns the `RetrievalScores` of some `Examples`."""
         embedder, judge = self._graphs(network)
         images, texts = embedder.images(examples), embedder.texts(examples)
-        pairs = judge and judge.scores(images, texts)
+        learned = {}
+        if judge:
+            pairs = judge.scores(images, texts)
+            learned = {"pairs": pairs, "compare": judge.scores}
+            learned["in_distances"] = False
         return RetrievalScores(
             images,
             texts,
             examples.records,
-            pairs,
-            self._data.settings.evaluate_memory,
-            self._data.split(examples.records.split).photo_folder,
-            compare=judge and judge.scores,
-            in_distances=not judge,
+            memory_limit_mb=self._data.settings.evaluate_memory,
+            photos=self._data.split(examples.records.split).photo_folder,
+            **learned,
         )
 
 
