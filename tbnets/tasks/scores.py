@@ -129,6 +129,11 @@ class Together:
             found |= part.metrics(**{name: options[name] for name in own})
         return found
 
+    def with_bank(self, bank, temperature):
+        """Returns the same, the first levelled by a bank of queries."""
+        first, *others = self.parts
+        return Together([first.with_bank(bank, temperature), *others])
+
     def pictures(self):
         """Returns the pictures of all."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}

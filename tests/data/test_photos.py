@@ -13,6 +13,7 @@ from tbnets.data.photos import (
     list_files,
     list_photos,
     listed_rows,
+    photos_there,
     read_listed,
     sort_files,
 )
@@ -206,3 +207,13 @@ def test_photos_of_flickr8k_in_the_splits_of_flickr30k(data_root):
         for split in ("train", "validation", "test")
     }
     assert counts == {"train": 7471, "validation": 245, "test": 284}
+
+
+def test_photos_there_are_regular_files(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.jpg").write_bytes(b"abc")
+    (tmp_path / "folder.jpg").mkdir()
+    names = ("deep/a.jpg", "folder.jpg", "missing.jpg")
+    photos = [(name[:3], tmp_path / name) for name in names]
+    found = photos_there(photos, tmp_path)
+    assert found == [("dee", tmp_path / "deep/a.jpg", "deep/a.jpg", 3)]

@@ -19,7 +19,7 @@ from tbnets.evaluation import tables
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.parts import Builder
-from tbnets.tasks.scores import Scores
+from tbnets.tasks.scores import Scores, Together
 from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, Tenant
 from tbnets.training import loop, summary
 from tests import tiny, verbs
@@ -203,6 +203,15 @@ def test_runs_that_it_can_not_add_up_say_so():
         errors.combine(errors, 0.3)
     with pytest.raises(ValueError, match="`--query_bank` .*Leave it out"):
         errors.with_bank(errors, 0.3)
+
+
+def test_a_bank_levels_the_first_and_leaves_the_others():
+    first = types.SimpleNamespace(options=(), about_pictures="")
+    first.with_bank = lambda bank, temperature: Errors(bank * temperature)
+    other = Errors(np.ones(2))
+    found = Together([first, other]).with_bank(np.full(2, 3.0), 0.5)
+    assert found.parts[0].errors.tolist() == [1.5, 1.5]
+    assert found.parts[1:] == [other]
 
 
 def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):
