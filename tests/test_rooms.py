@@ -38,8 +38,8 @@ FLOORS = [
     [
         *("annotations", "boxes", "checked_files", "checked_numbers", "cores"),
         *("errors", "files", "identity", "images", "locks", "photo_head"),
-        *("photo_kinds", "progress", "replicas", "rounding", "seeds"),
-        *("shipped", "short_repr", "startup", "statistics"),
+        *("photo_kinds", "pipelines", "progress", "replicas", "rounding"),
+        *("seeds", "shipped", "short_repr", "startup", "statistics"),
     ],
 ]
 CLONE = {"tools", "tests", "benchmarks", "measuring"}

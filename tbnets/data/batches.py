@@ -16,6 +16,7 @@ from tbnets.data.examples import Examples
 from tbnets.data.shares import WHOLE, Share
 from tbnets.errors import InputError, InputTypeError
 from tbnets.images import decode_images, read_file
+from tbnets.pipelines import untuned
 from tbnets.seeds import generator_of
 from tbnets.short_repr import short_repr
 
@@ -159,7 +160,7 @@ class EpochBatches:
         # Keras warns of data that end before it knows how many there are.
         count = self.num_batches * len(shares)
         counted = tf.data.experimental.assert_cardinality(count)
-        return dataset.apply(counted).prefetch(2 * len(shares))
+        return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
 
     def _generate(self, shares):
         """Yields shares of the batches of `epoch`, photos not decoded."""

@@ -10,7 +10,9 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from tbnets.cores import usable_cores
 from tbnets.images import faults, read_file
+from tbnets.pipelines import untuned
 from tbnets.progress import progress_bar
 
 SHARD_IMAGES = 256
@@ -63,7 +65,7 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
 
     def one_shard(shard, positions, paths):
         dataset = tf.data.Dataset.from_tensor_slices((positions, paths))
-        dataset = dataset.map(decode, tf.data.AUTOTUNE, deterministic=True)
+        dataset = dataset.map(decode, usable_cores(), deterministic=True)
         dataset = dataset.ignore_errors().batch(batch_size)
         return dataset.map(lambda rows, photos: (shard, rows, photos))
 
@@ -76,7 +78,7 @@ def decoded_batches(shards, features, batch_size=BATCH_SIZE):
             tf.TensorSpec([None], tf.string),
         ),
     )
-    return dataset.prefetch(1).flat_map(one_shard).prefetch(2)
+    return untuned(dataset.prefetch(1).flat_map(one_shard).prefetch(2))
 
 
 def extract(

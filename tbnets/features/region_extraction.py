@@ -13,9 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets import images
+from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.proposals import import_opencv
+from tbnets.pipelines import untuned
 
 
 def extract_regions(
@@ -88,10 +90,10 @@ def decoded_photos(photos):
     dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
     dataset = dataset.map(
         lambda i, path: (i, images.decode_photo(images.read_file(path))),
-        tf.data.AUTOTUNE,
+        usable_cores(),
         deterministic=True,
     )
-    for position, pixels in dataset.ignore_errors().prefetch(2):
+    for position, pixels in untuned(dataset.ignore_errors().prefetch(2)):
         yield int(position), pixels.numpy()
 
 

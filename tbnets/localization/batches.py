@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.shares import WHOLE
+from tbnets.pipelines import untuned
 
 
 class PhraseBatches:
@@ -32,10 +33,11 @@ class PhraseBatches:
 
     def dataset_of(self, shares):
         """Returns some shares of each batch, see `data.EpochBatches`."""
-        return tf.data.Dataset.from_generator(
+        dataset = tf.data.Dataset.from_generator(
             lambda: self._generate(shares),
             output_signature=_signature(self._examples),
-        ).prefetch(2 * len(shares))
+        )
+        return untuned(dataset.prefetch(2 * len(shares)))
 
     def _generate(self, shares):
         for rows in self._sampler.epoch(self.epoch):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tbnets import photo_head
 from tbnets.errors import InputError
+from tbnets.pipelines import untuned
 from tbnets.serving.doors import require_rows
 
 AT_ONCE = 10
@@ -72,9 +73,8 @@ def _tried(dataset, function):
 def _single(dataset):
     """Returns the one element of a dataset, which is read as it stands."""
     options = tf.data.Options()
-    options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
-    return dataset.with_options(options).get_single_element()
+    return untuned(dataset).with_options(options).get_single_element()
 
 
 class PhotoReader:
