@@ -93,21 +93,16 @@ def check(values):
     if own:
         raise must_come_with(values, own[0], "--region_features=roi_average")
     if len(values.layers) > 1:
-        raise must_come_with(
-            values,
-            "region_features",
-            "one layer of --layers",
-            "Take --region_features=roi_average, or name one layer.",
-        )
+        advice = "Take --region_features=roi_average, or name one layer."
+        needed = "one layer of --layers"
+        raise must_come_with(values, "region_features", needed, advice)
 
 
 def build_features(values):
     """Returns what makes features by the flags, of photos or of regions."""
+    size = values.image_size or None
     network = photo_features.build_named_cnn(
-        values.cnn,
-        values.cnn_weights,
-        values.image_size or None,
-        values.top,
+        values.cnn, values.cnn_weights, size, values.top
     )
     layers, kind = values.layers, values.region_features
     if not values.regions:
@@ -115,8 +110,7 @@ def build_features(values):
     check(values)
     if kind != "roi_average":
         return make_region_extractor(network, kind, *layers)
-    own = {"grids": values.grids, "scales": values.scales}
-    own = {name: numbers for name, numbers in own.items() if numbers}
+    own = {"grids": values.grids or None, "scales": values.scales or None}
     return make_region_extractor(network, kind, layers, **own)
 
 
@@ -145,25 +139,18 @@ def make(
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
-    work = functools.partial(
-        extraction.extract, features=features, batch_size=batch_size
-    )
+    work = extraction.extract
+    own = {"features": features, "batch_size": batch_size}
     row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
         made_by["proposals"] = _made_boxes(boxes, share)
-        work = functools.partial(
-            extract_regions, proposals=boxes, extractor=features
-        )
+        work = extract_regions
+        own = {"proposals": boxes, "extractor": features}
         row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
-    work_through(
-        photos,
-        FeatureWriter(folder, made_by, features.dim, values.dtype, kind),
-        "extracting features",
-        work,
-        row_bytes,
-        **how,
-    )
+    writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
+    what = "extracting features"
+    work_through(photos, writer, what, work, row_bytes, **own, **how)
     return features.dim
 
 

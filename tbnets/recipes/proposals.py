@@ -1,7 +1,6 @@
 """Boxes that may hold an object: their flags, and how a store is made."""
 
 import dataclasses
-import functools
 
 from tbnets.cores import usable_cores
 from tbnets.features import proposals, region_extraction
@@ -61,12 +60,9 @@ def make(photos, values, folder, workers=None, share=None, **how):
     proposer = proposer_of(values)
     made_by = {**proposer.description(), **(share or {})}
     writer = FeatureWriter(folder, made_by, 0, kind="regions")
-    work = functools.partial(
-        region_extraction.propose_photos,
-        proposer=proposer,
-        workers=workers or usable_cores(),
-    )
-    work_through(photos, writer, "proposing", work, **how)
+    how |= {"proposer": proposer, "workers": workers or usable_cores()}
+    propose = region_extraction.propose_photos
+    work_through(photos, writer, "proposing", propose, **how)
 
 
 def proposer_of(values):

@@ -104,11 +104,9 @@ def make(values, texts, folder, shard=""):
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
     writer = caption_features.open_writer(folder, encoder, values.dtype, share)
     start = time.perf_counter()
-    left = {*keys[rows]} - writer.done
-    check_space(
-        folder, len(left) * encoder.dim * np.dtype(values.dtype).itemsize
-    )
-    with progress_bar(len(left), "encoding", "text", leave=True) as bar:
+    left = len({*keys[rows]} - writer.done)
+    check_space(folder, left * encoder.dim * np.dtype(values.dtype).itemsize)
+    with progress_bar(left, "encoding", "text", leave=True) as bar:
         some = [all_texts[key] for key in keys[rows]]
         caption_features.extract(some, encoder, writer, bar.update)
     writer.finish()
@@ -247,7 +245,5 @@ class FeaturesOfTexts(Thing):
         elif values.features == "fisher":
             dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
         each = max(spent[2] - spent[1], 0) / (PROBES[2] - PROBES[1])
-        return (
-            self.count * dim * np.dtype(values.dtype).itemsize,
-            spent[1] + self.count * each,
-        )
+        size = self.count * dim * np.dtype(values.dtype).itemsize
+        return size, spent[1] + self.count * each

@@ -45,9 +45,7 @@ class Thing:
     """
 
     verb, group, preset = "", None, ""
-    count = 0
-    unit = "photo"
-    num_bytes = 0
+    unit, num_bytes = "photo", 0
 
     def __init__(self, recipe, data, parts=()):
         self.recipe = recipe
@@ -162,15 +160,13 @@ class Thing:
     def _make_alone(self):
         """Makes it while no other process does."""
         place = self.folder
+
+        def wait(who):
+            say(f"waiting   for process {who}, which makes {place}")
+
         with self._explained(place):
             place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock.wait(
-                place.parent,
-                f".{place.name}.lock",
-                lambda who: say(
-                    f"waiting   for process {who}, which makes {place}"
-                ),
-            )
+            lock = FolderLock.wait(place.parent, f".{place.name}.lock", wait)
             if not self.is_made(place):
                 say(f"making    {place}, by {self.recipe}")
                 try:
