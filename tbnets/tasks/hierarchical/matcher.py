@@ -61,18 +61,16 @@ class Matcher:
         choices = np.zeros(count, np.int16)
         confidences = np.zeros(count, np.float32)
         captions = examples.records.caption_rows()
-        every = np.arange(len(images))
         with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
-                rows = every[start : start + PHOTOS_AT_ONCE]
+                rows = np.arange(len(images))[start : start + PHOTOS_AT_ONCE]
                 own = np.concatenate([captions[row] for row in rows])
                 phrases = examples.phrases.rows_of(own)
                 if len(phrases):
                     found = self._of_photos(examples, rows, own, images)
                     best = _chosen(examples, phrases, found, choice)
                     choices[phrases] = best
-                    every_row = np.arange(len(best))
-                    confidences[phrases] = found[every_row, best]
+                    confidences[phrases] = found[np.arange(len(best)), best]
                 bar.update(len(rows))
         return {CHOICE: choices, CONFIDENCE: confidences}
 
@@ -93,20 +91,17 @@ class Matcher:
         chosen = np.full(len(links.things), -1)
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
-        for _, rows, overlaps in boxes.overlaps_by_photo(
-            links.boxes, links.images, candidates
-        ):
+        known = links.boxes, links.images, candidates
+        for _, rows, overlaps in boxes.overlaps_by_photo(*known):
             is_there = overlaps.max(axis=1) >= SAME_THING
             chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]
         kept = np.flatnonzero(chosen >= 0)
-        _, first, things = np.unique(
-            links.things[kept], return_index=True, return_inverse=True
+        texts = examples.phrases.texts[links.phrases[kept]]
+        (first, things), (said, spoken) = (
+            np.unique(each, return_index=True, return_inverse=True)[1:]
+            for each in (links.things[kept], texts)
         )
         rows = kept[first]
-        texts = examples.phrases.texts[links.phrases[kept]]
-        _, said, spoken = np.unique(
-            texts, return_index=True, return_inverse=True
-        )
         scores = pair_ranks.EmbeddingScores(
             self._embed_candidates(examples, links.images[rows], chosen[rows]),
             self.embed_phrases(examples, links.phrases[kept[said]]),
@@ -117,8 +112,7 @@ class Matcher:
     def _embed_candidates(self, examples, images, numbers):
         """Returns embeddings `[n, dim]` of candidates of photos."""
         found = self._embedder.images(examples)[images]
-        is_region = numbers < examples.regions.counts[images]
-        rows = np.flatnonzero(is_region)
+        rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
             part = rows[start : start + REGIONS_AT_ONCE]
             found[part] = self.network.embed_regions(

@@ -56,7 +56,4 @@ def _word_starts(captions):
     if flat:
         counts = split_words(flat).row_lengths().numpy()
     ends = np.cumsum([len(row) for row in pieces])
-    return [
-        np.cumsum(np.append(0, part))
-        for part in np.split(counts, ends[:-1] if len(ends) else [])
-    ]
+    return [np.cumsum(np.append(0, one)) for one in np.split(counts, ends[:-1])]

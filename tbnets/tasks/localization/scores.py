@@ -86,9 +86,7 @@ class LocalizationScores(Scores):
             checked_choice(**choosing),
         )
         metrics = summarize(
-            found,
-            types=phrases.type_masks(),
-            texts=phrases.phrase_to_text,
+            found, types=phrases.type_masks(), texts=phrases.phrase_to_text
         )
         if region_phrase_ranking:
             metrics |= self.rank_true_regions()
@@ -130,8 +128,7 @@ class LocalizationScores(Scores):
             counts = np.array([len(one) for one in self.proposals])
             counts = counts[self.phrases.phrase_to_image, None]
             is_region = np.arange(self.similarities.shape[1]) < counts
-            spreads = [float(one[is_region].std()) or 1.0 for one in both]
-            both = [one / spread for one, spread in zip(both, spreads)]
+            both = [one / (float(one[is_region].std()) or 1.0) for one in both]
         return dataclasses.replace(
             self,
             similarities=-((1 - weight) * both[0] + weight * both[1]),
@@ -159,19 +156,17 @@ class Localization(Evaluator):
 
     Args:
         data: the run's `LocalizationData`.
-        scorer: function of a network that returns its `RegionScorer`.
     """
 
     best_metric = f"{DIRECTION}/recall_at_1"
 
-    def __init__(self, data, scorer):
+    def __init__(self, data):
         self._data = data
-        self._scorer = scorer
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of some `PhraseExamples`."""
         photos = self._data.split(examples.records.split).photo_folder
-        scores = self._scorer(network).scores(examples)
+        scores = self._data.scorer(network).scores(examples)
         return dataclasses.replace(scores, photos=photos)
 
 

@@ -12,7 +12,6 @@ from tbnets.identity import text_ids
 from tbnets.images import decode_images
 from tbnets.losses.presets import PRESETS
 from tbnets.recipes.kinds import recipes
-from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching.own_photos import OwnPhotos
@@ -220,7 +219,6 @@ class MatchingData(CaptionedData):
             ValueError: the features' making is unknown, or differs from that
                 of the weights.
         """
-        settings = self.settings
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
-        return readers.photo_reader(made_by, settings, self.opened.given)
+        return super().photo_reader(made_by)
