@@ -60,22 +60,15 @@ def build_text_encoder(settings, fitted):
     }
     if table is not None or settings.from_:
         common["word_training"] = settings.word_vectors_training
-    if settings.text_encoder == "h_lstm":
-        return TreeEncoder(
-            words,
-            units=settings.rnn_units,
-            tied=settings.tied_children,
-            mean_beside=settings.mean_beside,
-            **common,
-        )
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
+    common |= {"units": settings.rnn_units, "mean_beside": settings.mean_beside}
+    if settings.text_encoder == "h_lstm":
+        return TreeEncoder(words, tied=settings.tied_children, **common)
     return text_encoders.RecurrentEncoder(
         words,
         settings.text_encoder,
-        units=settings.rnn_units,
         bidirectional=settings.bidirectional,
         pooling=settings.pooling,
-        mean_beside=settings.mean_beside,
         **common,
     )

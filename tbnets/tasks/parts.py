@@ -125,8 +125,7 @@ def _build_logit_scale(settings):
     """
     if not (settings.reads("learn_temperature") and settings.learn_temperature):
         return None
-    least = 1 / LARGEST
-    checked_number("--temperature", settings.temperature, least)
+    checked_number("--temperature", settings.temperature, 1 / LARGEST)
     return LogitScale(settings.temperature)
 
 
@@ -154,19 +153,15 @@ def build_hm_lstm(settings, fitted):
     return _built(HMLSTM(**layers), settings, fitted)
 
 
-def _stay(settings):
-    """Tells whether texts are means of words whose vectors are others'."""
-    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
-    return is_mean and path and settings.word_vectors_training == "frozen"
-
-
 def build_cca(settings, fitted):
     """Returns a built `CCA`, not solved for.
 
     Raises:
         ValueError: the words would have to be learned, by a gradient.
     """
-    if not (reads_features(settings) or _stay(settings)):
+    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
+    stay = is_mean and path and settings.word_vectors_training == "frozen"
+    if not (reads_features(settings) or stay):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
             "no gradient, or mean of vectors that stay. Received: "
@@ -270,24 +265,22 @@ def compile_similarity_network(network, settings, steps_per_epoch):
     )
 
 
+_BY_STEPS = ("branches", "training", "optimizer")
 BUILDERS = {
     "embedding": Builder(
         build_embedding_network,
         compile_embedding_network,
-        ("branches", "loss", "training", "optimizer"),
+        (*_BY_STEPS, "loss"),
     ),
     "similarity": Builder(
         build_similarity_network,
         compile_similarity_network,
-        ("branches", "pairs", "training", "optimizer"),
+        (*_BY_STEPS, "pairs"),
     ),
     "hm_lstm": Builder(
         build_hm_lstm,
         compile_hm_lstm,
-        (
-            *("branches", "loss", "training", "optimizer"),
-            *("regions", "correspondences"),
-        ),
+        (*_BY_STEPS, "loss", "regions", "correspondences"),
         fixed=(("text_encoder", "h_lstm"),),
         needs=("regions",),
     ),

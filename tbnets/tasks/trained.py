@@ -29,10 +29,9 @@ from tbnets.training.run_folder import checkpoint_path
 OF_NETWORK = (
     *("task", "model", "image_encoder", "image_size", "cnn"),
     *("image_transform", "text_encoder", "fine_tune_text", "tied_children"),
-    "word_dim",
-    *("rnn_units", "bidirectional", "pooling", "mean_beside", "image_units"),
-    *("text_units", "batch_normalization", "head_units", "product_scale"),
-    "region_branch",
+    *("word_dim", "rnn_units", "bidirectional", "pooling", "mean_beside"),
+    *("image_units", "text_units", "batch_normalization", "head_units"),
+    *("product_scale", "region_branch"),
 )
 """Flags that tell what the weights of a network are."""
 _OWN = {
@@ -143,9 +142,8 @@ def open_trained(name, start=""):
         told = saved_files.read_metadata(path).get("metadata", {})
         record, words = told.get("settings"), path / saved_files.VOCABULARY_FILE
         fitted = {key: told[key] for key in told if key.endswith("_made_by")}
-        fitted["words"] = []
-        if words.is_file():
-            fitted["words"] = list(Vocabulary.load(words).words)
+        known = Vocabulary.load(words).words if words.is_file() else ()
+        fitted["words"] = list(known)
         weights = saved_files.read_weights(path)
         file = path / "variables/variables.data-00000-of-00001"
     check_fitted_kinds(fitted, path, ("words",))

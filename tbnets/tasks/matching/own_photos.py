@@ -6,20 +6,17 @@ they are is settled when the run begins and remembered in its checkpoints, so
 that later the same photos are in its splits.
 """
 
+import functools
+
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
-from tbnets.features import hub
+from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
-from tbnets.features.photo_features import (
-    PhotoFeatures,
-    build_named_cnn,
-    open_photo_features,
-)
-from tbnets.files import folder_beside, write_atomically
+from tbnets.files import folder_beside
 from tbnets.images import KINDS
 from tbnets.progress import say
 from tbnets.tasks.readers import weights_of_run
@@ -47,7 +44,7 @@ class OwnPhotos:
         self.cache = folder_beside(self.folder, given)
         self.left_out = {}
         self.has_begun = False
-        self._made_by = self._photos = None
+        self._made_by = None
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""
@@ -109,10 +106,7 @@ class OwnPhotos:
 
     def check(self):
         """Builds the network, whose name or weights may be wrong."""
-        is_known = self._made_by is not None
-        self._open_cache()
-        if is_known:
-            self._build()
+        self._features  # noqa: B018  (it refuses)
 
     def _weights(self):
         """Returns the weights of the network as its builder takes them."""
@@ -123,23 +117,23 @@ class OwnPhotos:
             )
         return weights_of_run(self.settings, self.sources)
 
-    def _build(self):
-        """Returns the `PhotoFeatures`, those that the run began with."""
-        if self._made_by is not None:
-            return open_photo_features(self._made_by, self._weights())
+    @functools.cached_property
+    def _features(self):
+        """The `PhotoFeatures`, those that the run began with."""
+        made_by, weights = self._made_by, self._weights()
+        if made_by is not None:
+            return photo_features.open_photo_features(made_by, weights)
         cnn = hub.placed(self.settings.cnn, *self.sources.starts)
-        network = build_named_cnn(cnn, self._weights())
-        return PhotoFeatures(network)
+        network = photo_features.build_named_cnn(cnn, weights)
+        return photo_features.PhotoFeatures(network)
 
-    def _open_cache(self):
-        """Returns the `PhotoCache`, opened once."""
-        if self._photos is None:
-            made_by, build = self._made_by, self._build
-            if made_by is None:
-                features = build()
-                made_by, build = features.description(), lambda: features
-            self._photos = PhotoCache(self.folder, self.cache, made_by, build)
-        return self._photos
+    @functools.cached_property
+    def _photos(self):
+        """The `PhotoCache`; of known features it may need no network."""
+        made_by = self._made_by or self._features.description()
+        return PhotoCache(
+            self.folder, self.cache, made_by, lambda: self._features
+        )
 
     def extract(self, splits):
         """Extracts the features of splits, where they are not there yet.
@@ -154,12 +148,12 @@ class OwnPhotos:
                 broken.
         """
         names = {
-            records.file_name(row): image_id
+            name: image_id
             for records in splits
-            for row, image_id in enumerate(records.image_ids)
+            for name, image_id in zip(records.names, records.image_ids)
         }
         try:
-            problems = self._open_cache().update(list(names))
+            problems = self._photos.update(list(names))
         except KeyboardInterrupt:
             say("\nstopped; the same command goes on where it was")
             raise
@@ -174,20 +168,16 @@ class OwnPhotos:
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.has_begun:
             self._tell(len(names) + len(self.left_out) - len(problems))
-        self._made_by = self._photos.description
 
     def _tell(self, num_images):
         """Says on standard error what was left out of how many images."""
-        reasons = self.left_out
-        order = sorted(reasons, key=lambda name: reasons[name] == ABSENT)
-        told = {name: reasons[name] for name in order}
+        reasons = self.left_out.items()
+        told = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(told, (), num_images):
             say(line)
-        absent = [name for name in order if reasons[name] == ABSENT]
-        if absent and (
-            likely := likely_name(absent[0], list_files(self.folder))
-        ):
-            say(f"{likely} is there: is that {absent[0]}?")
+        first = next((key for key, why in reasons if why == ABSENT), "")
+        if first and (likely := likely_name(first, list_files(self.folder))):
+            say(f"{likely} is there: is that {first}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""
@@ -198,13 +188,5 @@ class OwnPhotos:
 
     def load(self, records):
         """Returns the `FeatureRows` of records that `kept` returned."""
-        names = [records.file_name(row) for row in range(records.num_images)]
         self.extract([records])
-        return FeatureRows(*self._photos.load(names))
-
-
-def write_left_out(left_out, path):
-    """Writes a line an image, its id and the reason, tab-separated."""
-    lines = [f"{name}\t{reason}\n" for name, reason in left_out.items()]
-    content = "".join(lines).encode()
-    write_atomically(path, lambda file: file.write(content))
+        return FeatureRows(*self._photos.load(records.names))
