@@ -52,15 +52,10 @@ def make(values, texts, path, cache):
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
     count = len(set(captions))
+    how = {"processes": values.processes or None, "cache": cache}
     with progress_bar(count, "parsing", "caption", leave=True) as bar:
-        parses = parsing.parse_captions(
-            captions,
-            values.parser,
-            cache=cache,
-            processes=values.processes or None,
-            corenlp_url=values.corenlp_url,
-            progress=bar.update,
-        )
+        how |= {"corenlp_url": values.corenlp_url, "progress": bar.update}
+        parses = parsing.parse_captions(captions, values.parser, **how)
     parsing.write_parses(path, texts, parses)
     failed = sum(caption in parses.failures for caption in captions)
     tqdm.tqdm.write(

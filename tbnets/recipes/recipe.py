@@ -66,10 +66,8 @@ class Recipe:
 
     def found(self, sources):
         """Returns the same, files and presets as they lie below `Sources`."""
-        values = {
-            name: hub.placed(value, *sources.starts)
-            for name, value in vars(self.values).items()
-        }
+        starts, given = sources.starts, vars(self.values)
+        values = {name: hub.placed(given[name], *starts) for name in given}
         with self.named():
             for name, value in self.files.items():
                 values[name] = os.fspath(_file(name, value, sources))
@@ -116,8 +114,7 @@ def read_recipe(flag, item, kind, sources):
             "flagfile whose name ends in .flags. Received: "
             f"--{flag}={item}. Write one."
         )
-    place = sources.resolve(item)
-    path = flagfiles.find_recipe(flag, item, kind.verb, place)
+    path = flagfiles.find_recipe(flag, item, kind.verb, sources.resolve(item))
     words = flagfiles.expand([f"--flagfile={path}"])
     flags = flags_of(kind.group)
     for word in words:

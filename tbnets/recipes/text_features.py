@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
 from typing import Annotated
@@ -94,10 +95,8 @@ def make(values, texts, folder, shard=""):
         shard: the share whose features are made, as of `take_share`; all
             of them are fitted alike.
     """
-    check(values)
-    all_texts = {
-        caption_key(text): text for some in texts.values() for text in some
-    }
+    every = itertools.chain.from_iterable(texts.values())
+    all_texts = {caption_key(text): text for text in every}
     keys, size = list(all_texts), caption_features.SHARD_CAPTIONS
     rows, share = take_share(shard, keys, size)
     encoder = _fitted(values, texts, folder)
@@ -141,16 +140,12 @@ def _new_encoder(values, texts):
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
     text = "\n".join(map(caption_key, training))
-    encoder.notes_["fitted_on"] = {
-        "split": name,
-        "captions": len(training),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    told = {"split": name, "captions": len(training), "sha256": digest}
     if values.word_vectors:
-        encoder.notes_["fitted_on"] |= {
-            "splits_of_words": list(texts),
-            "word_vectors_sha256": file_sha256(values.word_vectors),
-        }
+        digest = file_sha256(values.word_vectors)
+        told |= {"splits_of_words": list(texts), "word_vectors_sha256": digest}
+    encoder.notes_["fitted_on"] = told
     return encoder
 
 
@@ -199,9 +194,8 @@ class FeaturesOfTexts(Thing):
     @property
     def count(self):
         """Of how many different texts it is made."""
-        return len(
-            {caption_key(t) for some in self._texts.values() for t in some}
-        )
+        every = itertools.chain.from_iterable(self._texts.values())
+        return len(set(map(caption_key, every)))
 
     def inputs(self):
         """Returns the splits, and a sha256 of the texts of each."""

@@ -108,8 +108,6 @@ class Thing:
     def _sums(self):
         """Returns what files hold: name of a flag -> sha256."""
         files = self.files()
-        if not files:
-            return {}
         kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
         sums = {}
