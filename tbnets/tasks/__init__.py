@@ -40,5 +40,4 @@ def settings_of(record):
 
 def open_task(settings):
     """Returns the task of some settings."""
-    compose = TASKS[settings.task].compose
-    return compose(settings, BUILDERS[settings.model])
+    return TASKS[settings.task].compose(settings, BUILDERS[settings.model])

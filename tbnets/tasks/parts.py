@@ -59,10 +59,8 @@ class Builder(NamedTuple):
 
 def _built(network, settings, fitted):
     """Returns a network with its weights; words begin as they were read."""
-    shapes = {
-        "images": (None, fitted["image_dim"]),
-        "captions": (None, fitted["text_dim"]),
-    }
+    shapes = {"images": (None, fitted["image_dim"])}
+    shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
         size = getattr(network.image_encoder, "image_size", settings.image_size)
         shapes["images"] = (None, size, size, 3)
@@ -81,14 +79,9 @@ def _build_branch(settings, name):
     """Returns a branch; its name is that of its random numbers."""
     is_text = name == "text_branch"
     units = settings.text_units if is_text else settings.image_units
+    own = settings.batch_normalization, settings.dropout, settings.input_dropout
     with batch_statistics(settings.batch_statistics):
-        return Branch(
-            units,
-            settings.batch_normalization,
-            settings.dropout,
-            settings.input_dropout,
-            seed_of(settings.seed, name, len(units)),
-        )
+        return Branch(units, *own, seed_of(settings.seed, name, len(units)))
 
 
 def _two_branches(settings, fitted):
@@ -132,12 +125,9 @@ def _build_logit_scale(settings):
 def build_similarity_network(settings, fitted):
     """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
-    head = PairHead(
-        settings.head_units,
-        settings.head_dropout,
-        settings.product_scale or None,
-        seed=seed_of(settings.seed, "head", len(settings.head_units)),
-    )
+    units, scale = settings.head_units, settings.product_scale or None
+    seed = seed_of(settings.seed, "head", len(units))
+    head = PairHead(units, settings.head_dropout, scale, seed=seed)
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
@@ -204,10 +194,8 @@ def build_loss(settings):
     if settings.loss == "infonce":
         return InfoNCELoss(settings.temperature, weights)
     names = "margin", "num_negatives", "distance", "reduction", "negatives"
-    return TripletLoss(
-        **{name: getattr(settings, name) for name in names},
-        term_weights=weights,
-    )
+    given = {name: getattr(settings, name) for name in names}
+    return TripletLoss(**given, term_weights=weights)
 
 
 def first_hard_epoch(settings):
@@ -244,13 +232,9 @@ def compile_embedding_network(network, settings, steps_per_epoch, **more):
 
 def compile_hm_lstm(network, settings, steps_per_epoch):
     """Gives an `HMLSTM` its losses and optimizer."""
-    compile_embedding_network(
-        network,
-        settings,
-        steps_per_epoch,
-        phrase_weight=settings.phrase_weight,
-        region_mean_weight=settings.region_mean_weight,
-    )
+    names = "phrase_weight", "region_mean_weight"
+    own = {name: getattr(settings, name) for name in names}
+    compile_embedding_network(network, settings, steps_per_epoch, **own)
 
 
 def compile_similarity_network(network, settings, steps_per_epoch):

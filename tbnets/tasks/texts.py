@@ -205,9 +205,8 @@ class Texts:
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
-        split = self.settings.train_split
         self._data.make("text_features")
-        paths = self._data.paths("text_features", split)
+        paths = self._data.paths("text_features", self.settings.train_split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
     @functools.cached_property
@@ -239,8 +238,7 @@ def reads_features(settings):
 
 def text_preset(settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
-    starts = Sources.of(settings).starts
-    name = hub.placed(settings.text_encoder, *starts)
+    name = hub.placed(settings.text_encoder, *Sources.of(settings).starts)
     return hub.open_preset(name, "text", weights=weights)
 
 
@@ -274,11 +272,9 @@ def notes(fitted):
 
 def tokenize(tokenizer, captions):
     """Returns the `PaddedRows` of captions, a few thousand at a time."""
-    parts = [
-        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
-        for start in range(0, len(captions), TOKENIZER_BATCH)
-    ]
+    starts = range(0, len(captions), TOKENIZER_BATCH)
+    parts = [list(captions[at : at + TOKENIZER_BATCH]) for at in starts]
     if not parts:
         return PaddedRows([], [])
-    ids = tf.concat(parts, axis=0)
+    ids = tf.concat(list(map(tokenizer.ragged, parts)), axis=0)
     return PaddedRows(ids.values.numpy(), ids.row_lengths().numpy())

@@ -34,10 +34,8 @@ OF_NETWORK = (
     *("product_scale", "region_branch"),
 )
 """Flags that tell what the weights of a network are."""
-_OWN = {
-    *(each.name for group in ("run", "captions") for each in FLAGS[group]),
-    "skip_bad_rows",
-} - {"task", "model"}
+_OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
+_OWN = _OWN - {"task", "model"} | {"skip_bad_rows"}
 """Flags that every run has for itself, whatever it begins with."""
 _NEW = ("draws", "total", "count", "logit_scale")
 """Weights that begin anew: what dropout has drawn, sums of Keras' measures, and
@@ -67,11 +65,9 @@ class Trained(NamedTuple):
 
     def values(self):
         """Returns the flags that a run has from it: name -> value."""
-        return {
-            name: value
-            for name, value in self.settings.values().items()
-            if name in ALL.keys() - _OWN and not ALL[name].is_place
-        }
+        values = self.settings.values()
+        own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
+        return {name: values[name] for name in values if name in own}
 
     def put_into(self, network):
         """Gives a network the weights; words that they lack keep their own.

@@ -81,28 +81,21 @@ class HierarchicalData(MatchingData):
                 f"Received: --region_branch=shared, {dim} numbers a photo, "
                 f"{store.dim} a region. Change it, or extract them alike."
             )
-        return fitted | {
-            "region_dim": store.dim,
-            "region_features_made_by": store.made_by,
-        }
+        fitted["region_dim"] = store.dim
+        return fitted | {"region_features_made_by": store.made_by}
 
     def load(self, split, fitted):
         """Returns the `PairExamples` of a split."""
         examples, settings = super().load(split, fitted), self.settings
         most, overlap = settings.regions_per_image, settings.region_overlap
-        regions = self.split(split).regions
-        return PairExamples(
-            **vars(examples),
-            phrases=noun_phrases(examples.texts),
-            regions=PhotoRegions(*regions, most, overlap),
-        )
+        regions = PhotoRegions(*self.split(split).regions, most, overlap)
+        phrases = noun_phrases(examples.texts)
+        return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
         """Gives each training phrase its region, from the second stage on."""
-        if epoch < self.settings.correspondence_epochs:
-            self.held = {}
-            return
-        self.held = self.matcher(network).match(train)
+        is_known = epoch >= self.settings.correspondence_epochs
+        self.held = self.matcher(network).match(train) if is_known else {}
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""

@@ -31,7 +31,7 @@ class Matcher:
     def __init__(self, network, image_size=None):
         self.network = network
         self._embedder = Embedder(network, image_size)
-        signature = [
+        specs = [
             tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
             tf.TensorSpec((None,), tf.int32),
             tf.TensorSpec((None, network.region_dim), tf.float32),
@@ -39,9 +39,7 @@ class Matcher:
             tf.TensorSpec((None, None), tf.int32),
             tf.TensorSpec((None,), tf.int32),
         ]
-        self._compare = tf.function(
-            self._similarities, input_signature=signature
-        )
+        self._compare = tf.function(self._similarities, input_signature=specs)
 
     def match(self, examples, choice=DEFAULT):
         """Finds the candidate of each phrase.
@@ -115,9 +113,8 @@ class Matcher:
         rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
             part = rows[start : start + REGIONS_AT_ONCE]
-            found[part] = self.network.embed_regions(
-                examples.regions.take(images[part], numbers[part])
-            )
+            taken = examples.regions.take(images[part], numbers[part])
+            found[part] = self.network.embed_regions(taken)
         return found
 
     def embed_phrases(self, examples, rows):
@@ -134,10 +131,8 @@ class Matcher:
             lengths = examples.texts.lengths[captions]
             nodes = np.cumsum(lengths) - lengths
             nodes += examples.phrases.nodes[rows[part]]
-            _, found[part] = self.network.embed_nodes(
-                tf.constant(examples.texts.batch(captions)),
-                tf.constant(nodes, tf.int32),
-            )
+            nodes, trees = nodes.astype("int32"), examples.texts.batch(captions)
+            _, found[part] = self.network.embed_nodes(trees, nodes)
         return found
 
     def _of_photos(self, examples, rows, captions, images):
@@ -148,9 +143,8 @@ class Matcher:
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
-        phrases, _, nodes = examples.phrases.in_batch(
-            captions, texts.lengths[captions]
-        )
+        lengths = texts.lengths[captions]
+        phrases, _, nodes = examples.phrases.in_batch(captions, lengths)
         owners = examples.phrase_images[phrases] - rows[0]
         # The candidates of each photo: rows of its regions, then its own.
         firsts = np.cumsum(counts) - counts
@@ -158,15 +152,10 @@ class Matcher:
         table = firsts[:, None] + columns
         photo = len(places) + np.arange(len(rows))[:, None]
         table = np.where(columns < counts[:, None], table, photo)
-        found = self._compare(
-            texts.batch(captions),
-            nodes.astype(np.int32),
-            regions.take(rows[places], numbers),
-            images[rows],
-            table[owners].astype(np.int32),
-            counts[owners].astype(np.int32),
-        )
-        return found.numpy()
+        said = texts.batch(captions), nodes.astype(np.int32)
+        seen = regions.take(rows[places], numbers), images[rows]
+        own = [each[owners].astype(np.int32) for each in (table, counts)]
+        return self._compare(*said, *seen, *own).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
         """Returns how similar each phrase is to its candidates, `[p, k]`."""

@@ -91,14 +91,10 @@ class CorrespondenceScores(Scores):
         examples = self.examples
         _, captions = shown_captions(examples.records, most)
         rows = views.shown_phrases(examples, captions)
-        return points_of(
-            PHRASE,
-            self.matcher.embed_phrases(examples, rows),
-            [views.said(examples, row) for row in rows],
-            examples.phrase_images[rows],
-            examples.records,
-            self.photos,
-        )
+        vectors = self.matcher.embed_phrases(examples, rows)
+        said = [views.said(examples, row) for row in rows]
+        own = examples.phrase_images[rows], examples.records, self.photos
+        return points_of(PHRASE, vectors, said, *own)
 
 
 class Correspondences(Evaluator):

@@ -69,23 +69,18 @@ class LocalizationData(CaptionedData):
             dict as that of `MatchingData.fit`; images are regions.
         """
         store, _ = self.train.regions
-        return super().fit() | {
-            "image_dim": store.dim,
-            "image_features_made_by": store.made_by,
-        }
+        own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
+        return super().fit() | own
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
         split, settings = self.split(split), self.settings
         phrases, (store, _) = split.phrases, split.regions
-        return PhraseExamples(
-            phrases,
-            self.texts.rows(split, fitted),
-            store,
-            store.rows(phrases.images.image_ids),
-            phrases.phrase_to_text if settings.equal_texts_match else None,
-            {name: getattr(settings, name) for name in ROLES},
-        )
+        texts = self.texts.rows(split, fitted)
+        rows = store.rows(phrases.images.image_ids)
+        same = phrases.phrase_to_text if settings.equal_texts_match else None
+        roles = {name: getattr(settings, name) for name in ROLES}
+        return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
         """Returns how many phrases are learned from, and what is missing."""

@@ -70,7 +70,6 @@ def draw_found_regions(scores):
                 one._replace(box=box * scale, is_right=bool(right))
                 for one, box, right in zip(truth, chosen, is_right)
             ]
-        pictures[str(number)] = box_pictures.draw_side_by_side(
-            photo, truth, found
-        )
+        drawn = box_pictures.draw_side_by_side(photo, truth, found)
+        pictures[str(number)] = drawn
     return pictures

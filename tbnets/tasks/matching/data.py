@@ -114,15 +114,14 @@ class MatchingData(CaptionedData):
             those `left_out`; and the `image_preset` that encodes pixels, as
             `hub.rebuild` takes it.
         """
+        fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
             self._extract()
-        fitted = {"image_dim": None, "image_features_made_by": {}}
+            fitted["left_out"] = self.own_photos.left_out
         if self._of_features:
             images = self.train.images
             fitted["image_dim"] = images.shape[0]
             fitted["image_features_made_by"] = images.features.made_by
-        if self.own_photos:
-            fitted["left_out"] = self.own_photos.left_out
         if self._preset:
             fitted["image_preset"] = self._preset
         return super().fit() | fitted
@@ -170,13 +169,11 @@ class MatchingData(CaptionedData):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         split = self.split(split)
+        records, images = split.records, getattr(split, self.images)
+        texts = self.texts.rows(split, fitted)
         same = self.settings.equal_texts_match
-        return Examples(
-            split.records,
-            getattr(split, self.images),
-            self.texts.rows(split, fitted),
-            text_ids(split.records.captions) if same else None,
-        )
+        ids = text_ids(records.captions) if same else None
+        return Examples(records, images, texts, ids)
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training split."""

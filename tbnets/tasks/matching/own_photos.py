@@ -73,13 +73,11 @@ class OwnPhotos:
         """
         if not self.folder.is_dir():
             raise self.sources.nowhere("images", self.folder)
-        rows = []
-        for row, image_id in enumerate(records.image_ids):
-            path = self.folder / records.file_name(row)
-            if not self.has_begun and not path.is_file():
+        ids = records.image_ids
+        for image_id, name in zip(ids, records.names):
+            if not self.has_begun and not (self.folder / name).is_file():
                 self.left_out[image_id] = ABSENT
-            if image_id not in self.left_out:
-                rows.append(row)
+        rows = [row for row, key in enumerate(ids) if key not in self.left_out]
         if records.num_images and not rows:
             raise NoPhotos(self._explain_absence(records))
         return records.subset(rows)
@@ -88,9 +86,7 @@ class OwnPhotos:
         """Returns the error of a split without any photo."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
-        held = "no files"
-        if files:
-            held = f"{len(files)} files such as {shown(files[0])}"
+        some = f" such as {shown(files[0])}" if files else ""
         advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
             advice = "Name the folder that the names start from."
@@ -99,30 +95,26 @@ class OwnPhotos:
                 advice = f"{there} is there: write the names as they are there."
         return (
             "`--images` must hold photos of every split. Received: --images="
-            f"{self.folder}, which holds {held}, and none for the "
-            f"{records.num_images} names of split {records.split} in "
-            f"{records.path}, first {shown(name)}, which {reason}. {advice}"
+            f"{self.folder}, which holds {len(files) or 'no'} files{some}, and "
+            f"none for the {records.num_images} names of split {records.split} "
+            f"in {records.path}, first {shown(name)}, which {reason}. {advice}"
         )
 
     def check(self):
         """Builds the network, whose name or weights may be wrong."""
         self._features  # noqa: B018  (it refuses)
 
-    def _weights(self):
-        """Returns the weights of the network as its builder takes them."""
+    @functools.cached_property
+    def _features(self):
+        """The `PhotoFeatures`, those that the run began with."""
         if not self.settings.cnn_weights:
             raise InputError(
                 "`--cnn_weights` must name the weights of --cnn. Received: "
                 "--cnn_weights=. Set it to imagenet, or to a file."
             )
-        return weights_of_run(self.settings, self.sources)
-
-    @functools.cached_property
-    def _features(self):
-        """The `PhotoFeatures`, those that the run began with."""
-        made_by, weights = self._made_by, self._weights()
-        if made_by is not None:
-            return photo_features.open_photo_features(made_by, weights)
+        weights = weights_of_run(self.settings, self.sources)
+        if known := self._made_by:
+            return photo_features.open_photo_features(known, weights)
         cnn = hub.placed(self.settings.cnn, *self.sources.starts)
         network = photo_features.build_named_cnn(cnn, weights)
         return photo_features.PhotoFeatures(network)
@@ -147,11 +139,9 @@ class OwnPhotos:
             FileNotFoundError: of a run that has begun, photos are gone or
                 broken.
         """
-        names = {
-            name: image_id
-            for records in splits
-            for name, image_id in zip(records.names, records.image_ids)
-        }
+        names = {}
+        for records in splits:
+            names |= zip(records.names, records.image_ids)
         try:
             problems = self._photos.update(list(names))
         except KeyboardInterrupt:

@@ -61,15 +61,9 @@ class Asked(NamedTuple):
     @property
     def links(self):
         """The `Links` of the phrases, each of which is a noun phrase."""
-        count = self.phrases.num_phrases
-        return Links(
-            np.arange(count),
-            self.phrases.boxes,
-            self.images,
-            self.phrases.phrase_to_chain,
-            np.ones(count, bool),
-            0,
-        )
+        phrases, count = self.phrases, self.phrases.num_phrases
+        own = phrases.boxes, self.images, phrases.phrase_to_chain
+        return Links(np.arange(count), *own, np.ones(count, bool), 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,9 +132,8 @@ def phrase_region_scores(session, split, phrases, regions):
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
             seen = _embed_candidates(network, photos, asked, rows)
-            similarities += [
-                texts[owners[row]] @ one.T for row, one in zip(rows, seen)
-            ]
+            pairs = zip(rows, seen)
+            similarities += [texts[owners[row]] @ one.T for row, one in pairs]
             bar.update(len(rows))
     return PhraseRegionScores(asked, similarities)
 

@@ -83,9 +83,8 @@ class RetrievalScores(Scores):
             pairs, temperature = self.pairs, self.bank_temperature
             if temperature is not None:
                 pairs = query_bank.level(pairs, *self._counts, temperature)
-            return protocols.evaluate_scores_protocol(
-                protocol, pairs, self.records.caption_to_image
-            )
+            rows = self.records.caption_to_image
+            return protocols.evaluate_scores_protocol(protocol, pairs, rows)
         return protocols.evaluate_protocol(
             protocol,
             **self.arrays,

@@ -51,12 +51,11 @@ class MatchingExporter(Exporter):
             read_photos=data.photo_reader(made_by),
             text_dim=None if reader else fitted["text_dim"],
         )
-        if "region_dim" not in fitted:
-            return endpoints
-        dim = fitted["region_dim"]
-        more = node_endpoints(network, endpoints.tokenizer, dim)
-        functions = endpoints.functions | more
-        return dataclasses.replace(endpoints, functions=functions)
+        if dim := fitted.get("region_dim"):
+            more = node_endpoints(network, endpoints.tokenizer, dim)
+            functions = endpoints.functions | more
+            endpoints = dataclasses.replace(endpoints, functions=functions)
+        return endpoints
 
     @property
     def queries(self):

@@ -22,10 +22,8 @@ THUMBNAIL = 64
 
 def first_captions(records):
     """Returns the first caption of each image, "" of one without."""
-    return [
-        records.captions[rows[0]] if len(rows) else ""
-        for rows in records.caption_rows()
-    ]
+    groups = records.caption_rows()
+    return [records.captions[own[0]] if len(own) else "" for own in groups]
 
 
 def example_captions(records):
