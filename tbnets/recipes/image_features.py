@@ -6,14 +6,14 @@ import functools
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.features import extraction, hub, photo_features
+from tbnets.features import extraction, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import PRESET, OneOf, Place, Whole, flag, must_come_with
 from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
 from tbnets.recipes.proposals import Boxes
-from tbnets.recipes.recipe import files_of_preset, read_recipe
+from tbnets.recipes.recipe import read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
 from tbnets.store.shares import SHARE, share_of
@@ -214,11 +214,9 @@ class FeaturesOfPhotos(OfPhotos):
     def files(self):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
-        if hub.is_hub(values.cnn):
-            return {**files, **files_of_preset("cnn", values.cnn, "image")}
-        network = NETWORKS[values.cnn]
-        if values.cnn_weights == "imagenet" and network.find_imagenet:
-            files["cnn_weights"] = network.find_imagenet()
+        find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
+        if values.cnn_weights == "imagenet" and find:
+            files["cnn_weights"] = find()
         return files
 
 

@@ -13,7 +13,6 @@ import re
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
-from tbnets.features.preset_files import CONFIG
 from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
@@ -153,18 +152,3 @@ def _check_known(path, word, kind, known):
         "Of what it is made, how and where to, the run knows: take it away, "
         "or name a recipe of that tool.",
     )
-
-
-def files_of_preset(flag, name, side):
-    """Returns the files that decide what a flag's preset is: name -> path.
-
-    That of its configuration stands for the flag; the others are called as no
-    flag is.
-
-    Args:
-        flag: that names it.
-        name: of the preset.
-        side: `image` or `text`.
-    """
-    own = hub.files(name, side)
-    return {flag: own[CONFIG], **{f"{flag}/{k}": own[k] for k in own}}

@@ -27,7 +27,6 @@ from tbnets.flags.flag import (
     flag,
 )
 from tbnets.progress import progress_bar
-from tbnets.recipes.recipe import files_of_preset
 from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
@@ -212,13 +211,6 @@ class FeaturesOfTexts(Thing):
         import_extra("text", "sklearn.decomposition")
         if self.recipe.values.features == "tfidf":
             find_lemmatizer()
-
-    def files(self):
-        """Returns the files that decide: of flags, or those of a preset."""
-        name = self.recipe.values.features
-        if is_hub(name):
-            return files_of_preset("features", name, "text")
-        return super().files()
 
     def make(self, folder):
         """Makes the store, or goes on."""

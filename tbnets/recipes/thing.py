@@ -14,7 +14,9 @@ import pathlib
 import shutil
 
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.features.photo_cache import photo_sums
+from tbnets.features.preset_files import CONFIG
 from tbnets.locks import FolderLock
 from tbnets.progress import say
 from tbnets.store.manifest import MANIFEST, read_manifest
@@ -23,6 +25,8 @@ FORM = 1
 """Raise it when other things are made of what a digest tells."""
 DIGITS = 8
 SUMS = "sums.json"
+PRESETS = {"cnn": "image", "features": "text"}
+"""Flag of a recipe that may name a preset of Keras Hub -> the side of it."""
 
 
 class Thing:
@@ -72,8 +76,19 @@ class Thing:
         """Refuses what the recipe asks for and can not be, once built."""
 
     def files(self):
-        """Returns the files that flags of the recipe mean: name -> path."""
-        return self.recipe.files
+        """Returns the files that decide: name -> path.
+
+        They are those that flags of the recipe mean, and those of a preset:
+        its configuration stands for the flag, the others are called as no
+        flag is.
+        """
+        files = self.recipe.files
+        for flag, side in PRESETS.items():
+            if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
+                own = hub.files(name, side)
+                files |= {f"{flag}/{k}": own[k] for k in own}
+                files[flag] = own[CONFIG]
+        return files
 
     def is_made(self, folder):
         """Tells whether all of it lies in a folder."""

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
 from tbnets.identity import SAME_THING
+from tbnets.localization.roles import proposal_roles
 from tbnets.progress import progress_bar
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.embedder import Embedder
@@ -86,24 +86,20 @@ class Matcher:
         Returns:
             The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
         """
-        chosen = np.full(len(links.things), -1)
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
-        known = links.boxes, links.images, candidates
-        for _, rows, overlaps in boxes.overlaps_by_photo(*known):
-            is_there = overlaps.max(axis=1) >= SAME_THING
-            chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]
-        kept = np.flatnonzero(chosen >= 0)
+        roles = proposal_roles(links.boxes, links.images, candidates)
+        kept = np.flatnonzero(roles.best_iou >= SAME_THING)
         texts = examples.phrases.texts[links.phrases[kept]]
         (first, things), (said, spoken) = (
             np.unique(each, return_index=True, return_inverse=True)[1:]
             for each in (links.things[kept], texts)
         )
         rows = kept[first]
-        scores = pair_ranks.EmbeddingScores(
-            self._embed_candidates(examples, links.images[rows], chosen[rows]),
-            self.embed_phrases(examples, links.phrases[kept[said]]),
-        )
+        best = links.images[rows], roles.best[rows]
+        phrases = self.embed_phrases(examples, links.phrases[kept[said]])
+        regions = self._embed_candidates(examples, *best)
+        scores = pair_ranks.EmbeddingScores(regions, phrases)
         pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
         return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
