@@ -192,10 +192,8 @@ class Thing:
     @contextlib.contextmanager
     def _explained(self, place):
         """Tells whose error it is; of a folder, that it can be made again."""
-        advice = ""
-        if place.exists():
-            advice = f" Or remove {place}: it is then made anew."
-        with self.recipe.named(advice):
+        advice = f" Or remove {place}: it is then made anew."
+        with self.recipe.named(advice if place.exists() else ""):
             yield
 
 

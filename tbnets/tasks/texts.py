@@ -232,8 +232,7 @@ class Texts:
 
 def reads_features(settings):
     """Tells whether a run reads features of texts, of a preset for one."""
-    is_preset = bool(frozen_preset(settings))
-    return settings.text_encoder == "features" or is_preset
+    return settings.text_encoder == "features" or bool(frozen_preset(settings))
 
 
 def text_preset(settings, weights=True):
@@ -260,8 +259,7 @@ def notes(fitted):
         fitted: what `Texts.fit` returned.
     """
     found = {}
-    if fitted.get("words"):
-        total = len(fitted["words"])
+    if total := len(fitted.get("words") or ()):
         found["words"] = str(total)
         if begun := fitted.get("begun_with"):
             found["words"] += f", {total - begun['words']} of them new"

@@ -156,10 +156,9 @@ def with_regions(session, regions):
         ValueError: as of `phrase_region_scores`.
     """
     _check_run(session, regions)
-    data = session.task.data
+    data, fitted = session.task.data, session.state.fitted
     split = opened_split(data.opened, data.test_split, regions=regions)
     store, _ = split.regions
-    fitted = session.state.fitted
     _check_seen_alike(fitted, store)
     made_by = {**store.made_by, "geometry": False}
     return {**fitted, "image_features_made_by": made_by}
