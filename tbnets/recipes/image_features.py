@@ -160,10 +160,8 @@ def _made_boxes(boxes, share):
     Raises:
         ValueError: it is another share than that of the photos.
     """
-    made_by, told = dict(boxes.made_by), share_of(boxes.made_by)
-    if told is None:
-        return made_by
-    if told != share.get(SHARE):
+    told = share_of(boxes.made_by)
+    if told not in (None, share.get(SHARE)):
         raise InputError(
             "`regions` must be the boxes of all photos, or of the same share "
             f"of the same photos. Received: regions={boxes.path}, share "
@@ -171,8 +169,7 @@ def _made_boxes(boxes, share):
             "tools/join_store.py, or give --shard, --shard_images and the "
             "photos as they were there."
         )
-    del made_by[SHARE]
-    return made_by
+    return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
 
 class FeaturesOfPhotos(OfPhotos):

@@ -79,11 +79,7 @@ class TreesOfTexts(Thing):
     def __init__(self, recipe, data):
         super().__init__(recipe, data)
         self._texts = texts_by_id(data)
-
-    @property
-    def count(self):
-        """Of how many texts it is made."""
-        return len(self._texts)
+        self.count = len(self._texts)
 
     @property
     def path(self):

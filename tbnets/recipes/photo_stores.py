@@ -68,11 +68,7 @@ class OfPhotos(Thing):
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data, parts)
         self._photos = data.photos
-
-    @property
-    def count(self):
-        """Of how many photos it is made."""
-        return len(self._photos)
+        self.count = len(self._photos)
 
     def inputs(self):
         """Returns id, name and size of each photo."""
@@ -109,5 +105,6 @@ class OfPhotos(Thing):
         for name in ("digest", "folder"):  # They are of all photos.
             vars(few).pop(name, None)
         few._photos = self._photos[:count]
+        few.count = len(few._photos)
         few.parts = tuple(part.few(count) for part in self.parts)
         return few

@@ -4,7 +4,6 @@ import dataclasses
 
 from tbnets.cores import usable_cores
 from tbnets.features import proposals, region_extraction
-from tbnets.features.proposals import import_opencv
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.photo_stores import OfPhotos, work_through
 from tbnets.store.writer import FeatureWriter
@@ -79,7 +78,7 @@ class Boxes(OfPhotos):
     def check(self):
         """Refuses numbers that no box can have, and a missing package."""
         proposer_of(self.recipe.values)
-        import_opencv()
+        proposals.import_opencv()
 
     def make(self, folder, **how):
         """Makes them, or goes on."""

@@ -13,7 +13,6 @@ import tqdm
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
-from tbnets.features.hub import is_hub
 from tbnets.features.hub_features import HubFeatures
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.flags.flag import (
@@ -119,7 +118,7 @@ def _fitted(values, texts, folder):
     """Returns the encoder of the store to go on with, or fits a new one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
-    if is_hub(values.features):
+    if hub.is_hub(values.features):
         return encoder
     if before is not None:
         return before
@@ -133,7 +132,7 @@ def _fitted(values, texts, folder):
 
 def _new_encoder(values, texts):
     """Returns the encoder that is asked for, not fitted."""
-    if is_hub(values.features):
+    if hub.is_hub(values.features):
         return HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
@@ -205,7 +204,7 @@ class FeaturesOfTexts(Thing):
 
     def check(self):
         """Refuses what packages are missing for."""
-        if is_hub(self.recipe.values.features):
+        if hub.is_hub(self.recipe.values.features):
             hub.keras_hub()
             return
         import_extra("text", "sklearn.decomposition")

@@ -74,10 +74,8 @@ def check_fitted_kinds(fitted, path, wanted):
     Raises:
         ValueError: naming the first that is.
     """
-    for name, kind in _KINDS.items():
-        found = fitted.get(name, "")
-        if name not in fitted and name not in wanted:
-            continue
+    for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
+        found, kind = fitted.get(name, ""), _KINDS[name]
         if not is_kind(found, kind) or not _MORE.get(name, lambda _: 1)(found):
             what = f"whose `{name}` is {shown(found)}, no {kind}"
             if name not in fitted:

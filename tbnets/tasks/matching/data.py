@@ -34,13 +34,12 @@ class MatchingData(CaptionedData):
         own = OwnPhotos(settings) if settings.reads("cnn") else None
         super().__init__(settings, own)
         self.own_photos = own
-        self._is_extracted = False
+        self._is_extracted, self._preset = False, {}
         # Of own photos the cache has a store for each way of making.
         names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
-        self._preset = {}
 
     @property
     def encoders(self):

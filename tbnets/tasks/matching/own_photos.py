@@ -42,9 +42,7 @@ class OwnPhotos:
         self.folder = self.sources.photo_folder
         given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
-        self.left_out = {}
-        self.has_begun = False
-        self._made_by = None
+        self.left_out, self.has_begun, self._made_by = {}, False, None
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""

@@ -254,16 +254,14 @@ def _embed_phrases(network, reader, phrases):
 
 def _embed_candidates(network, photos, asked, rows):
     """Returns embeddings `[k, dim]` of the candidates of each photo."""
-    regions = asked.regions
-    _, numbers = regions.all_of(rows)
-    counts = regions.counts[rows]
-    wholes = photos.batch(rows)
-    seen = regions.take(np.repeat(rows, counts), numbers)
+    regions, wholes = asked.regions, photos.batch(rows)
+    places, numbers = regions.all_of(rows)
+    seen = regions.take(rows[places], numbers)
     # Where a region lies is not seen of a photo.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
-    parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
+    ends = np.cumsum(regions.counts[rows])
+    *parts, wholes = np.split(embeddings, ends)
     if asked.holds_photos:
         return parts
-    wholes = embeddings[-len(rows) :]
     return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]
