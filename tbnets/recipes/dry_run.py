@@ -23,32 +23,23 @@ def tell(things):
     rows = [_COLUMNS.format("would be made", "of", "size", "about")]
     total = np.zeros(2)
     for thing in things:
-        with tempfile.TemporaryDirectory() as scratch, _unheard():
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            contextlib.redirect_stdout(io.StringIO()),  # No bars, no reports.
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             size, seconds = thing.estimate(pathlib.Path(scratch))
         total += size, seconds
-        count = f"{thing.count} {thing.unit}s"
-        rows.append(
-            _COLUMNS.format(
-                thing.folder.name, count, megabytes(size), duration(seconds)
-            )
-        )
+        name, count = thing.folder.name, f"{thing.count} {thing.unit}s"
+        cells = name, count, megabytes(size), duration(seconds)
+        rows.append(_COLUMNS.format(*cells))
         rows.append(f"  by {thing.recipe}, in {thing.folder.parent}")
-    size, free = total[0], free_bytes(things[0].folder)
+    free = free_bytes(things[0].folder)
     rows.append(
-        f"in all {megabytes(size)} and about {duration(total[1])}; "
+        f"in all {megabytes(total[0])} and about {duration(total[1])}; "
         f"{megabytes(free)} are free"
     )
     return "\n".join(rows)
-
-
-@contextlib.contextmanager
-def _unheard():
-    """Hides bars and reports of what is made to be measured."""
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        yield
 
 
 def duration(seconds):

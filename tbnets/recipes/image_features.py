@@ -6,14 +6,14 @@ import functools
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.features import extraction, hub, photo_features
+from tbnets.features import extraction, photo_features
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.region_extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.flags.flag import PRESET, OneOf, Place, Whole, flag, must_come_with
 from tbnets.recipes.photo_stores import PROBE, OfPhotos, work_through
 from tbnets.recipes.proposals import Boxes
-from tbnets.recipes.recipe import files_of_preset, read_recipe
+from tbnets.recipes.recipe import read_recipe
 from tbnets.store.manifest import DTYPES
 from tbnets.store.shards import open_store
 from tbnets.store.shares import SHARE, share_of
@@ -93,21 +93,16 @@ def check(values):
     if own:
         raise must_come_with(values, own[0], "--region_features=roi_average")
     if len(values.layers) > 1:
-        raise must_come_with(
-            values,
-            "region_features",
-            "one layer of --layers",
-            "Take --region_features=roi_average, or name one layer.",
-        )
+        advice = "Take --region_features=roi_average, or name one layer."
+        needed = "one layer of --layers"
+        raise must_come_with(values, "region_features", needed, advice)
 
 
 def build_features(values):
     """Returns what makes features by the flags, of photos or of regions."""
+    size = values.image_size or None
     network = photo_features.build_named_cnn(
-        values.cnn,
-        values.cnn_weights,
-        values.image_size or None,
-        values.top,
+        values.cnn, values.cnn_weights, size, values.top
     )
     layers, kind = values.layers, values.region_features
     if not values.regions:
@@ -115,8 +110,7 @@ def build_features(values):
     check(values)
     if kind != "roi_average":
         return make_region_extractor(network, kind, *layers)
-    own = {"grids": values.grids, "scales": values.scales}
-    own = {name: numbers for name, numbers in own.items() if numbers}
+    own = {"grids": values.grids or None, "scales": values.scales or None}
     return make_region_extractor(network, kind, layers, **own)
 
 
@@ -145,25 +139,18 @@ def make(
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
-    work = functools.partial(
-        extraction.extract, features=features, batch_size=batch_size
-    )
+    work = extraction.extract
+    own = {"features": features, "batch_size": batch_size}
     row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
         made_by["proposals"] = _made_boxes(boxes, share)
-        work = functools.partial(
-            extract_regions, proposals=boxes, extractor=features
-        )
+        work = extract_regions
+        own = {"proposals": boxes, "extractor": features}
         row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
-    work_through(
-        photos,
-        FeatureWriter(folder, made_by, features.dim, values.dtype, kind),
-        "extracting features",
-        work,
-        row_bytes,
-        **how,
-    )
+    writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
+    what = "extracting features"
+    work_through(photos, writer, what, work, row_bytes, **own, **how)
     return features.dim
 
 
@@ -173,10 +160,8 @@ def _made_boxes(boxes, share):
     Raises:
         ValueError: it is another share than that of the photos.
     """
-    made_by, told = dict(boxes.made_by), share_of(boxes.made_by)
-    if told is None:
-        return made_by
-    if told != share.get(SHARE):
+    told = share_of(boxes.made_by)
+    if told not in (None, share.get(SHARE)):
         raise InputError(
             "`regions` must be the boxes of all photos, or of the same share "
             f"of the same photos. Received: regions={boxes.path}, share "
@@ -184,8 +169,7 @@ def _made_boxes(boxes, share):
             "tools/join_store.py, or give --shard, --shard_images and the "
             "photos as they were there."
         )
-    del made_by[SHARE]
-    return made_by
+    return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
 
 class FeaturesOfPhotos(OfPhotos):
@@ -227,11 +211,9 @@ class FeaturesOfPhotos(OfPhotos):
     def files(self):
         """Returns the files of weights; installed ones among them."""
         values, files = self.recipe.values, super().files()
-        if hub.is_hub(values.cnn):
-            return {**files, **files_of_preset("cnn", values.cnn, "image")}
-        network = NETWORKS[values.cnn]
-        if values.cnn_weights == "imagenet" and network.find_imagenet:
-            files["cnn_weights"] = network.find_imagenet()
+        find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
+        if values.cnn_weights == "imagenet" and find:
+            files["cnn_weights"] = find()
         return files
 
 

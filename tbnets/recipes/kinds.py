@@ -20,36 +20,25 @@ KINDS = {
 
 def recipes(settings, flag, sources):
     """Returns the recipes that a flag of a run names; () where it is unread."""
-    is_read = settings.reads(flag)
+    is_read = settings is None or settings.reads(flag)
     if flag == "text_features":
         is_read = is_read or frozen_preset(settings)
     return list(filter(is_recipe, sources.items(flag))) if is_read else ()
 
 
-def plan(settings, flag, data):
+def plan(flag, data, settings=None):
     """Returns what the recipes of a flag make: {recipe: `Thing`}.
 
     Args:
-        settings: the run's settings.
         flag: one of `KINDS`.
         data: the run's `data.open.Data`.
+        settings: the run's settings; None where every flag is read.
 
     Raises:
         ValueError, FileNotFoundError: one can not be read or made.
     """
-    return _planned(recipes(settings, flag, data.given), flag, data)
-
-
-def plan_all(flag, data):
-    """Returns the same of a flag that is read, whatever the settings."""
-    items = data.given.items(flag) if flag in KINDS else ()
-    return _planned(filter(is_recipe, items), flag, data)
-
-
-def _planned(items, flag, data):
-    """Returns {recipe: `Thing`} of the recipes among what a flag names."""
     found = {}
-    for item in items:
+    for item in recipes(settings, flag, data.given):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
         with recipe.named():
             found[item] = KINDS[flag](recipe, data)
@@ -62,17 +51,16 @@ def missing(data):
     All can be made, as far as that can be told before: a wrong recipe is
     told before anything is made.
     """
-    things = [
-        one
+    things = {
+        one.folder: one
         for flag in KINDS
         for thing in data.things(flag).values()
         for one in thing.missing()
-    ]
-    things = list({one.folder: one for one in things}.values())
-    for one in things:
+    }
+    for one in things.values():
         with one.recipe.named():
             one.check()
-    return things
+    return list(things.values())
 
 
 def said(data):

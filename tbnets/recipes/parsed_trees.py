@@ -52,28 +52,22 @@ def make(values, texts, path, cache):
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
     count = len(set(captions))
+    how = {"processes": values.processes or None, "cache": cache}
     with progress_bar(count, "parsing", "caption", leave=True) as bar:
-        parses = parsing.parse_captions(
-            captions,
-            values.parser,
-            cache=cache,
-            processes=values.processes or None,
-            corenlp_url=values.corenlp_url,
-            progress=bar.update,
-        )
+        how |= {"corenlp_url": values.corenlp_url, "progress": bar.update}
+        parses = parsing.parse_captions(captions, values.parser, **how)
     parsing.write_parses(path, texts, parses)
     failed = sum(caption in parses.failures for caption in captions)
-    lines = [
+    tqdm.tqdm.write(
         f"parsed    {len(parses.trees) - parses.num_cached} captions by "
         f"{values.parser} in {time.perf_counter() - start:.1f} s, "
-        f"{parses.num_cached} were known",
+        f"{parses.num_cached} were known\n"
         f"trees     {path}: {len(texts)} captions, {failed} of them "
-        "right-branching, as they did not parse",
-    ]
+        "right-branching, as they did not parse"
+    )
     reasons = collections.Counter(parses.failures.values())
     for reason, count in reasons.most_common(MOST_PRINTED):
-        lines.append(f"          {count} x {reason}")
-    tqdm.tqdm.write("\n".join(lines))
+        tqdm.tqdm.write(f"          {count} x {reason}")
 
 
 class TreesOfTexts(Thing):
@@ -85,11 +79,7 @@ class TreesOfTexts(Thing):
     def __init__(self, recipe, data):
         super().__init__(recipe, data)
         self._texts = texts_by_id(data)
-
-    @property
-    def count(self):
-        """Of how many texts it is made."""
-        return len(self._texts)
+        self.count = len(self._texts)
 
     @property
     def path(self):
@@ -126,7 +116,5 @@ class TreesOfTexts(Thing):
             seconds.append(time.perf_counter() - start)
         times = (len(texts) - 1) / max(len(few), 1)
         at_once = self.recipe.values.processes or usable_cores()
-        return (
-            int(times * path.stat().st_size),
-            seconds[0] + times * seconds[1] / at_once,
-        )
+        size = int(times * path.stat().st_size)
+        return size, seconds[0] + times * seconds[1] / at_once

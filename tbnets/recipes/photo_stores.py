@@ -31,13 +31,12 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
     start, before = time.perf_counter(), len(writer.done)
     left = len(extraction.remaining(photos, writer))
     check_space(writer.path, left * photo_bytes)
-    told = options.pop("progress", None)
+    told = options.pop("progress", lambda count: None)
     with progress_bar(left, what, "photo", leave=True) as bar:
 
         def progress(count):
             bar.update(count)
-            if told:
-                told(count)
+            told(count)
 
         failures = work(photos, writer=writer, progress=progress, **options)
     writer.finish()
@@ -69,11 +68,7 @@ class OfPhotos(Thing):
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data, parts)
         self._photos = data.photos
-
-    @property
-    def count(self):
-        """Of how many photos it is made."""
-        return len(self._photos)
+        self.count = len(self._photos)
 
     def inputs(self):
         """Returns id, name and size of each photo."""
@@ -100,12 +95,9 @@ class OfPhotos(Thing):
             counts.append(count)
 
         few.make(few.folder, progress=progress, **self.probe)
-        share = self.count / few.count
-        seconds = times[-1] - times[0]
-        return (
-            int(share * bytes_in(few.folder)),
-            self.count * seconds / max(sum(counts[1:]), 1),
-        )
+        size = int(self.count / few.count * bytes_in(few.folder))
+        each = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
+        return size, self.count * each
 
     def few(self, count):
         """Returns the store of the first photos."""
@@ -113,5 +105,6 @@ class OfPhotos(Thing):
         for name in ("digest", "folder"):  # They are of all photos.
             vars(few).pop(name, None)
         few._photos = self._photos[:count]
+        few.count = len(few._photos)
         few.parts = tuple(part.few(count) for part in self.parts)
         return few

@@ -1,11 +1,9 @@
 """Boxes that may hold an object: their flags, and how a store is made."""
 
 import dataclasses
-import functools
 
 from tbnets.cores import usable_cores
 from tbnets.features import proposals, region_extraction
-from tbnets.features.proposals import import_opencv
 from tbnets.flags.flag import Count, flag
 from tbnets.recipes.photo_stores import OfPhotos, work_through
 from tbnets.store.writer import FeatureWriter
@@ -61,12 +59,9 @@ def make(photos, values, folder, workers=None, share=None, **how):
     proposer = proposer_of(values)
     made_by = {**proposer.description(), **(share or {})}
     writer = FeatureWriter(folder, made_by, 0, kind="regions")
-    work = functools.partial(
-        region_extraction.propose_photos,
-        proposer=proposer,
-        workers=workers or usable_cores(),
-    )
-    work_through(photos, writer, "proposing", work, **how)
+    how |= {"proposer": proposer, "workers": workers or usable_cores()}
+    propose = region_extraction.propose_photos
+    work_through(photos, writer, "proposing", propose, **how)
 
 
 def proposer_of(values):
@@ -83,7 +78,7 @@ class Boxes(OfPhotos):
     def check(self):
         """Refuses numbers that no box can have, and a missing package."""
         proposer_of(self.recipe.values)
-        import_opencv()
+        proposals.import_opencv()
 
     def make(self, folder, **how):
         """Makes them, or goes on."""

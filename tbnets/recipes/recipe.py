@@ -13,7 +13,6 @@ import re
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
-from tbnets.features.preset_files import CONFIG
 from tbnets.flags import flagfiles
 from tbnets.flags.command_line import CommandLine
 from tbnets.flags.flag import flags_of
@@ -66,10 +65,8 @@ class Recipe:
 
     def found(self, sources):
         """Returns the same, files and presets as they lie below `Sources`."""
-        values = {
-            name: hub.placed(value, *sources.starts)
-            for name, value in vars(self.values).items()
-        }
+        starts, given = sources.starts, vars(self.values)
+        values = {name: hub.placed(given[name], *starts) for name in given}
         with self.named():
             for name, value in self.files.items():
                 values[name] = os.fspath(_file(name, value, sources))
@@ -116,8 +113,7 @@ def read_recipe(flag, item, kind, sources):
             "flagfile whose name ends in .flags. Received: "
             f"--{flag}={item}. Write one."
         )
-    place = sources.resolve(item)
-    path = flagfiles.find_recipe(flag, item, kind.verb, place)
+    path = flagfiles.find_recipe(flag, item, kind.verb, sources.resolve(item))
     words = flagfiles.expand([f"--flagfile={path}"])
     flags = flags_of(kind.group)
     for word in words:
@@ -156,18 +152,3 @@ def _check_known(path, word, kind, known):
         "Of what it is made, how and where to, the run knows: take it away, "
         "or name a recipe of that tool.",
     )
-
-
-def files_of_preset(flag, name, side):
-    """Returns the files that decide what a flag's preset is: name -> path.
-
-    That of its configuration stands for the flag; the others are called as no
-    flag is.
-
-    Args:
-        flag: that names it.
-        name: of the preset.
-        side: `image` or `text`.
-    """
-    own = hub.files(name, side)
-    return {flag: own[CONFIG], **{f"{flag}/{k}": own[k] for k in own}}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
 from typing import Annotated
@@ -12,7 +13,6 @@ import tqdm
 from tbnets.data.captions import caption_key
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
-from tbnets.features.hub import is_hub
 from tbnets.features.hub_features import HubFeatures
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.flags.flag import (
@@ -26,7 +26,6 @@ from tbnets.flags.flag import (
     flag,
 )
 from tbnets.progress import progress_bar
-from tbnets.recipes.recipe import files_of_preset
 from tbnets.recipes.texts import texts_by_split
 from tbnets.recipes.thing import Thing, check_space
 from tbnets.store.manifest import DTYPES, file_sha256
@@ -94,21 +93,17 @@ def make(values, texts, folder, shard=""):
         shard: the share whose features are made, as of `take_share`; all
             of them are fitted alike.
     """
-    check(values)
-    all_texts = {
-        caption_key(text): text for some in texts.values() for text in some
-    }
+    every = itertools.chain.from_iterable(texts.values())
+    all_texts = {caption_key(text): text for text in every}
     keys, size = list(all_texts), caption_features.SHARD_CAPTIONS
     rows, share = take_share(shard, keys, size)
     encoder = _fitted(values, texts, folder)
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
     writer = caption_features.open_writer(folder, encoder, values.dtype, share)
     start = time.perf_counter()
-    left = {*keys[rows]} - writer.done
-    check_space(
-        folder, len(left) * encoder.dim * np.dtype(values.dtype).itemsize
-    )
-    with progress_bar(len(left), "encoding", "text", leave=True) as bar:
+    left = len({*keys[rows]} - writer.done)
+    check_space(folder, left * encoder.dim * np.dtype(values.dtype).itemsize)
+    with progress_bar(left, "encoding", "text", leave=True) as bar:
         some = [all_texts[key] for key in keys[rows]]
         caption_features.extract(some, encoder, writer, bar.update)
     writer.finish()
@@ -123,7 +118,7 @@ def _fitted(values, texts, folder):
     """Returns the encoder of the store to go on with, or fits a new one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
-    if is_hub(values.features):
+    if hub.is_hub(values.features):
         return encoder
     if before is not None:
         return before
@@ -137,22 +132,18 @@ def _fitted(values, texts, folder):
 
 def _new_encoder(values, texts):
     """Returns the encoder that is asked for, not fitted."""
-    if is_hub(values.features):
+    if hub.is_hub(values.features):
         return HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
     text = "\n".join(map(caption_key, training))
-    encoder.notes_["fitted_on"] = {
-        "split": name,
-        "captions": len(training),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    told = {"split": name, "captions": len(training), "sha256": digest}
     if values.word_vectors:
-        encoder.notes_["fitted_on"] |= {
-            "splits_of_words": list(texts),
-            "word_vectors_sha256": file_sha256(values.word_vectors),
-        }
+        digest = file_sha256(values.word_vectors)
+        told |= {"splits_of_words": list(texts), "word_vectors_sha256": digest}
+    encoder.notes_["fitted_on"] = told
     return encoder
 
 
@@ -201,9 +192,8 @@ class FeaturesOfTexts(Thing):
     @property
     def count(self):
         """Of how many different texts it is made."""
-        return len(
-            {caption_key(t) for some in self._texts.values() for t in some}
-        )
+        every = itertools.chain.from_iterable(self._texts.values())
+        return len(set(map(caption_key, every)))
 
     def inputs(self):
         """Returns the splits, and a sha256 of the texts of each."""
@@ -214,19 +204,12 @@ class FeaturesOfTexts(Thing):
 
     def check(self):
         """Refuses what packages are missing for."""
-        if is_hub(self.recipe.values.features):
+        if hub.is_hub(self.recipe.values.features):
             hub.keras_hub()
             return
         import_extra("text", "sklearn.decomposition")
         if self.recipe.values.features == "tfidf":
             find_lemmatizer()
-
-    def files(self):
-        """Returns the files that decide: of flags, or those of a preset."""
-        name = self.recipe.values.features
-        if is_hub(name):
-            return files_of_preset("features", name, "text")
-        return super().files()
 
     def make(self, folder):
         """Makes the store, or goes on."""
@@ -247,7 +230,5 @@ class FeaturesOfTexts(Thing):
         elif values.features == "fisher":
             dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
         each = max(spent[2] - spent[1], 0) / (PROBES[2] - PROBES[1])
-        return (
-            self.count * dim * np.dtype(values.dtype).itemsize,
-            spent[1] + self.count * each,
-        )
+        size = self.count * dim * np.dtype(values.dtype).itemsize
+        return size, spent[1] + self.count * each

@@ -14,7 +14,9 @@ import pathlib
 import shutil
 
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.features.photo_cache import photo_sums
+from tbnets.features.preset_files import CONFIG
 from tbnets.locks import FolderLock
 from tbnets.progress import say
 from tbnets.store.manifest import MANIFEST, read_manifest
@@ -23,6 +25,8 @@ FORM = 1
 """Raise it when other things are made of what a digest tells."""
 DIGITS = 8
 SUMS = "sums.json"
+PRESETS = {"cnn": "image", "features": "text"}
+"""Flag of a recipe that may name a preset of Keras Hub -> the side of it."""
 
 
 class Thing:
@@ -45,9 +49,7 @@ class Thing:
     """
 
     verb, group, preset = "", None, ""
-    count = 0
-    unit = "photo"
-    num_bytes = 0
+    unit, num_bytes = "photo", 0
 
     def __init__(self, recipe, data, parts=()):
         self.recipe = recipe
@@ -74,8 +76,19 @@ class Thing:
         """Refuses what the recipe asks for and can not be, once built."""
 
     def files(self):
-        """Returns the files that flags of the recipe mean: name -> path."""
-        return self.recipe.files
+        """Returns the files that decide: name -> path.
+
+        They are those that flags of the recipe mean, and those of a preset:
+        its configuration stands for the flag, the others are called as no
+        flag is.
+        """
+        files = self.recipe.files
+        for flag, side in PRESETS.items():
+            if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
+                own = hub.files(name, side)
+                files |= {f"{flag}/{k}": own[k] for k in own}
+                files[flag] = own[CONFIG]
+        return files
 
     def is_made(self, folder):
         """Tells whether all of it lies in a folder."""
@@ -110,8 +123,6 @@ class Thing:
     def _sums(self):
         """Returns what files hold: name of a flag -> sha256."""
         files = self.files()
-        if not files:
-            return {}
         kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
         sums = {}
@@ -162,15 +173,13 @@ class Thing:
     def _make_alone(self):
         """Makes it while no other process does."""
         place = self.folder
+
+        def wait(who):
+            say(f"waiting   for process {who}, which makes {place}")
+
         with self._explained(place):
             place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock.wait(
-                place.parent,
-                f".{place.name}.lock",
-                lambda who: say(
-                    f"waiting   for process {who}, which makes {place}"
-                ),
-            )
+            lock = FolderLock.wait(place.parent, f".{place.name}.lock", wait)
             if not self.is_made(place):
                 say(f"making    {place}, by {self.recipe}")
                 try:
@@ -183,10 +192,8 @@ class Thing:
     @contextlib.contextmanager
     def _explained(self, place):
         """Tells whose error it is; of a folder, that it can be made again."""
-        advice = ""
-        if place.exists():
-            advice = f" Or remove {place}: it is then made anew."
-        with self.recipe.named(advice):
+        advice = f" Or remove {place}: it is then made anew."
+        with self.recipe.named(advice if place.exists() else ""):
             yield
 
 

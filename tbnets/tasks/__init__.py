@@ -11,7 +11,6 @@ from tbnets.tasks.matching.tenant import TENANT as MATCHING
 from tbnets.tasks.parts import BUILDERS
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
-ALWAYS_READ = ("run",)
 
 
 def settings_of(record):
@@ -35,11 +34,10 @@ def settings_of(record):
             f"{record['model']}. Received: --task={record['task']}. Change "
             "one of them."
         )
-    groups = (*ALWAYS_READ, *tenant.flag_groups, *model.flag_groups)
+    groups = ("run", *tenant.flag_groups, *model.flag_groups)
     return make_settings(record, groups, dict((*tenant.fixed, *model.fixed)))
 
 
 def open_task(settings):
     """Returns the task of some settings."""
-    compose = TASKS[settings.task].compose
-    return compose(settings, BUILDERS[settings.model])
+    return TASKS[settings.task].compose(settings, BUILDERS[settings.model])

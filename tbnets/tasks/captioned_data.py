@@ -7,7 +7,7 @@ from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.recipes import kinds
 from tbnets.store.manifest import extraction_differences
-from tbnets.tasks import texts
+from tbnets.tasks import readers, texts
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.task import TaskData
 
@@ -32,7 +32,7 @@ class CaptionedData(TaskData):
 
     def __init__(self, settings, own=None):
         super().__init__(settings)
-        plan = functools.partial(kinds.plan, settings)
+        plan = functools.partial(kinds.plan, settings=settings)
         self.opened = Data(Sources.of(settings), own, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)
 
@@ -52,7 +52,7 @@ class CaptionedData(TaskData):
     @property
     def train(self):
         """The `SplitData` of the training split."""
-        return self.opened.split(self.settings.train_split)
+        return self.split(self.settings.train_split)
 
     @property
     def last(self):
@@ -73,10 +73,7 @@ class CaptionedData(TaskData):
             what `recipes` say, where some are named.
         """
         opened = self.opened
-        more = {
-            "split_cuts": opened.cuts,
-            "recipes": kinds.said(opened),
-        }
+        more = {"split_cuts": opened.cuts, "recipes": kinds.said(opened)}
         return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
     def resume(self, state, splits, where):
@@ -129,11 +126,16 @@ class CaptionedData(TaskData):
         if overlap := self.opened.overlaps(splits):
             found["overlap"] = overlap
         if self.opened.cuts:
-            sizes = [
-                f"{self.split(name).records.num_images} {name}"
-                for name in splits
-            ]
-            found["splits"] = (
-                f"drawn by image, as the captions tell none: {', '.join(sizes)}"
-            )
+            parts = self.opened.parts("records", splits).items()
+            sizes = ", ".join(f"{one.num_images} {name}" for name, one in parts)
+            told = f"drawn by image, as the captions tell none: {sizes}"
+            found["splits"] = told
         return found | texts.notes(fitted)
+
+    def photo_reader(self, made_by):
+        """Returns what turns photos into features, as of `readers`.
+
+        Args:
+            made_by: `Features.made_by` of those that were learned from.
+        """
+        return readers.photo_reader(made_by, self.settings, self.opened.given)

@@ -25,13 +25,12 @@ def build_image_encoder(settings, fitted):
     checked_number("image_size", settings.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
-    name, weights = settings.image_encoder, settings.image_weights or None
-    weights = None if weights == RANDOM else weights
-    if weights not in (None, "imagenet"):
+    weights = settings.image_weights
+    if weights not in ("", RANDOM, "imagenet"):
         weights = pathlib.Path(settings.started_in) / weights
-    return image_encoders.ApplicationEncoder(
-        name, settings.image_size, weights, settings.fine_tune
-    )
+    given = None if weights in ("", RANDOM) else weights
+    own = settings.image_size, given, settings.fine_tune
+    return image_encoders.ApplicationEncoder(settings.image_encoder, *own)
 
 
 def _build_preset_encoder(settings, config):
@@ -60,22 +59,15 @@ def build_text_encoder(settings, fitted):
     }
     if table is not None or settings.from_:
         common["word_training"] = settings.word_vectors_training
-    if settings.text_encoder == "h_lstm":
-        return TreeEncoder(
-            words,
-            units=settings.rnn_units,
-            tied=settings.tied_children,
-            mean_beside=settings.mean_beside,
-            **common,
-        )
     if settings.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
+    common |= {"units": settings.rnn_units, "mean_beside": settings.mean_beside}
+    if settings.text_encoder == "h_lstm":
+        return TreeEncoder(words, tied=settings.tied_children, **common)
     return text_encoders.RecurrentEncoder(
         words,
         settings.text_encoder,
-        units=settings.rnn_units,
         bidirectional=settings.bidirectional,
         pooling=settings.pooling,
-        mean_beside=settings.mean_beside,
         **common,
     )

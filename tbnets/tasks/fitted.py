@@ -4,7 +4,7 @@ import numpy as np
 
 from tbnets.checked_files import is_kind, shown
 from tbnets.errors import InputError
-from tbnets.tasks.matching.own_photos import write_left_out
+from tbnets.files import write_text
 from tbnets.text.vocabulary import Vocabulary
 
 SIDES = ("words", "image_dim", "text_dim")
@@ -37,8 +37,9 @@ def write_fitted(fitted, folder):
     """Writes of what `TaskData.fit` returned what people read in a run."""
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
-    if fitted.get("left_out"):
-        write_left_out(fitted["left_out"], folder / "left_out.txt")
+    if left_out := fitted.get("left_out"):
+        lines = (f"{name}\t{why}\n" for name, why in left_out.items())
+        write_text(folder / "left_out.txt", "".join(lines))
 
 
 def check_same_words(fitted, before, path):
@@ -73,10 +74,8 @@ def check_fitted_kinds(fitted, path, wanted):
     Raises:
         ValueError: naming the first that is.
     """
-    for name, kind in _KINDS.items():
-        found = fitted.get(name, "")
-        if name not in fitted and name not in wanted:
-            continue
+    for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
+        found, kind = fitted.get(name, ""), _KINDS[name]
         if not is_kind(found, kind) or not _MORE.get(name, lambda _: 1)(found):
             what = f"whose `{name}` is {shown(found)}, no {kind}"
             if name not in fitted:

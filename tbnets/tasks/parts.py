@@ -59,10 +59,8 @@ class Builder(NamedTuple):
 
 def _built(network, settings, fitted):
     """Returns a network with its weights; words begin as they were read."""
-    shapes = {
-        "images": (None, fitted["image_dim"]),
-        "captions": (None, fitted["text_dim"]),
-    }
+    shapes = {"images": (None, fitted["image_dim"])}
+    shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
         size = getattr(network.image_encoder, "image_size", settings.image_size)
         shapes["images"] = (None, size, size, 3)
@@ -81,14 +79,9 @@ def _build_branch(settings, name):
     """Returns a branch; its name is that of its random numbers."""
     is_text = name == "text_branch"
     units = settings.text_units if is_text else settings.image_units
+    own = settings.batch_normalization, settings.dropout, settings.input_dropout
     with batch_statistics(settings.batch_statistics):
-        return Branch(
-            units,
-            settings.batch_normalization,
-            settings.dropout,
-            settings.input_dropout,
-            seed_of(settings.seed, name, len(units)),
-        )
+        return Branch(units, *own, seed_of(settings.seed, name, len(units)))
 
 
 def _two_branches(settings, fitted):
@@ -125,20 +118,16 @@ def _build_logit_scale(settings):
     """
     if not (settings.reads("learn_temperature") and settings.learn_temperature):
         return None
-    least = 1 / LARGEST
-    checked_number("--temperature", settings.temperature, least)
+    checked_number("--temperature", settings.temperature, 1 / LARGEST)
     return LogitScale(settings.temperature)
 
 
 def build_similarity_network(settings, fitted):
     """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
-    head = PairHead(
-        settings.head_units,
-        settings.head_dropout,
-        settings.product_scale or None,
-        seed=seed_of(settings.seed, "head", len(settings.head_units)),
-    )
+    units, scale = settings.head_units, settings.product_scale or None
+    seed = seed_of(settings.seed, "head", len(units))
+    head = PairHead(units, settings.head_dropout, scale, seed=seed)
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
@@ -154,19 +143,15 @@ def build_hm_lstm(settings, fitted):
     return _built(HMLSTM(**layers), settings, fitted)
 
 
-def _stay(settings):
-    """Tells whether texts are means of words whose vectors are others'."""
-    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
-    return is_mean and path and settings.word_vectors_training == "frozen"
-
-
 def build_cca(settings, fitted):
     """Returns a built `CCA`, not solved for.
 
     Raises:
         ValueError: the words would have to be learned, by a gradient.
     """
-    if not (reads_features(settings) or _stay(settings)):
+    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
+    stay = is_mean and path and settings.word_vectors_training == "frozen"
+    if not (reads_features(settings) or stay):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
             "no gradient, or mean of vectors that stay. Received: "
@@ -209,10 +194,8 @@ def build_loss(settings):
     if settings.loss == "infonce":
         return InfoNCELoss(settings.temperature, weights)
     names = "margin", "num_negatives", "distance", "reduction", "negatives"
-    return TripletLoss(
-        **{name: getattr(settings, name) for name in names},
-        term_weights=weights,
-    )
+    given = {name: getattr(settings, name) for name in names}
+    return TripletLoss(**given, term_weights=weights)
 
 
 def first_hard_epoch(settings):
@@ -249,13 +232,9 @@ def compile_embedding_network(network, settings, steps_per_epoch, **more):
 
 def compile_hm_lstm(network, settings, steps_per_epoch):
     """Gives an `HMLSTM` its losses and optimizer."""
-    compile_embedding_network(
-        network,
-        settings,
-        steps_per_epoch,
-        phrase_weight=settings.phrase_weight,
-        region_mean_weight=settings.region_mean_weight,
-    )
+    names = "phrase_weight", "region_mean_weight"
+    own = {name: getattr(settings, name) for name in names}
+    compile_embedding_network(network, settings, steps_per_epoch, **own)
 
 
 def compile_similarity_network(network, settings, steps_per_epoch):
@@ -270,24 +249,22 @@ def compile_similarity_network(network, settings, steps_per_epoch):
     )
 
 
+_BY_STEPS = ("branches", "training", "optimizer")
 BUILDERS = {
     "embedding": Builder(
         build_embedding_network,
         compile_embedding_network,
-        ("branches", "loss", "training", "optimizer"),
+        (*_BY_STEPS, "loss"),
     ),
     "similarity": Builder(
         build_similarity_network,
         compile_similarity_network,
-        ("branches", "pairs", "training", "optimizer"),
+        (*_BY_STEPS, "pairs"),
     ),
     "hm_lstm": Builder(
         build_hm_lstm,
         compile_hm_lstm,
-        (
-            *("branches", "loss", "training", "optimizer"),
-            *("regions", "correspondences"),
-        ),
+        (*_BY_STEPS, "loss", "regions", "correspondences"),
         fixed=(("text_encoder", "h_lstm"),),
         needs=("regions",),
     ),

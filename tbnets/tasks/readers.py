@@ -12,39 +12,20 @@ WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""
 
 
-def named_weights(weights, sources):
-    """Returns weights as builders of networks take them.
-
-    Args:
-        weights: a word for them, a file, or a preset of Keras Hub.
-        sources: the run's `Sources`, whose places files are looked for in.
-    """
-    if hub.is_hub(weights):
-        return hub.placed(weights, *sources.starts)
-    return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
-
-
 def weights_of_run(settings, sources):
-    """Returns the weights of the network on photos: the preset, if it is one.
+    """Returns the weights of the network on photos, as builders take them.
+
+    That is a word for them, a file, or the preset, if the network is one.
 
     Args:
         settings: the run's settings.
-        sources: the run's `Sources`.
+        sources: the run's `Sources`, whose places files are looked for in.
     """
     is_preset = settings.reads("cnn") and hub.is_hub(settings.cnn)
     weights = settings.cnn if is_preset else settings.cnn_weights
-    return named_weights(weights, sources)
-
-
-def weights_from_here(weights):
-    """Returns the same weights with a file's place in full, if it is here.
-
-    The words for weights are none, whatever lies in the current folder.
-    """
     if hub.is_hub(weights):
-        return hub.placed(weights)
-    is_file = weights not in WEIGHTS_BY_NAME and os.path.exists(weights)
-    return os.path.abspath(weights) if is_file else weights
+        return hub.placed(weights, *sources.starts)
+    return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
 
 
 def start_at_photo(settings, cnn_weights):
@@ -67,7 +48,12 @@ def start_at_photo(settings, cnn_weights):
             f"Received: --cnn_weights={cnn_weights} with --image_encoder="
             f"{settings.image_encoder}, which takes photos. Leave it out."
         )
-    return settings.replace(cnn_weights=weights_from_here(cnn_weights))
+    weights = hub.placed(cnn_weights)
+    # A word is no file, whatever lies in the current folder.
+    is_word = hub.is_hub(weights) or weights in WEIGHTS_BY_NAME
+    if not is_word and os.path.exists(weights):
+        weights = os.path.abspath(weights)
+    return settings.replace(cnn_weights=weights)
 
 
 def photo_reader(made_by, settings, sources):

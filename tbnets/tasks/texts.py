@@ -13,16 +13,10 @@ from tbnets.layers.fisher_vectors import CaptionReader
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.ops import check_ops
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.text import word_tables
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
-from tbnets.text.word_tables import (
-    centred,
-    coverage,
-    coverage_line,
-    embedding_table,
-    with_new_dims,
-)
 from tbnets.text.word_vectors import read_showing_progress
 from tbnets.text.words import count_words
 
@@ -135,38 +129,33 @@ class Texts:
             fitted["begun_with"] = self._begun_with
         if self._of_features:
             rows = self._train.texts
-            fitted["text_dim"] = rows.shape[0]
-            fitted["text_features_made_by"] = rows.features.made_by
-            return fitted
+            made_by = rows.features.made_by
+            own = {"text_dim": rows.shape[0], "text_features_made_by": made_by}
+            return fitted | own
         if self._of_preset:
-            made_by = {"tokenizer_sha256": self._tokenizer.sha256()}
-            fitted["text_encoder_made_by"] = made_by
-            return fitted
+            return fitted | {"text_encoder_made_by": self._reads_by}
         counts, lengths = count_words(self._train.said.captions)
-        vocabulary = Vocabulary.of_counts(
-            counts,
-            min_count=self.settings.min_count,
-            max_words=self.settings.max_words or None,
-        )
+        least, most = self.settings.min_count, self.settings.max_words or None
+        vocabulary = Vocabulary.of_counts(counts, least, most)
         fitted["words"] = list(dict.fromkeys((*self._words, *vocabulary.words)))
         fitted["longest_text"] = int(lengths.max(initial=0))
         return fitted | self._word_vectors(vocabulary, counts)
 
     def _word_vectors(self, vocabulary, counts):
         """Returns the first vectors of words, from --word_vectors; else {}."""
-        settings = self.settings
+        settings, seed = self.settings, self.settings.seed
         if not (settings.word_vectors and settings.reads("word_vectors")):
             return {}
         path = self._data.given.file("word_vectors")
         vectors = read_showing_progress(path, vocabulary.words)
         if settings.word_vectors_scale:
-            vectors = centred(vectors, settings.word_vectors_scale)
-        table = embedding_table(
-            vectors, vocabulary, settings.missing_vectors, settings.seed
-        )
+            scale = settings.word_vectors_scale
+            vectors = word_tables.centred(vectors, scale)
+        missing, new = settings.missing_vectors, settings.new_word_dims
+        table = word_tables.embedding_table(vectors, vocabulary, missing, seed)
         if settings.word_vectors_training != "frozen":
-            table = with_new_dims(table, settings.new_word_dims, settings.seed)
-        report = coverage(vectors, counts)
+            table = word_tables.with_new_dims(table, new, seed)
+        report = word_tables.coverage(vectors, counts)
         return {"word_vectors": table, "word_vectors_coverage": report}
 
     def rows(self, split, fitted):
@@ -216,9 +205,8 @@ class Texts:
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
-        split = self.settings.train_split
         self._data.make("text_features")
-        paths = self._data.paths("text_features", split)
+        paths = self._data.paths("text_features", self.settings.train_split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
     @functools.cached_property
@@ -226,10 +214,14 @@ class Texts:
         """The `HubTokenizer` of --text_encoder."""
         return HubTokenizer(text_preset(self.settings, weights=False))
 
+    @property
+    def _reads_by(self):
+        """What is remembered of it."""
+        return {"tokenizer_sha256": self._tokenizer.sha256()}
+
     def _tokenizer_of(self, fitted):
         """Returns it; refuses another than the run began with."""
-        now = {"tokenizer_sha256": self._tokenizer.sha256()}
-        if fitted["text_encoder_made_by"] != now:
+        if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "`--text_encoder` must be the preset that the run began with. "
                 f"Received: --text_encoder={self.settings.text_encoder}, which "
@@ -240,14 +232,12 @@ class Texts:
 
 def reads_features(settings):
     """Tells whether a run reads features of texts, of a preset for one."""
-    is_preset = bool(frozen_preset(settings))
-    return settings.text_encoder == "features" or is_preset
+    return settings.text_encoder == "features" or bool(frozen_preset(settings))
 
 
 def text_preset(settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
-    starts = Sources.of(settings).starts
-    name = hub.placed(settings.text_encoder, *starts)
+    name = hub.placed(settings.text_encoder, *Sources.of(settings).starts)
     return hub.open_preset(name, "text", weights=weights)
 
 
@@ -269,23 +259,20 @@ def notes(fitted):
         fitted: what `Texts.fit` returned.
     """
     found = {}
-    if fitted.get("words"):
-        total = len(fitted["words"])
+    if total := len(fitted.get("words") or ()):
         found["words"] = str(total)
         if begun := fitted.get("begun_with"):
             found["words"] += f", {total - begun['words']} of them new"
-    if fitted.get("word_vectors_coverage"):
-        found["vectors"] = coverage_line(fitted["word_vectors_coverage"])
+    if told := fitted.get("word_vectors_coverage"):
+        found["vectors"] = word_tables.coverage_line(told)
     return found
 
 
 def tokenize(tokenizer, captions):
     """Returns the `PaddedRows` of captions, a few thousand at a time."""
-    parts = [
-        tokenizer.ragged(list(captions[start : start + TOKENIZER_BATCH]))
-        for start in range(0, len(captions), TOKENIZER_BATCH)
-    ]
+    starts = range(0, len(captions), TOKENIZER_BATCH)
+    parts = [list(captions[at : at + TOKENIZER_BATCH]) for at in starts]
     if not parts:
         return PaddedRows([], [])
-    ids = tf.concat(parts, axis=0)
+    ids = tf.concat(list(map(tokenizer.ragged, parts)), axis=0)
     return PaddedRows(ids.values.numpy(), ids.row_lengths().numpy())

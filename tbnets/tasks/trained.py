@@ -29,16 +29,13 @@ from tbnets.training.run_folder import checkpoint_path
 OF_NETWORK = (
     *("task", "model", "image_encoder", "image_size", "cnn"),
     *("image_transform", "text_encoder", "fine_tune_text", "tied_children"),
-    "word_dim",
-    *("rnn_units", "bidirectional", "pooling", "mean_beside", "image_units"),
-    *("text_units", "batch_normalization", "head_units", "product_scale"),
-    "region_branch",
+    *("word_dim", "rnn_units", "bidirectional", "pooling", "mean_beside"),
+    *("image_units", "text_units", "batch_normalization", "head_units"),
+    *("product_scale", "region_branch"),
 )
 """Flags that tell what the weights of a network are."""
-_OWN = {
-    *(each.name for group in ("run", "captions") for each in FLAGS[group]),
-    "skip_bad_rows",
-} - {"task", "model"}
+_OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
+_OWN = _OWN - {"task", "model"} | {"skip_bad_rows"}
 """Flags that every run has for itself, whatever it begins with."""
 _NEW = ("draws", "total", "count", "logit_scale")
 """Weights that begin anew: what dropout has drawn, sums of Keras' measures, and
@@ -68,11 +65,9 @@ class Trained(NamedTuple):
 
     def values(self):
         """Returns the flags that a run has from it: name -> value."""
-        return {
-            name: value
-            for name, value in self.settings.values().items()
-            if name in ALL.keys() - _OWN and not ALL[name].is_place
-        }
+        values = self.settings.values()
+        own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
+        return {name: values[name] for name in values if name in own}
 
     def put_into(self, network):
         """Gives a network the weights; words that they lack keep their own.
@@ -143,9 +138,8 @@ def open_trained(name, start=""):
         told = saved_files.read_metadata(path).get("metadata", {})
         record, words = told.get("settings"), path / saved_files.VOCABULARY_FILE
         fitted = {key: told[key] for key in told if key.endswith("_made_by")}
-        fitted["words"] = []
-        if words.is_file():
-            fitted["words"] = list(Vocabulary.load(words).words)
+        known = Vocabulary.load(words).words if words.is_file() else ()
+        fitted["words"] = list(known)
         weights = saved_files.read_weights(path)
         file = path / "variables/variables.data-00000-of-00001"
     check_fitted_kinds(fitted, path, ("words",))

@@ -84,7 +84,8 @@ def opened(**sources):
         **sources,
     }
     settings = types.SimpleNamespace(reads=given.get)
-    return Data(Sources(**given), plan=functools.partial(plan, settings))
+    planned = functools.partial(plan, settings=settings)
+    return Data(Sources(**given), plan=planned)
 
 
 def planned(flag="image_features", **sources):

@@ -4,7 +4,7 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.recipes.kinds import missing, plan_all
+from tbnets.recipes.kinds import missing, plan
 from tests import tiny
 from tests.recipes.test_made import (
     FEATURES,
@@ -126,11 +126,11 @@ def test_photos_of_other_splits_may_be_absent(folder):
 
 
 def test_things_may_be_made_of_the_photos_of_one_split(folder):
-    data = Data(opened().given, plan=plan_all, photos_of=("dev",))
+    data = Data(opened().given, plan=plan, photos_of=("dev",))
     [one] = data.things("image_features").values()
     assert [key for key, _ in one.photos] == ["b.png"]
     assert one.count == 1 and one.digest != planned().digest
-    assert plan_all("phrases", data) == {}
+    assert plan("phrases", data) == {}
 
 
 def test_images_are_read_where_a_recipe_needs_them():

@@ -40,7 +40,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--cnn_weights={given}",
     )
     encoders.build_image_encoder(found, {})
-    named = readers.named_weights(given, Sources.of(found)) if given else None
+    named = readers.weights_of_run(found, Sources.of(found)) if given else None
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")

@@ -1,5 +1,7 @@
 """Matching by HM-LSTM: noun phrases and regions beside photos and sentences."""
 
+import functools
+
 from tbnets.data.noun_phrases import noun_phrases
 from tbnets.data.phrase_pairs import (
     PairBatches,
@@ -8,6 +10,7 @@ from tbnets.data.phrase_pairs import (
     PhotoRegions,
 )
 from tbnets.errors import InputError
+from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.tasks.matching.data import MatchingData
 
 
@@ -26,15 +29,19 @@ class HierarchicalData(MatchingData):
 
     Args:
         settings: the run's settings (see `flags`).
+
+    Attributes:
         matcher: function of a network that returns its `Matcher`.
 
     Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
     "fine-grained embedding learning", whose length the paper does not tell.
     """
 
-    def __init__(self, settings, matcher):
+    def __init__(self, settings):
         super().__init__(settings)
-        self._matcher = matcher
+        self.matcher = functools.lru_cache(maxsize=1)(
+            lambda network: Matcher(network, self.image_size)
+        )
         self.made_by["regions"] = "region_features_made_by"
 
     def check(self, queries=()):
@@ -74,30 +81,21 @@ class HierarchicalData(MatchingData):
                 f"Received: --region_branch=shared, {dim} numbers a photo, "
                 f"{store.dim} a region. Change it, or extract them alike."
             )
-        return fitted | {
-            "region_dim": store.dim,
-            "region_features_made_by": store.made_by,
-        }
+        fitted["region_dim"] = store.dim
+        return fitted | {"region_features_made_by": store.made_by}
 
     def load(self, split, fitted):
         """Returns the `PairExamples` of a split."""
-        examples = super().load(split, fitted)
-        return PairExamples(
-            **vars(examples),
-            phrases=noun_phrases(examples.texts),
-            regions=PhotoRegions(
-                *self.split(split).regions,
-                self.settings.regions_per_image,
-                self.settings.region_overlap,
-            ),
-        )
+        examples, settings = super().load(split, fitted), self.settings
+        most, overlap = settings.regions_per_image, settings.region_overlap
+        regions = PhotoRegions(*self.split(split).regions, most, overlap)
+        phrases = noun_phrases(examples.texts)
+        return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
         """Gives each training phrase its region, from the second stage on."""
-        if epoch < self.settings.correspondence_epochs:
-            self.held = {}
-            return
-        self.held = self._matcher(network).match(train)
+        is_known = epoch >= self.settings.correspondence_epochs
+        self.held = self.matcher(network).match(train) if is_known else {}
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets import boxes
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
 from tbnets.identity import SAME_THING
+from tbnets.localization.roles import proposal_roles
 from tbnets.progress import progress_bar
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.embedder import Embedder
@@ -31,7 +31,7 @@ class Matcher:
     def __init__(self, network, image_size=None):
         self.network = network
         self._embedder = Embedder(network, image_size)
-        signature = [
+        specs = [
             tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
             tf.TensorSpec((None,), tf.int32),
             tf.TensorSpec((None, network.region_dim), tf.float32),
@@ -39,9 +39,7 @@ class Matcher:
             tf.TensorSpec((None, None), tf.int32),
             tf.TensorSpec((None,), tf.int32),
         ]
-        self._compare = tf.function(
-            self._similarities, input_signature=signature
-        )
+        self._compare = tf.function(self._similarities, input_signature=specs)
 
     def match(self, examples, choice=DEFAULT):
         """Finds the candidate of each phrase.
@@ -61,18 +59,16 @@ class Matcher:
         choices = np.zeros(count, np.int16)
         confidences = np.zeros(count, np.float32)
         captions = examples.records.caption_rows()
-        every = np.arange(len(images))
         with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
-                rows = every[start : start + PHOTOS_AT_ONCE]
+                rows = np.arange(len(images))[start : start + PHOTOS_AT_ONCE]
                 own = np.concatenate([captions[row] for row in rows])
                 phrases = examples.phrases.rows_of(own)
                 if len(phrases):
                     found = self._of_photos(examples, rows, own, images)
                     best = _chosen(examples, phrases, found, choice)
                     choices[phrases] = best
-                    every_row = np.arange(len(best))
-                    confidences[phrases] = found[every_row, best]
+                    confidences[phrases] = found[np.arange(len(best)), best]
                 bar.update(len(rows))
         return {CHOICE: choices, CONFIDENCE: confidences}
 
@@ -90,40 +86,31 @@ class Matcher:
         Returns:
             The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
         """
-        chosen = np.full(len(links.things), -1)
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
-        for _, rows, overlaps in boxes.overlaps_by_photo(
-            links.boxes, links.images, candidates
-        ):
-            is_there = overlaps.max(axis=1) >= SAME_THING
-            chosen[rows[is_there]] = overlaps.argmax(axis=1)[is_there]
-        kept = np.flatnonzero(chosen >= 0)
-        _, first, things = np.unique(
-            links.things[kept], return_index=True, return_inverse=True
+        roles = proposal_roles(links.boxes, links.images, candidates)
+        kept = np.flatnonzero(roles.best_iou >= SAME_THING)
+        texts = examples.phrases.texts[links.phrases[kept]]
+        (first, things), (said, spoken) = (
+            np.unique(each, return_index=True, return_inverse=True)[1:]
+            for each in (links.things[kept], texts)
         )
         rows = kept[first]
-        texts = examples.phrases.texts[links.phrases[kept]]
-        _, said, spoken = np.unique(
-            texts, return_index=True, return_inverse=True
-        )
-        scores = pair_ranks.EmbeddingScores(
-            self._embed_candidates(examples, links.images[rows], chosen[rows]),
-            self.embed_phrases(examples, links.phrases[kept[said]]),
-        )
+        best = links.images[rows], roles.best[rows]
+        phrases = self.embed_phrases(examples, links.phrases[kept[said]])
+        regions = self._embed_candidates(examples, *best)
+        scores = pair_ranks.EmbeddingScores(regions, phrases)
         pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
         return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
 
     def _embed_candidates(self, examples, images, numbers):
         """Returns embeddings `[n, dim]` of candidates of photos."""
         found = self._embedder.images(examples)[images]
-        is_region = numbers < examples.regions.counts[images]
-        rows = np.flatnonzero(is_region)
+        rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
             part = rows[start : start + REGIONS_AT_ONCE]
-            found[part] = self.network.embed_regions(
-                examples.regions.take(images[part], numbers[part])
-            )
+            taken = examples.regions.take(images[part], numbers[part])
+            found[part] = self.network.embed_regions(taken)
         return found
 
     def embed_phrases(self, examples, rows):
@@ -140,10 +127,8 @@ class Matcher:
             lengths = examples.texts.lengths[captions]
             nodes = np.cumsum(lengths) - lengths
             nodes += examples.phrases.nodes[rows[part]]
-            _, found[part] = self.network.embed_nodes(
-                tf.constant(examples.texts.batch(captions)),
-                tf.constant(nodes, tf.int32),
-            )
+            nodes, trees = nodes.astype("int32"), examples.texts.batch(captions)
+            _, found[part] = self.network.embed_nodes(trees, nodes)
         return found
 
     def _of_photos(self, examples, rows, captions, images):
@@ -154,9 +139,8 @@ class Matcher:
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
-        phrases, _, nodes = examples.phrases.in_batch(
-            captions, texts.lengths[captions]
-        )
+        lengths = texts.lengths[captions]
+        phrases, _, nodes = examples.phrases.in_batch(captions, lengths)
         owners = examples.phrase_images[phrases] - rows[0]
         # The candidates of each photo: rows of its regions, then its own.
         firsts = np.cumsum(counts) - counts
@@ -164,15 +148,10 @@ class Matcher:
         table = firsts[:, None] + columns
         photo = len(places) + np.arange(len(rows))[:, None]
         table = np.where(columns < counts[:, None], table, photo)
-        found = self._compare(
-            texts.batch(captions),
-            nodes.astype(np.int32),
-            regions.take(rows[places], numbers),
-            images[rows],
-            table[owners].astype(np.int32),
-            counts[owners].astype(np.int32),
-        )
-        return found.numpy()
+        said = texts.batch(captions), nodes.astype(np.int32)
+        seen = regions.take(rows[places], numbers), images[rows]
+        own = [each[owners].astype(np.int32) for each in (table, counts)]
+        return self._compare(*said, *seen, *own).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
         """Returns how similar each phrase is to its candidates, `[p, k]`."""

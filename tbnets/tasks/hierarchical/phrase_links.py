@@ -27,21 +27,15 @@ def find_links(known, records, phrases):
     same = same_captions(known.images, records, photos)
     # Spans count words: of a caption in other words they say nothing.
     places = np.where(same.is_exact, same.rows, -1)
-    spoken = known.images.captions
-    starts = _word_starts(spoken)
+    starts = _word_starts(known.images.captions)
     captions = known.phrase_to_caption
     spans = [starts[row][span] for row, span in zip(captions, known.spans)]
     spans = np.array(spans, np.int64).reshape(-1, 2)
     found, is_exact = phrases_of_spans(places[captions], spans, phrases)
     kept = np.flatnonzero(found >= 0)
-    return Links(
-        found[kept],
-        known.boxes[kept],
-        photos[known.phrase_to_image[kept]],
-        known.phrase_to_chain[kept],
-        is_exact[kept],
-        len(found) - len(kept),
-    )
+    every = found, known.boxes, photos[known.phrase_to_image]
+    every += known.phrase_to_chain, is_exact
+    return Links(*(each[kept] for each in every), len(found) - len(kept))
 
 
 def _word_starts(captions):
@@ -56,7 +50,4 @@ def _word_starts(captions):
     if flat:
         counts = split_words(flat).row_lengths().numpy()
     ends = np.cumsum([len(row) for row in pieces])
-    return [
-        np.cumsum(np.append(0, part))
-        for part in np.split(counts, ends[:-1] if len(ends) else [])
-    ]
+    return [np.cumsum(np.append(0, one)) for one in np.split(counts, ends[:-1])]

@@ -1,6 +1,7 @@
 """How well the regions are chosen that noun phrases are found to name."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
@@ -71,9 +72,8 @@ class CorrespondenceScores(Scores):
         choices = self.choices
         if choice.name != MOST_SIMILAR:
             choices = self.matcher.match(self.examples, choice)[CHOICE]
-        metrics = evaluate_correspondences(
-            choices, self.examples.regions.candidates, self.links
-        )
+        candidates = self.examples.regions.candidates
+        metrics = evaluate_correspondences(choices, candidates, self.links)
         if region_phrase_ranking:
             metrics |= self.matcher.rank_true_regions(self.examples, self.links)
         return metrics
@@ -83,25 +83,18 @@ class CorrespondenceScores(Scores):
 
         Without photos, as with features alone, there are none.
         """
-        if self.photos is None or self.links is None:
-            return {}
-        return views.draw_correspondences(
-            self.choices, self.examples, self.links, self.photos
-        )
+        can = self.photos is not None and self.links is not None
+        return views.draw_correspondences(self) if can else {}
 
     def points(self, most=FEW_POINTS):
         """Returns noun phrases of some captions as points."""
         examples = self.examples
         _, captions = shown_captions(examples.records, most)
         rows = views.shown_phrases(examples, captions)
-        return points_of(
-            PHRASE,
-            self.matcher.embed_phrases(examples, rows),
-            [views.said(examples, row) for row in rows],
-            examples.phrase_images[rows],
-            examples.records,
-            self.photos,
-        )
+        vectors = self.matcher.embed_phrases(examples, rows)
+        said = [views.said(examples, row) for row in rows]
+        own = examples.phrase_images[rows], examples.records, self.photos
+        return points_of(PHRASE, vectors, said, *own)
 
 
 class Correspondences(Evaluator):
@@ -109,33 +102,25 @@ class Correspondences(Evaluator):
 
     Args:
         data: the run's `HierarchicalData`.
-        matcher: function of a network that returns its `Matcher`.
     """
 
     best_metric = "correspondence_accuracy"
 
-    def __init__(self, data, matcher):
+    def __init__(self, data):
         self._data = data
-        self._matcher = matcher
-        self._links = {}
+        self._links = functools.cache(self._find_links)
 
     def scores(self, network, examples):
         """Returns the `CorrespondenceScores` of some `PairExamples`."""
-        matcher, known = self._matcher(network), (None, None)
+        matcher, known = self._data.matcher(network), (None, None)
         if self._data.knows_links:
-            links = self._links_of(examples)
-            found = matcher.match(examples)
-            known = found[CHOICE], links
+            links = self._links(examples)
+            known = matcher.match(examples)[CHOICE], links
         photos = self._data.split(examples.records.split).photo_folder
         return CorrespondenceScores(examples, matcher, *known, photos)
 
-    def _links_of(self, examples):
-        """Returns the `Links` of a split; finds them once."""
-        split = examples.records.split
-        if split not in self._links:
-            self._links[split] = phrase_links.find_links(
-                self._data.split(split).phrases,
-                examples.records,
-                examples.phrases,
-            )
-        return self._links[split]
+    def _find_links(self, examples):
+        """Returns the `Links` of a split."""
+        records = examples.records
+        known = self._data.split(records.split).phrases
+        return phrase_links.find_links(known, records, examples.phrases)

@@ -18,14 +18,12 @@ WHAT_IS_SHOWN = (
 )
 
 
-def draw_correspondences(choices, examples, links, folder):
+def draw_correspondences(scores):
     """Draws the regions of the noun phrases of a few captions.
 
     Args:
-        choices: int `[num_phrases]`, the candidate of each phrase.
-        examples: `PairExamples`; the same captions each time.
-        links: `Links` that tell which regions are right.
-        folder: folder of the photos.
+        scores: `CorrespondenceScores` of a split whose photos are at hand and
+            whose links are known; the same captions each time.
 
     Returns:
         dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
@@ -33,8 +31,8 @@ def draw_correspondences(choices, examples, links, folder):
 
     Source: Niu et al. 2017, Fig. 7.
     """
+    examples, links = scores.examples, scores.links
     records, phrases = examples.records, examples.phrases
-    regions = examples.regions
     # Of each photo the caption with the most to see, up to what is drawn.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
     told = [
@@ -46,24 +44,21 @@ def draw_correspondences(choices, examples, links, folder):
     for number, place in enumerate(spread(len(told), NUM_PHOTOS), start=1):
         caption = told[place]
         image = records.caption_to_image[caption]
-        photo = montage.open_photo(folder, records.file_name(image))
+        photo = montage.open_photo(scores.photos, records.names[image])
         if photo is None:
             continue
-        # Photos may lie there in another size than that of the regions.
-        size = regions.store.sizes[regions.rows[image]]
-        scale = np.tile(np.divide(photo.size, size), 2)
-        found = regions.candidates(image)
+        # The last is the photo, which may lie there in another size.
+        found = examples.regions.candidates(image)
+        scale = np.tile(np.divide(photo.size, found[-1, 2:]), 2)
         rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
         drawn = []
         for colour, row in enumerate(rows):
-            box, is_right = found[choices[row]], None
+            box, is_right = found[scores.choices[row]], None
             if row in known:
                 is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
-            drawn.append(
-                box_pictures.PhraseBox(
-                    box * scale, said(examples, row), colour, is_right
-                )
-            )
+            words = said(examples, row)
+            one = box_pictures.PhraseBox(box * scale, words, colour, is_right)
+            drawn.append(one)
         pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
             photo, drawn, heading=records.captions[caption]
         )

@@ -1,12 +1,14 @@
 """Phrase localization: its phrases, regions and batches of both."""
 
+import functools
+
 from tbnets.errors import InputError
 from tbnets.localization import hard_negatives
 from tbnets.localization.batches import PhraseBatches
 from tbnets.localization.examples import PhraseExamples
 from tbnets.localization.sampler import PhraseSampler, Sampling
-from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
+from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.parts import first_hard_epoch
 
 ROLES = ("positives", "positive_iou", "negative_iou")
@@ -18,7 +20,10 @@ class LocalizationData(CaptionedData):
 
     Args:
         settings: the run's settings (see `flags`).
+
+    Attributes:
         scorer: function of a network that returns its `RegionScorer`.
+        sampler: the `PhraseSampler` that `batches` draws by; None before.
     """
 
     made_by = {
@@ -27,10 +32,10 @@ class LocalizationData(CaptionedData):
     }
     of_phrases = True
 
-    def __init__(self, settings, scorer):
+    def __init__(self, settings):
         super().__init__(settings)
-        self._scorer = scorer
-        self._sampler = None
+        self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
+        self.sampler = None
 
     @property
     def encoders(self):
@@ -53,8 +58,7 @@ class LocalizationData(CaptionedData):
         self.opened.parts("regions", splits)
         self.texts.check(splits)
         if settings.export:
-            made_by = self.train.regions[0].made_by
-            readers.photo_reader(made_by, settings, self.opened.given)
+            self.photo_reader(self.train.regions[0].made_by)
         if self.opened.sources.images:
             self.opened.parts("photos", splits)
 
@@ -65,27 +69,22 @@ class LocalizationData(CaptionedData):
             dict as that of `MatchingData.fit`; images are regions.
         """
         store, _ = self.train.regions
-        return super().fit() | {
-            "image_dim": store.dim,
-            "image_features_made_by": store.made_by,
-        }
+        own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
+        return super().fit() | own
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
         split, settings = self.split(split), self.settings
         phrases, (store, _) = split.phrases, split.regions
-        return PhraseExamples(
-            phrases,
-            self.texts.rows(split, fitted),
-            store,
-            store.rows(phrases.images.image_ids),
-            phrases.phrase_to_text if settings.equal_texts_match else None,
-            {name: getattr(settings, name) for name in ROLES},
-        )
+        texts = self.texts.rows(split, fitted)
+        rows = store.rows(phrases.images.image_ids)
+        same = phrases.phrase_to_text if settings.equal_texts_match else None
+        roles = {name: getattr(settings, name) for name in ROLES}
+        return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
         """Returns how many phrases are learned from, and what is missing."""
-        notes, found = super().notes(fitted), self._sampler
+        notes, found = super().notes(fitted), self.sampler
         if found is not None:
             total = self.train.phrases.num_phrases
             notes["positives"] = (
@@ -96,23 +95,18 @@ class LocalizationData(CaptionedData):
             notes["pictures"] = "none: --images names no folder of the photos"
         return notes
 
-    def sampler(self, train):
-        """Returns the `PhraseSampler` of the training split."""
-        if self._sampler is None:
-            names, seed = Sampling._fields, self.settings.seed
-            sampling = Sampling(*(getattr(self.settings, k) for k in names))
-            self._sampler = PhraseSampler(train, sampling, seed)
-        return self._sampler
-
     def start_epoch(self, network, train, epoch):
         """Gives the sampler the hard negatives of the last epochs."""
         first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
-            score = self._scorer(network).scores
+            score = self.scorer(network).scores
             self.held = hard_negatives.recorded(self.held, first, train, score)
             table = self.held[hard_negatives.TABLE]
-        self.sampler(train).hard_negatives = table
+        self.sampler.hard_negatives = table
 
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
-        return PhraseBatches(train, self.sampler(train))
+        values = [getattr(self.settings, name) for name in Sampling._fields]
+        sampling, seed = Sampling(*values), self.settings.seed
+        self.sampler = PhraseSampler(train, sampling, seed)
+        return PhraseBatches(train, self.sampler)

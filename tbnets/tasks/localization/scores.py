@@ -77,18 +77,11 @@ class LocalizationScores(Scores):
                 "`--region_phrase_ranking` must come with one run. Received: "
                 "two that are combined. Leave it out, or --combine_with."
             )
-        phrases = self.phrases
-        found = localize(
-            self.similarities,
-            self.proposals,
-            phrases.boxes,
-            phrases.phrase_to_image,
-            checked_choice(**choosing),
-        )
+        phrases, choice = self.phrases, checked_choice(**choosing)
+        given = self.similarities, self.proposals, phrases.boxes
+        found = localize(*given, phrases.phrase_to_image, choice)
         metrics = summarize(
-            found,
-            types=phrases.type_masks(),
-            texts=phrases.phrase_to_text,
+            found, types=phrases.type_masks(), texts=phrases.phrase_to_text
         )
         if region_phrase_ranking:
             metrics |= self.rank_true_regions()
@@ -117,9 +110,8 @@ class LocalizationScores(Scores):
         if type(other) is not type(self):
             return super().combine(other, weight)
         one, two = self.phrases.boxes, other.phrases.boxes
-        if not np.array_equal(one, two) or not all(
-            map(np.array_equal, self.proposals, other.proposals)
-        ):
+        pairs = zip([one, *self.proposals], [two, *other.proposals])
+        if not all(np.array_equal(*pair) for pair in pairs):
             raise InputError(
                 "`--combine_with` must be a run on the same phrases and "
                 f"proposals. Received: {len(one)} and {len(two)} phrases, with "
@@ -130,14 +122,10 @@ class LocalizationScores(Scores):
             counts = np.array([len(one) for one in self.proposals])
             counts = counts[self.phrases.phrase_to_image, None]
             is_region = np.arange(self.similarities.shape[1]) < counts
-            spreads = [float(one[is_region].std()) or 1.0 for one in both]
-            both = [one / spread for one, spread in zip(both, spreads)]
-        return dataclasses.replace(
-            self,
-            similarities=-((1 - weight) * both[0] + weight * both[1]),
-            learned_similarity=True,
-            rank_true_regions=None,
-        )
+            both = [one / (float(one[is_region].std()) or 1.0) for one in both]
+        summed = (1 - weight) * both[0] + weight * both[1]
+        own = {"learned_similarity": True, "rank_true_regions": None}
+        return dataclasses.replace(self, similarities=-summed, **own)
 
     @property
     def _distances(self):
@@ -159,19 +147,17 @@ class Localization(Evaluator):
 
     Args:
         data: the run's `LocalizationData`.
-        scorer: function of a network that returns its `RegionScorer`.
     """
 
     best_metric = f"{DIRECTION}/recall_at_1"
 
-    def __init__(self, data, scorer):
+    def __init__(self, data):
         self._data = data
-        self._scorer = scorer
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of some `PhraseExamples`."""
         photos = self._data.split(examples.records.split).photo_folder
-        scores = self._scorer(network).scores(examples)
+        scores = self._data.scorer(network).scores(examples)
         return dataclasses.replace(scores, photos=photos)
 
 
@@ -196,10 +182,8 @@ class RegionScorer:
             lambda rows: network.embed_images(rows, training=False),
             input_signature=[features],
         )
-        embeddings = tf.TensorSpec((None, network.embedding_dim), tf.float32)
-        self._compare = tf.function(
-            network.similarities, input_signature=[embeddings, embeddings]
-        )
+        both = [tf.TensorSpec((None, network.embedding_dim), tf.float32)] * 2
+        self._compare = tf.function(network.similarities, input_signature=both)
 
     def scores(self, examples, progress=lambda count: None):
         """Scores a split.
@@ -226,15 +210,12 @@ class RegionScorer:
                     table[rows, : len(own)] = found.numpy().T
             raise_if_interrupted()
             progress(len(images))
-        return LocalizationScores(
-            table,
-            phrases,
-            examples.proposals,
-            self.network.learned_similarity,
-            {"regions": some, "phrases": embeddings},
-            functools.partial(self.nearest, examples),
-            functools.partial(self.rank_true_regions, examples, embeddings),
-        )
+        learned = self.network.learned_similarity
+        sides = {"regions": some, "phrases": embeddings}
+        given = table, phrases, examples.proposals, learned, sides
+        nearest = functools.partial(self.nearest, examples)
+        rank = functools.partial(self.rank_true_regions, examples, embeddings)
+        return LocalizationScores(*given, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
         """Finds how similar the best region of every photo is to phrases.
@@ -275,10 +256,8 @@ class RegionScorer:
         first = first[is_there]
         rows = roles.first_rows[first] + roles.best[first]
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
-        regions = [
-            self._embed(examples.features.take_regions(part)).numpy()
-            for part in np.split(rows, cuts)
-        ]
+        parts = map(examples.features.take_regions, np.split(rows, cuts))
+        regions = [self._embed(part).numpy() for part in parts]
         _, said = np.unique(texts, return_index=True)
         sides = np.concatenate(regions), embeddings[said]
         if self.network.learned_similarity:

@@ -50,9 +50,8 @@ def sentence_scores(scores, records):
             f"{records.image_ids[lonely[0]]!r}. Propose some."
         )
     columns = np.searchsorted(texts, phrases.phrase_to_text)
-    table = -_mean_of_phrases(
-        distances, columns, captions_of_phrases(phrases, records), records
-    )
+    captions = captions_of_phrases(phrases, records)
+    table = -_mean_of_phrases(distances, columns, captions, records)
     return PairScores(
         *table.shape,
         lambda images, captions: table[np.ix_(images, captions)],

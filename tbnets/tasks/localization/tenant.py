@@ -5,12 +5,9 @@ What the networks call images are regions, what they call captions are phrases.
 Source: Wang et al. 2018, Sec. 4.
 """
 
-import functools
-
 from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.tasks import readers
 from tbnets.tasks.localization.data import LocalizationData
-from tbnets.tasks.localization.scores import Localization, RegionScorer
+from tbnets.tasks.localization.scores import Localization
 from tbnets.tasks.task import Exporter, Task, Tenant
 
 
@@ -26,27 +23,21 @@ class LocalizationExporter(Exporter):
 
     def endpoints(self, network, fitted):
         """Returns `embed_phrases`, `embed_regions`, `score` and so on."""
-        reader = self._data.texts.reader(fitted)
+        data, reader = self._data, self._data.texts.reader(fitted)
         return region_endpoints(
             network,
             reader,
             region_dim=fitted["image_dim"],
             text_dim=None if reader else fitted["text_dim"],
-            read_regions=readers.photo_reader(
-                fitted["image_features_made_by"],
-                self._data.settings,
-                self._data.opened.given,
-            ),
+            read_regions=data.photo_reader(fitted["image_features_made_by"]),
         )
 
 
 def compose(settings, model):
     """Returns the `Task` of phrase localization."""
-    scorer = functools.lru_cache(maxsize=1)(RegionScorer)
-    data = LocalizationData(settings, scorer)
-    evaluators = (Localization(data, scorer),)
+    data = LocalizationData(settings)
     exporter = LocalizationExporter(data)
-    return Task(settings, model, data, evaluators, exporter)
+    return Task(settings, model, data, (Localization(data),), exporter)
 
 
 TENANT = Tenant(

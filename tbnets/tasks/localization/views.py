@@ -55,8 +55,7 @@ def draw_found_regions(scores):
         if photo is None:
             continue
         # Photos may lie there in another size than that of the regions.
-        scale = np.divide(photo.size, phrases.image_sizes[image])
-        scale = np.tile(scale, 2)
+        scale = np.tile(np.divide(photo.size, phrases.image_sizes[image]), 2)
         true_boxes, found = phrases.boxes[rows], []
         truth = [
             box_pictures.PhraseBox(box * scale, phrases.phrases[row], colour)
@@ -71,7 +70,6 @@ def draw_found_regions(scores):
                 one._replace(box=box * scale, is_right=bool(right))
                 for one, box, right in zip(truth, chosen, is_right)
             ]
-        pictures[str(number)] = box_pictures.draw_side_by_side(
-            photo, truth, found
-        )
+        drawn = box_pictures.draw_side_by_side(photo, truth, found)
+        pictures[str(number)] = drawn
     return pictures

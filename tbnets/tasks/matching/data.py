@@ -12,7 +12,6 @@ from tbnets.identity import text_ids
 from tbnets.images import decode_images
 from tbnets.losses.presets import PRESETS
 from tbnets.recipes.kinds import recipes
-from tbnets.tasks import readers
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching.own_photos import OwnPhotos
@@ -35,13 +34,12 @@ class MatchingData(CaptionedData):
         own = OwnPhotos(settings) if settings.reads("cnn") else None
         super().__init__(settings, own)
         self.own_photos = own
-        self._is_extracted = False
+        self._is_extracted, self._preset = False, {}
         # Of own photos the cache has a store for each way of making.
         names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
-        self._preset = {}
 
     @property
     def encoders(self):
@@ -115,15 +113,14 @@ class MatchingData(CaptionedData):
             those `left_out`; and the `image_preset` that encodes pixels, as
             `hub.rebuild` takes it.
         """
+        fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
             self._extract()
-        fitted = {"image_dim": None, "image_features_made_by": {}}
+            fitted["left_out"] = self.own_photos.left_out
         if self._of_features:
             images = self.train.images
             fitted["image_dim"] = images.shape[0]
             fitted["image_features_made_by"] = images.features.made_by
-        if self.own_photos:
-            fitted["left_out"] = self.own_photos.left_out
         if self._preset:
             fitted["image_preset"] = self._preset
         return super().fit() | fitted
@@ -171,13 +168,11 @@ class MatchingData(CaptionedData):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         split = self.split(split)
+        records, images = split.records, getattr(split, self.images)
+        texts = self.texts.rows(split, fitted)
         same = self.settings.equal_texts_match
-        return Examples(
-            split.records,
-            getattr(split, self.images),
-            self.texts.rows(split, fitted),
-            text_ids(split.records.captions) if same else None,
-        )
+        ids = text_ids(records.captions) if same else None
+        return Examples(records, images, texts, ids)
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training split."""
@@ -220,7 +215,6 @@ class MatchingData(CaptionedData):
             ValueError: the features' making is unknown, or differs from that
                 of the weights.
         """
-        settings = self.settings
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
-        return readers.photo_reader(made_by, settings, self.opened.given)
+        return super().photo_reader(made_by)

@@ -6,20 +6,17 @@ they are is settled when the run begins and remembered in its checkpoints, so
 that later the same photos are in its splits.
 """
 
+import functools
+
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
-from tbnets.features import hub
+from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
-from tbnets.features.photo_features import (
-    PhotoFeatures,
-    build_named_cnn,
-    open_photo_features,
-)
-from tbnets.files import folder_beside, write_atomically
+from tbnets.files import folder_beside
 from tbnets.images import KINDS
 from tbnets.progress import say
 from tbnets.tasks.readers import weights_of_run
@@ -45,9 +42,7 @@ class OwnPhotos:
         self.folder = self.sources.photo_folder
         given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
-        self.left_out = {}
-        self.has_begun = False
-        self._made_by = self._photos = None
+        self.left_out, self.has_begun, self._made_by = {}, False, None
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""
@@ -76,13 +71,11 @@ class OwnPhotos:
         """
         if not self.folder.is_dir():
             raise self.sources.nowhere("images", self.folder)
-        rows = []
-        for row, image_id in enumerate(records.image_ids):
-            path = self.folder / records.file_name(row)
-            if not self.has_begun and not path.is_file():
+        ids = records.image_ids
+        for image_id, name in zip(ids, records.names):
+            if not self.has_begun and not (self.folder / name).is_file():
                 self.left_out[image_id] = ABSENT
-            if image_id not in self.left_out:
-                rows.append(row)
+        rows = [row for row, key in enumerate(ids) if key not in self.left_out]
         if records.num_images and not rows:
             raise NoPhotos(self._explain_absence(records))
         return records.subset(rows)
@@ -91,9 +84,7 @@ class OwnPhotos:
         """Returns the error of a split without any photo."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
-        held = "no files"
-        if files:
-            held = f"{len(files)} files such as {shown(files[0])}"
+        some = f" such as {shown(files[0])}" if files else ""
         advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
             advice = "Name the folder that the names start from."
@@ -102,44 +93,37 @@ class OwnPhotos:
                 advice = f"{there} is there: write the names as they are there."
         return (
             "`--images` must hold photos of every split. Received: --images="
-            f"{self.folder}, which holds {held}, and none for the "
-            f"{records.num_images} names of split {records.split} in "
-            f"{records.path}, first {shown(name)}, which {reason}. {advice}"
+            f"{self.folder}, which holds {len(files) or 'no'} files{some}, and "
+            f"none for the {records.num_images} names of split {records.split} "
+            f"in {records.path}, first {shown(name)}, which {reason}. {advice}"
         )
 
     def check(self):
         """Builds the network, whose name or weights may be wrong."""
-        is_known = self._made_by is not None
-        self._open_cache()
-        if is_known:
-            self._build()
+        self._features  # noqa: B018  (it refuses)
 
-    def _weights(self):
-        """Returns the weights of the network as its builder takes them."""
+    @functools.cached_property
+    def _features(self):
+        """The `PhotoFeatures`, those that the run began with."""
         if not self.settings.cnn_weights:
             raise InputError(
                 "`--cnn_weights` must name the weights of --cnn. Received: "
                 "--cnn_weights=. Set it to imagenet, or to a file."
             )
-        return weights_of_run(self.settings, self.sources)
-
-    def _build(self):
-        """Returns the `PhotoFeatures`, those that the run began with."""
-        if self._made_by is not None:
-            return open_photo_features(self._made_by, self._weights())
+        weights = weights_of_run(self.settings, self.sources)
+        if known := self._made_by:
+            return photo_features.open_photo_features(known, weights)
         cnn = hub.placed(self.settings.cnn, *self.sources.starts)
-        network = build_named_cnn(cnn, self._weights())
-        return PhotoFeatures(network)
+        network = photo_features.build_named_cnn(cnn, weights)
+        return photo_features.PhotoFeatures(network)
 
-    def _open_cache(self):
-        """Returns the `PhotoCache`, opened once."""
-        if self._photos is None:
-            made_by, build = self._made_by, self._build
-            if made_by is None:
-                features = build()
-                made_by, build = features.description(), lambda: features
-            self._photos = PhotoCache(self.folder, self.cache, made_by, build)
-        return self._photos
+    @functools.cached_property
+    def _photos(self):
+        """The `PhotoCache`; of known features it may need no network."""
+        made_by = self._made_by or self._features.description()
+        return PhotoCache(
+            self.folder, self.cache, made_by, lambda: self._features
+        )
 
     def extract(self, splits):
         """Extracts the features of splits, where they are not there yet.
@@ -153,13 +137,11 @@ class OwnPhotos:
             FileNotFoundError: of a run that has begun, photos are gone or
                 broken.
         """
-        names = {
-            records.file_name(row): image_id
-            for records in splits
-            for row, image_id in enumerate(records.image_ids)
-        }
+        names = {}
+        for records in splits:
+            names |= zip(records.names, records.image_ids)
         try:
-            problems = self._open_cache().update(list(names))
+            problems = self._photos.update(list(names))
         except KeyboardInterrupt:
             say("\nstopped; the same command goes on where it was")
             raise
@@ -174,20 +156,16 @@ class OwnPhotos:
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.has_begun:
             self._tell(len(names) + len(self.left_out) - len(problems))
-        self._made_by = self._photos.description
 
     def _tell(self, num_images):
         """Says on standard error what was left out of how many images."""
-        reasons = self.left_out
-        order = sorted(reasons, key=lambda name: reasons[name] == ABSENT)
-        told = {name: reasons[name] for name in order}
+        reasons = self.left_out.items()
+        told = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(told, (), num_images):
             say(line)
-        absent = [name for name in order if reasons[name] == ABSENT]
-        if absent and (
-            likely := likely_name(absent[0], list_files(self.folder))
-        ):
-            say(f"{likely} is there: is that {absent[0]}?")
+        first = next((key for key, why in reasons if why == ABSENT), "")
+        if first and (likely := likely_name(first, list_files(self.folder))):
+            say(f"{likely} is there: is that {first}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""
@@ -198,13 +176,5 @@ class OwnPhotos:
 
     def load(self, records):
         """Returns the `FeatureRows` of records that `kept` returned."""
-        names = [records.file_name(row) for row in range(records.num_images)]
         self.extract([records])
-        return FeatureRows(*self._photos.load(names))
-
-
-def write_left_out(left_out, path):
-    """Writes a line an image, its id and the reason, tab-separated."""
-    lines = [f"{name}\t{reason}\n" for name, reason in left_out.items()]
-    content = "".join(lines).encode()
-    write_atomically(path, lambda file: file.write(content))
+        return FeatureRows(*self._photos.load(records.names))

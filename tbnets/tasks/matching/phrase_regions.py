@@ -16,12 +16,7 @@ from tbnets.data.open import Data
 from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
-from tbnets.evaluation.choices import (
-    CANDIDATE_CHOICES,
-    CHOOSING,
-    answers,
-    checked_choice,
-)
+from tbnets.evaluation import choices
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.averaged_regions import GEOMETRY_DIM
 from tbnets.identity import rows_by, rows_of
@@ -66,15 +61,9 @@ class Asked(NamedTuple):
     @property
     def links(self):
         """The `Links` of the phrases, each of which is a noun phrase."""
-        count = self.phrases.num_phrases
-        return Links(
-            np.arange(count),
-            self.phrases.boxes,
-            self.images,
-            self.phrases.phrase_to_chain,
-            np.ones(count, bool),
-            0,
-        )
+        phrases, count = self.phrases, self.phrases.num_phrases
+        own = phrases.boxes, self.images, phrases.phrase_to_chain
+        return Links(np.arange(count), *own, np.ones(count, bool), 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,7 +77,7 @@ class PhraseRegionScores(Scores):
     """
 
     what = "phrases and regions"
-    options = CHOOSING
+    options = choices.CHOOSING
 
     asked: Asked
     similarities: list
@@ -103,13 +92,13 @@ class PhraseRegionScores(Scores):
         Raises:
             ValueError: there is no such choice.
         """
-        choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
-        candidates = self.asked.candidates
+        known, candidates = choices.CANDIDATE_CHOICES, self.asked.candidates
+        choice = choices.checked_choice(**choosing, known=known)
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):
                 found = self.similarities[photo]
-                ranked, _ = answers(found, candidates(photo), choice)
+                ranked, _ = choices.answers(found, candidates(photo), choice)
                 chosen[rows] = ranked.argmax(axis=1)
         return evaluate_correspondences(chosen, candidates, self.asked.links)
 
@@ -143,9 +132,8 @@ def phrase_region_scores(session, split, phrases, regions):
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
             seen = _embed_candidates(network, photos, asked, rows)
-            similarities += [
-                texts[owners[row]] @ one.T for row, one in zip(rows, seen)
-            ]
+            pairs = zip(rows, seen)
+            similarities += [texts[owners[row]] @ one.T for row, one in pairs]
             bar.update(len(rows))
     return PhraseRegionScores(asked, similarities)
 
@@ -168,10 +156,9 @@ def with_regions(session, regions):
         ValueError: as of `phrase_region_scores`.
     """
     _check_run(session, regions)
-    data = session.task.data
+    data, fitted = session.task.data, session.state.fitted
     split = opened_split(data.opened, data.test_split, regions=regions)
     store, _ = split.regions
-    fitted = session.state.fitted
     _check_seen_alike(fitted, store)
     made_by = {**store.made_by, "geometry": False}
     return {**fitted, "image_features_made_by": made_by}
@@ -185,10 +172,8 @@ def _check_run(session, regions):
             captions.
     """
     settings, data = session.task.settings, session.task.data
-    if (
-        session.network.learned_similarity
-        or getattr(data, "images", "") != "images"
-    ):
+    of_features = getattr(data, "images", "") == "images"
+    if session.network.learned_similarity or not of_features:
         raise InputError(
             "`--regions` must come with a run that embeds features of photos "
             f"and captions. Received: --regions={regions} with --model="
@@ -214,7 +199,7 @@ def opened_split(opened, split, **named):
     """
     named = {name: _from_here(path) for name, path in named.items()}
     sources = dataclasses.replace(opened.given, **named)
-    data = Data(sources, opened.own, plan=kinds.plan_all, photos_of=(split,))
+    data = Data(sources, opened.own, plan=kinds.plan, photos_of=(split,))
     data.cuts = opened.cuts
     return data.split(split)
 
@@ -222,16 +207,11 @@ def opened_split(opened, split, **named):
 def _asked(opened, split, phrases, regions):
     """Returns the `Asked` of a split."""
     part = opened_split(opened, split, phrases=phrases, regions=regions)
-    store, rows = part.regions
-    known = part.phrases
+    (store, rows), known = part.regions, part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
-    every = int(store.counts[rows].max(initial=0))
-    return Asked(
-        known,
-        photos[known.phrase_to_image],
-        PhotoRegions(store, rows, every),
-        store.made_by.get("proposals", {}).get("whole_photo", False),
-    )
+    every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
+    holds = store.made_by.get("proposals", {}).get("whole_photo", False)
+    return Asked(known, photos[known.phrase_to_image], every, holds)
 
 
 def _from_here(path):
@@ -241,9 +221,8 @@ def _from_here(path):
 
 def _check_seen_alike(fitted, store):
     """Refuses regions that another network saw than the photos."""
-    known, lines = fitted["image_features_made_by"], []
-    made_by, dim = store.made_by, store.dim
-    dim -= GEOMETRY_DIM * made_by.get("geometry", False)
+    known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
+    dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Of an array nobody knows what made it.
         both = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
@@ -268,27 +247,21 @@ def _check_seen_alike(fitted, store):
 def _embed_phrases(network, reader, phrases):
     """Returns embeddings float32 `[num_phrases, dim]`; equal words once."""
     said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
-    parts = [
-        network.embed_text(
-            reader(tf.constant(said[start : start + PHRASES_AT_ONCE].tolist()))
-        ).numpy()
-        for start in range(0, len(said), PHRASES_AT_ONCE)
-    ]
-    return np.concatenate(parts)[spoken]
+    cuts = range(PHRASES_AT_ONCE, len(said), PHRASES_AT_ONCE)
+    read = [reader(tf.constant(part.tolist())) for part in np.split(said, cuts)]
+    return np.concatenate(list(map(network.embed_text, read)))[spoken]
 
 
 def _embed_candidates(network, photos, asked, rows):
     """Returns embeddings `[k, dim]` of the candidates of each photo."""
-    regions = asked.regions
-    _, numbers = regions.all_of(rows)
-    counts = regions.counts[rows]
-    wholes = photos.batch(rows)
-    seen = regions.take(np.repeat(rows, counts), numbers)
+    regions, wholes = asked.regions, photos.batch(rows)
+    places, numbers = regions.all_of(rows)
+    seen = regions.take(rows[places], numbers)
     # Where a region lies is not seen of a photo.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
-    parts = np.split(embeddings[: -len(rows)], np.cumsum(counts)[:-1])
+    ends = np.cumsum(regions.counts[rows])
+    *parts, wholes = np.split(embeddings, ends)
     if asked.holds_photos:
         return parts
-    wholes = embeddings[-len(rows) :]
     return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]

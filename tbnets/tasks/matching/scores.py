@@ -80,13 +80,11 @@ class RetrievalScores(Scores):
                 products rank.
         """
         if self.pairs:
-            pairs, counts = self.pairs, self._counts
-            if self.bank_temperature is not None:
-                temperature = self.bank_temperature
-                pairs = query_bank.level(pairs, *counts, temperature)
-            return protocols.evaluate_scores_protocol(
-                protocol, pairs, self.records.caption_to_image
-            )
+            pairs, temperature = self.pairs, self.bank_temperature
+            if temperature is not None:
+                pairs = query_bank.level(pairs, *self._counts, temperature)
+            rows = self.records.caption_to_image
+            return protocols.evaluate_scores_protocol(protocol, pairs, rows)
         return protocols.evaluate_protocol(
             protocol,
             **self.arrays,
@@ -97,8 +95,7 @@ class RetrievalScores(Scores):
     @property
     def _as_pairs(self):
         """The `PairScores` of the split, of embeddings minus the distance."""
-        sides = self.image_embeddings, self.text_embeddings
-        return self.pairs or self.compare(*sides)
+        return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
         """Returns the scores of the split as a bank of queries levels them.
@@ -107,12 +104,10 @@ class RetrievalScores(Scores):
             bank: `RetrievalScores` of the bank by the same network.
             temperature: that of `query_bank.level`.
         """
-        both = [
-            np.concatenate([getattr(one, name) for one in (self, bank)])
-            for name in ("image_embeddings", "text_embeddings")
-        ]
+        sides = zip(self.sides.values(), bank.sides.values())
+        pairs = self.compare(*map(np.concatenate, sides))
         return dataclasses.replace(
-            self, pairs=self.compare(*both), bank_temperature=temperature
+            self, pairs=pairs, bank_temperature=temperature
         )
 
     @property
@@ -177,9 +172,9 @@ class RetrievalScores(Scores):
 
         Where a network learns to compare, both sides share no space.
         """
-        return (
-            None if self.pairs else views.image_and_caption_points(self, most)
-        )
+        if self.pairs:
+            return None
+        return views.image_and_caption_points(self, most)
 
 
 class Retrieval(Evaluator):
@@ -193,33 +188,27 @@ class Retrieval(Evaluator):
 
     def __init__(self, data):
         self._data = data
-        self._settings = data.settings
+        self._memory = data.settings.evaluate_memory
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
 
     def _trace(self, network):
         """Returns the `Embedder` and the `PairScorer` of a network."""
         judge = None
         if network.learned_similarity:
-            judge = PairScorer(network, self._data.settings.evaluate_memory)
+            judge = PairScorer(network, self._memory)
         return Embedder(network, self._data.image_size), judge
 
     def scores(self, network, examples):
         """Returns the `RetrievalScores` of some `Examples`."""
         embedder, judge = self._graphs(network)
         images, texts = embedder.images(examples), embedder.texts(examples)
-        learned = {}
+        records, pairs, learned = examples.records, None, {}
         if judge:
             pairs = judge.scores(images, texts)
-            learned = {"pairs": pairs, "compare": judge.scores}
-            learned["in_distances"] = False
-        return RetrievalScores(
-            images,
-            texts,
-            examples.records,
-            memory_limit_mb=self._data.settings.evaluate_memory,
-            photos=self._data.split(examples.records.split).photo_folder,
-            **learned,
-        )
+            learned = {"compare": judge.scores, "in_distances": False}
+        photos = self._data.split(records.split).photo_folder
+        given = images, texts, records, pairs, self._memory, photos
+        return RetrievalScores(*given, **learned)
 
 
 def check_same_examples(records, others, names=_SAME):

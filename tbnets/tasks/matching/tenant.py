@@ -4,17 +4,16 @@ Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 
 from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
-from tbnets.serving.region_endpoints import node_endpoints, region_endpoints
+from tbnets.serving.region_endpoints import node_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.hierarchical.data import HierarchicalData
-from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.tasks.hierarchical.scores import Correspondences
+from tbnets.tasks.localization.tenant import LocalizationExporter
 from tbnets.tasks.matching import views
 from tbnets.tasks.matching.data import MatchingData
 from tbnets.tasks.matching.scores import Retrieval
@@ -42,14 +41,9 @@ class MatchingExporter(Exporter):
         (`phrase_regions.with_regions`), it is asked for these by phrases.
         """
         data, made_by = self._data, fitted["image_features_made_by"]
-        reader = data.texts.reader(fitted)
         if "regions" in made_by:
-            return region_endpoints(
-                network,
-                reader,
-                region_dim=fitted["image_dim"],
-                read_regions=data.photo_reader(made_by),
-            )
+            return LocalizationExporter(data).endpoints(network, fitted)
+        reader = data.texts.reader(fitted)
         endpoints = two_branch_endpoints(
             network,
             reader,
@@ -57,12 +51,11 @@ class MatchingExporter(Exporter):
             read_photos=data.photo_reader(made_by),
             text_dim=None if reader else fitted["text_dim"],
         )
-        if "region_dim" not in fitted:
-            return endpoints
-        tokenizer, dim = endpoints.tokenizer, fitted["region_dim"]
-        more = node_endpoints(network, tokenizer, dim)
-        functions = endpoints.functions | more
-        return dataclasses.replace(endpoints, functions=functions)
+        if dim := fitted.get("region_dim"):
+            more = node_endpoints(network, endpoints.tokenizer, dim)
+            functions = endpoints.functions | more
+            endpoints = dataclasses.replace(endpoints, functions=functions)
+        return endpoints
 
     @property
     def queries(self):
@@ -91,10 +84,9 @@ class MatchingExporter(Exporter):
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
-        records = records.subset(rows)
         path = folder / "answers.png"
         return views.show_answers(
-            model, queries, records, embeddings, photos, path
+            model, queries, records.subset(rows), embeddings, photos, path
         )
 
 
@@ -109,11 +101,8 @@ def compose(settings, model):
         data = MatchingData(settings)
         evaluators = (Retrieval(data),)
     else:
-        matcher = functools.lru_cache(maxsize=1)(
-            lambda network: Matcher(network, data.image_size)
-        )
-        data = HierarchicalData(settings, matcher)
-        evaluators = Retrieval(data), Correspondences(data, matcher)
+        data = HierarchicalData(settings)
+        evaluators = Retrieval(data), Correspondences(data)
     return Task(settings, model, data, evaluators, MatchingExporter(data))
 
 

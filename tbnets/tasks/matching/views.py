@@ -22,10 +22,8 @@ THUMBNAIL = 64
 
 def first_captions(records):
     """Returns the first caption of each image, "" of one without."""
-    return [
-        records.captions[rows[0]] if len(rows) else ""
-        for rows in records.caption_rows()
-    ]
+    groups = records.caption_rows()
+    return [records.captions[own[0]] if len(own) else "" for own in groups]
 
 
 def example_captions(records):
@@ -95,20 +93,12 @@ def image_and_caption_points(scores, most):
     """
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
-    firsts = first_captions(records)
+    firsts, said = first_captions(records), records.captions
+    photos, sentences = scores.image_embeddings, scores.text_embeddings
+    owners = records.caption_to_image[captions]
     sides = (
-        (
-            IMAGE,
-            scores.image_embeddings[images],
-            [firsts[image] for image in images],
-            images,
-        ),
-        (
-            CAPTION,
-            scores.text_embeddings[captions],
-            [records.captions[row] for row in captions],
-            records.caption_to_image[captions],
-        ),
+        (IMAGE, photos[images], [firsts[row] for row in images], images),
+        (CAPTION, sentences[captions], [said[row] for row in captions], owners),
     )
     return joined([points_of(*side, records, folder) for side in sides])
 
@@ -155,7 +145,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         str, the answers as tables.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
-    names = [records.file_name(i) for i in range(records.num_images)]
+    names = records.names
     told = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
     right = [
         found and {i: f"{names[i]}  {said}" for i, said in found.items()}
@@ -168,8 +158,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
         legend = f"Green: {WHAT_IS_A_HIT}. Red: none has."
-        montage.draw_montage(
-            queries, names, *ranked, photos, hits, legend
-        ).save(path)
+        drawn = queries, names, *ranked, photos, hits, legend
+        montage.draw_montage(*drawn).save(path)
         text += f"\n\nanswers drawn    {path}"
     return text

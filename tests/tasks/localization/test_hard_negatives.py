@@ -104,7 +104,7 @@ def test_they_are_those_of_the_network_that_was_there(
     table = task.data.held["hard_negatives"]
     assert [row[row >= 0].tolist() for row in table] == expected
     assert table.dtype == np.int16 and (table >= 0).any()
-    assert task.data.sampler(examples).hard_negatives is table
+    assert task.data.sampler.hard_negatives is table
     told = capsys.readouterr().out
     assert f"{sum(map(len, expected)) / 60:.1f} regions a phrase" in told
     assert f"{expected.count([])} of 60 phrases have none" in told
@@ -112,7 +112,7 @@ def test_they_are_those_of_the_network_that_was_there(
     task.data.start_epoch(session.network, examples, 3)
     assert task.data.held["hard_negatives"] is table
     task.data.start_epoch(session.network, examples, 1)
-    assert task.data.sampler(examples).hard_negatives is None
+    assert task.data.sampler.hard_negatives is None
 
 
 def test_a_run_that_gets_more_epochs_looks_again(straight):
