@@ -35,7 +35,7 @@ A server's model is also searched and asked like one at hand:
 
 import dataclasses
 import os
-import sys
+import pathlib
 import warnings
 
 import numpy as np
@@ -48,8 +48,9 @@ from tbnets.commands.checks import check_place
 from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice
 from tbnets.flags.flag import Amount, Count, Whole, flag
+from tbnets.images import read_content
 from tbnets.server.client import BATCH_SIZE, Client
-from tbnets.serving import search
+from tbnets.serving import index, search
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,26 +178,17 @@ def embed(options, texts):
 
 def embed_photos(options, model):
     """Embeds the photos of --images: `(names, embeddings)` of the good."""
-    paths = []
+    paths = {}
     for place in options.images:
-        is_folder = os.path.isdir(place)
-        paths += map(str, list_photos(place)) if is_folder else [place]
-    names, parts = [], []
-    for start in range(0, len(paths), options.batch_size):
-        some = paths[start : start + options.batch_size]
-        rows, reasons = model.try_images(some)
-        for path, row, reason in zip(some, rows, reasons):
-            if reason:
-                print(f"left out: {path}, which {reason}", file=sys.stderr)
-            else:
-                names.append(path)
-                parts.append(row)
-    if not names:
-        raise InputError(
-            "`--images` must name a photo that can be decoded. Received: "
-            f"--images={','.join(options.images)}. See the reasons above."
-        )
-    return names, np.stack(parts)
+        if os.path.isdir(place):
+            paths |= {str(path): path for path in list_photos(place)}
+            continue
+        paths[place] = pathlib.Path(place)
+        if not os.path.isfile(place):
+            read_content(place)  # Its errors name the file.
+    return index.embed_photos(
+        model, ",".join(options.images), paths, batch_size=options.batch_size
+    )
 
 
 def score(options, texts):
