@@ -84,13 +84,7 @@ class _Choice(absl_flags.EnumParser):
 
     def __init__(self, flag):
         super().__init__(flag.choices)
-        self._choices = flag.choices
-
-    def parse(self, argument):
-        """Returns what was given, which must be a choice."""
-        return (
-            argument if argument in self._choices else super().parse(argument)
-        )
+        self.enum_values = flag.choices  # absl makes it a list of these.
 
 
 def _in_our_words(message):
