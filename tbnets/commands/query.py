@@ -62,7 +62,7 @@ from tbnets.commands.pictures_of_answers import write_montage, write_page
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
-from tbnets.flags.flag import Count, flag, must_come_with
+from tbnets.flags.flag import Count, check_pairs, flag, must_come_with
 from tbnets.index.approximate import open_approximate
 from tbnets.index.search_index import open_index
 from tbnets.serving import index, search
@@ -251,9 +251,8 @@ def answer_typed(options, model, gallery=None):
 
 def with_folder(options):
     """Takes the first word for --images where no flag says what is searched."""
-    is_told = options.images or options.image or options.captions
-    is_told = is_told or options.index
-    if is_told or not options.queries:
+    told = options.images, options.image, options.captions, options.index
+    if any(told) or not options.queries:
         return options
     first, *queries = options.queries
     if not os.path.isdir(first):
@@ -280,15 +279,12 @@ def check_flags(options, is_typed=False):
             f"{options.image}, --captions={options.captions}. Write for "
             'example tools/query.py FOLDER "a dog in the snow".'
         )
-    if options.approximate and not options.index:
-        raise must_come_with(options, "approximate", "--index")
+    check_pairs(options, {"approximate": "index"})
     check_text("tools/query.py", options.queries)
     check_place("json", options.json)
     for name in ("montage", "html"):
         path = getattr(options, name)
-        if not path:
-            continue
-        if by_image or not options.images:
+        if path and (by_image or not options.images):
             needed = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needed, "Add --images=FOLDER.")
         check_place(name, path)
