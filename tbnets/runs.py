@@ -239,12 +239,7 @@ def finish(session):
 
 
 def open_run(
-    run_dir,
-    checkpoint="best",
-    *,
-    data_root=None,
-    more_splits=(),
-    adjust=None,
+    run_dir, checkpoint="best", *, data_root=None, more_splits=(), adjust=None
 ):
     """Rebuilds the network of a run with the weights of a checkpoint.
 

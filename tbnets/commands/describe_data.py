@@ -22,6 +22,7 @@ The formats are shown in docs/data_formats.md.
 """
 
 import dataclasses
+import functools
 import json
 
 from tbnets.commands.data_flags import Captions
@@ -60,15 +61,12 @@ class Options(Captions):
 
 def read_splits(options, problems):
     """Returns {split: CaptionedImages} for --splits, and the known words."""
-    where = options.where
-    splits = {
-        name: captions.read_captions(*where, name, problems)
-        for name in options.names()
-    }
+    read = functools.partial(
+        captions.read_captions, *options.where, problems=problems
+    )
+    splits = {name: read(name) for name in options.names()}
     try:
-        training = captions.read_captions(
-            *where, options.vocabulary_split, problems
-        )
+        training = read(options.vocabulary_split)
     except ValueError:
         print(
             f"There is no split {options.vocabulary_split!r} to take the known "

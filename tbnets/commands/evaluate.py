@@ -116,9 +116,8 @@ def evaluate_split(options):
     if options.map:
         title = f"{what}, {options.split}, laid out by t-SNE"
         sheet = space_map.draw_map(points, title)
-        files.write_atomically(
-            options.map, lambda file: sheet.save(file, "PNG")
-        )
+        write = functools.partial(sheet.save, format="PNG")
+        files.write_atomically(options.map, write)
         print(f"map  {options.map}")
 
 
@@ -254,8 +253,7 @@ def main(options):
     try:
         evaluate(options)
     except NoSuchSplit as error:
-        bank = options.query_bank
-        if error.split != bank:
+        if error.split != options.query_bank:
             raise
-        flag = "--query_bank"
-        raise NoSuchSplit(bank, error.names, error.path, flag) from error
+        told = error.split, error.names, error.path, "--query_bank"
+        raise NoSuchSplit(*told) from error

@@ -113,8 +113,7 @@ def main(options):
         )
     notes, found = {"model": options.model}, embed_features(options, model)
     if options.folder:
-        place = os.path.relpath(options.folder[0], options.output)
-        notes["photos"] = place
+        notes["photos"] = os.path.relpath(options.folder[0], options.output)
         found = embed_photos(options, model)
     if options.approximate:
         import_extra("faiss", "faiss")

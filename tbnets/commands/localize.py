@@ -40,19 +40,8 @@ import sys
 import PIL.Image
 
 from tbnets import files
-from tbnets.commands.asking import (
-    MODEL,
-    Asked,
-    alone,
-    check_text,
-    write_json,
-)
-from tbnets.commands.checks import (
-    Choosing,
-    check_choosing,
-    check_place,
-    chosen,
-)
+from tbnets.commands.asking import MODEL, Asked, alone, check_text, write_json
+from tbnets.commands.checks import Choosing, check_choosing, check_place, chosen
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
@@ -178,13 +167,6 @@ def print_found(phrases, notes, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def found_record(options, phrases, notes, found, photo, choice):
-    """Returns what --json says of a photo."""
-    record = {"photo": files.readable(photo), "model": options.model}
-    told = search.regions_record(phrases, notes, found)
-    return {**record, **choice, "phrases": told}
-
-
 def write_picture(path, pixels, phrases, found):
     """Draws the photo with the boxes that were found."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
@@ -207,7 +189,8 @@ def localize(options, model, phrases, notes, photo, picture):
     print_found(phrases, notes, found)
     if picture:
         write_picture(picture, read_photo(content), phrases, found)
-    return found_record(options, phrases, notes, found, photo, choice)
+    record = {"photo": files.readable(photo), "model": options.model, **choice}
+    return {**record, "phrases": search.regions_record(phrases, notes, found)}
 
 
 def localize_all(options, model, phrases, photos, pictures):

@@ -77,15 +77,9 @@ def choose_shown(entries):
     return shown
 
 
-def draw_contact_sheet(folder, path, draw_boxes):
-    """Draws twelve scenes with their captions under them.
-
-    Args:
-        folder: Folder of scenes.
-        path: PNG file to write.
-        draw_boxes: Whether the objects' boxes are drawn.
-    """
-    folder = pathlib.Path(folder)
+def draw_contact_sheet(options):
+    """Draws twelve scenes with their captions under them."""
+    folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     dataset = json.loads((folder / DATASET).read_text())
     shown = choose_shown(dataset["images"])
     with open(folder / RECORDS, encoding="utf-8") as lines:
@@ -96,9 +90,8 @@ def draw_contact_sheet(folder, path, draw_boxes):
     for number, entry in enumerate(shown):
         row, column = divmod(number, SHEET_COLUMNS)
         boxes = [one["box"] for one in records[entry["filename"]]["objects"]]
-        cell = draw_cell(folder, entry, boxes if draw_boxes else [])
+        cell = draw_cell(folder, entry, boxes if options.draw_boxes else [])
         sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
-    path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path, "PNG")
 
@@ -145,19 +138,13 @@ def print_summary(summary):
 
 def main(options):
     """Writes the scenes, the contact sheet, and what to do next."""
-    settings = SceneSettings(
-        **{
-            field.name: getattr(options, field.name)
-            for field in dataclasses.fields(SceneSettings)
-        }
-    )
+    names = [field.name for field in dataclasses.fields(SceneSettings)]
+    settings = SceneSettings(*(getattr(options, name) for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
         summary = ensure_scenes(
             options.folder, settings, lambda done, total: bar.update()
         )
     if options.contact_sheet:
-        draw_contact_sheet(
-            options.folder, options.contact_sheet, options.draw_boxes
-        )
+        draw_contact_sheet(options)
         print(f"Contact sheet in {options.contact_sheet}")
     print_summary(summary)
