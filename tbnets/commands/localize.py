@@ -100,17 +100,12 @@ def read_words(options):
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
         (photos if is_photo else phrases).append(word)
-    if not phrases:
-        raise InputError(
-            "`localize` must be given a photo and a phrase or more. "
-            f"Received: {len(photos)} photos and no phrase. Write for example "
-            'localize photo.jpg "a brown dog".'
-        )
     check_text("localize", phrases)
-    if not all(phrase.strip() for phrase in phrases):
+    if not phrases or not all(map(str.strip, phrases)):
         raise InputError(
-            "`localize` must be given phrases of words. Received: "
-            f"{phrases}. Leave the empty one out."
+            "`localize` must be given a photo and a phrase or more, of words. "
+            f"Received: {len(photos)} photos and the phrases {phrases}. Write "
+            'for example localize photo.jpg "a brown dog".'
         )
     return photos, phrases
 
@@ -121,8 +116,7 @@ def places_of_pictures(options, photos):
     if not output or (len(photos) == 1 and not os.path.isdir(output)):
         return [output] * len(photos)
     stems = [pathlib.Path(photo).stem for photo in photos]
-    twice = first_twice(stems)
-    if twice is not None:
+    if (twice := first_twice(stems)) is not None:
         raise InputError(
             "`--output` must be a folder for photos of different names. "
             f"Received: two photos called {twice}. Draw them one by one."

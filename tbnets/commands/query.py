@@ -56,7 +56,7 @@ import re
 import sys
 
 from tbnets.checked_files import CheckedFile
-from tbnets.commands.asking import Asked, alone, check_text, write_json
+from tbnets.commands.asking import JSON, Asked, alone, check_text, write_json
 from tbnets.commands.checks import check_place
 from tbnets.commands.pictures_of_answers import write_montage, write_page
 from tbnets.data.caption_tables import read_table
@@ -119,11 +119,7 @@ class Options(Asked):
         "Captions to rank for --image: a text file, one a line, or a table of "
         "image and caption, as for training.",
     )
-    json: str = flag(
-        "",
-        "JSON file to write what is printed; - for standard output, which then "
-        "has nothing else.",
-    )
+    json: str = flag("", JSON)
     batch_size: Count = flag(
         search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
     )
