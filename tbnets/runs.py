@@ -95,8 +95,7 @@ def record_before(run_dir):
         state = checkpoints.read_progress(last)
         record = records.completed(state.settings, last)
         with contextlib.suppress(InputError):  # It is written from `last`.
-            places = records.read_record(folder)
-            record["started_in"] = places["started_in"]
+            record["started_in"] = records.read_record(folder)["started_in"]
     else:
         record = records.read_record(folder)
     records.check_choices(record, tasks.settings_of(record), folder)

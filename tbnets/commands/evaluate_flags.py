@@ -27,16 +27,9 @@ _OF_A_SPLIT = (
     *("query_bank", "bank_temperature"),
 )
 _OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
-_PHRASES_OF_RUN = ("phrases", "regions")
-_OF_DATA = (
-    *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
-    "images",
-)
+_OF_DATA = ("images", *(each.name for each in flags_of(Captions)))
 WAYS = {
-    "run_dir": (
-        *(*_OF_A_SPLIT, "checkpoint"),
-        *(*_OF_PHRASES, *_PHRASES_OF_RUN),
-    ),
+    "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES, "phrases", "regions"),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
     "image_embeddings": (

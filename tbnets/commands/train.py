@@ -48,8 +48,7 @@ from tbnets.training import distribution, loop, summary
 GROUPS = tuple(RUN_GROUPS.values())
 """What is read beside the `Options`: the flags of a run."""
 FIRST = (
-    *("flagfile", "run_dir", "resume", "from", "scenes"),
-    *("captions", "images"),
+    *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
     *("image_features", "image_encoder", "text_encoder", "epochs"),
     "example_query",
 )

@@ -100,14 +100,9 @@ def _in_our_words(message):
 
 def _typed(words, flags):
     """Returns the names of the flags that words name."""
-    names = {
-        word.lstrip("-").partition("=")[0]
-        for word in words
-        if word.startswith("-")
-    }
-    return {
-        flag.name for flag in flags if names & {flag.name, f"no{flag.name}"}
-    }
+    told = [word for word in words if word.startswith("-")]
+    names = {word.lstrip("-").partition("=")[0] for word in told}
+    return {one.name for one in flags if names & {one.name, f"no{one.name}"}}
 
 
 def _default(flag):
