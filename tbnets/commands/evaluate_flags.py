@@ -225,15 +225,6 @@ def check_flags(options):
                 f"{folder!r}, without {SETTINGS_FILE}. Name what "
                 "tools/train.py wrote."
             )
-    _check_bank(options)
-    for name in ("json", "map"):
-        checks.check_place(name, getattr(options, name))
-    if options.map:  # Refused before anything is computed.
-        space_map.import_tsne()
-
-
-def _check_bank(options):
-    """Refuses a bank of queries of what is measured."""
     both = {options.query_bank, options.split}
     if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
@@ -242,3 +233,7 @@ def _check_bank(options):
             f"{options.query_bank} with --split={options.split}. Name the "
             "training split."
         )
+    for name in ("json", "map"):
+        checks.check_place(name, getattr(options, name))
+    if options.map:  # Refused before anything is computed.
+        space_map.import_tsne()

@@ -218,13 +218,8 @@ def main(options):
             f"WARNING: at --host={options.host} everybody who reaches this "
             "machine can ask. Leave it out to serve yourself alone."
         )
-    server = StandIn(
-        open_models(options, tell),
-        options.host,
-        options.port or None,
-        options.rest_api_port or None,
-        tell,
-    )
+    ports = options.port or None, options.rest_api_port or None
+    server = StandIn(open_models(options, tell), options.host, *ports, tell)
     host = loopback.in_url(options.host)
     for name, port in (("gRPC", server.port), ("REST", server.rest_port)):
         if port is not None:

@@ -53,12 +53,7 @@ class CommandLine:
             raise InputError(_in_our_words(str(error))) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
-        self.values = {
-            flag.name: _value(flag, parser[flag.name].value)
-            if flag.name in self.given
-            else _default(flag)
-            for flag in named
-        }
+        self.values = {one.name: _value(one, parser[one.name]) for one in named}
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
@@ -114,15 +109,17 @@ def _default(flag):
     return copy.copy(flag.default)
 
 
-def _value(flag, value):
-    """Returns a given value; the numbers of a list as such."""
+def _value(flag, read):
+    """Returns the value of a flag that was read; numbers of a list as such."""
+    if not read.present:
+        return _default(flag)
     if flag.kind not in _NUMBERS:
-        return value
+        return read.value
     try:
-        return [_NUMBERS[flag.kind](item) for item in value]
+        return [_NUMBERS[flag.kind](item) for item in read.value]
     except ValueError as error:
         raise InputError(
             f"`--{flag.name}` must be {flag.kind} with commas between. "
-            f"Received: --{flag.name}={written(value)}. A comment can not "
+            f"Received: --{flag.name}={written(read.value)}. A comment can not "
             "follow a value in a flagfile."
         ) from error
