@@ -193,16 +193,6 @@ def examples(server, host):
     return lines
 
 
-def check_flags(options):
-    """Refuses flags that say nothing."""
-    if options.port == options.rest_api_port:
-        raise InputError(
-            "`--port` and `--rest_api_port` must be two, or one of them 0. "
-            f"Received: {options.port} for both. Change one."
-        )
-    check_pairs(options, {"batching_parameters_file": "enable_batching"})
-
-
 def wait():
     """Waits for the end."""
     threading.Event().wait()
@@ -210,7 +200,12 @@ def wait():
 
 def main(options):
     """Serves until Ctrl-C, or the signal that ends programs."""
-    check_flags(options)
+    if options.port == options.rest_api_port:
+        raise InputError(
+            "`--port` and `--rest_api_port` must be two, or one of them 0. "
+            f"Received: {options.port} for both. Change one."
+        )
+    check_pairs(options, {"batching_parameters_file": "enable_batching"})
     tell = functools.partial(print, file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not loopback.is_local(options.host):
