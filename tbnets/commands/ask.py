@@ -186,15 +186,10 @@ def score(options, texts):
     model = options.open({"embed_image": whole, "embed_text": whole})
     if not (texts and options.images):
         raise _not_given(options, "sentences and --images")
-    names, embeddings = embed_photos(options, model)
-    order, similarities = search.rank(
-        model, texts, (), embeddings, options.top or 5
+    asked = query.Options(
+        queries=texts, model=options.model, top=options.top or 5
     )
-    notes = search.notes_on(model, texts)
-    titles = search.titles_of(texts, notes)
-    print(search.format_tables(titles, names, order, similarities))
-    asked = query.Options(queries=texts, model=options.model)
-    return query.answers_record(asked, notes, names, order, similarities)
+    return query.answer_texts(asked, model, embed_photos(options, model))
 
 
 def search_index(options, texts):

@@ -189,7 +189,6 @@ def answer_image(options, model):
 
 def answer_texts(options, model, gallery=None):
     """Ranks the images for each query, draws them; returns the record."""
-    check_images(options, model)
     queries, like = options.queries, options.like
     examples_of = examples(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
@@ -225,6 +224,7 @@ def answer(options, model, gallery=None):
         if options.image:
             found = answer_image(options, model)
         else:
+            check_images(options, model)
             found = answer_texts(options, model, gallery)
     write_json(options.json, found)
 
