@@ -95,8 +95,7 @@ def record_before(run_dir):
         state = checkpoints.read_progress(last)
         record = records.completed(state.settings, last)
         with contextlib.suppress(InputError):  # It is written from `last`.
-            places = records.read_record(folder)
-            record["started_in"] = places["started_in"]
+            record["started_in"] = records.read_record(folder)["started_in"]
     else:
         record = records.read_record(folder)
     records.check_choices(record, tasks.settings_of(record), folder)
@@ -239,12 +238,7 @@ def finish(session):
 
 
 def open_run(
-    run_dir,
-    checkpoint="best",
-    *,
-    data_root=None,
-    more_splits=(),
-    adjust=None,
+    run_dir, checkpoint="best", *, data_root=None, more_splits=(), adjust=None
 ):
     """Rebuilds the network of a run with the weights of a checkpoint.
 

@@ -45,12 +45,10 @@ def quiet_tensorflow():
             import tensorflow as tf
     """
     heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    with _importing, _uncollected():
-        if heard or sys.stderr is None:  # As in a program without a terminal.
-            yield
-        else:
-            with _hidden():
-                yield
+    heard = heard or sys.stderr is None  # As in a program without a terminal.
+    hidden = contextlib.nullcontext() if heard else _hidden()
+    with _importing, _uncollected(), hidden:
+        yield
 
 
 @contextlib.contextmanager
@@ -120,8 +118,7 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    arenas = most_arenas(usable_cores())
-    if arenas is not None:
+    if arenas := most_arenas(usable_cores()):
         mallopt(_M_ARENA_MAX, arenas)
 
 

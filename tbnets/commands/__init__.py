@@ -128,14 +128,11 @@ def call(verb, words):
         return 0
     groups = getattr(module, "GROUPS", ())
     known = [*flags, *(flag for group in groups for flag in flags_of(group))]
-    line = None
+    line = CommandLine(words, known)
+    options = line.take(module.Options)
     try:
-        line = CommandLine(words, known)
-        options = line.take(module.Options)
         return module.main(options, line) if groups else module.main(options)
     except UserError as error:
         if len(error.args) == 1:  # Those of the system have more.
-            names = {flag.name for flag in known}
-            values = line.values if line else {}
-            error.args = (as_flags(str(error), names, values),)
+            error.args = (as_flags(str(error), line.values, line.values),)
         raise

@@ -35,7 +35,7 @@ A server's model is also searched and asked like one at hand:
 
 import dataclasses
 import os
-import sys
+import pathlib
 import warnings
 
 import numpy as np
@@ -43,13 +43,14 @@ import numpy as np
 from tbnets import files
 from tbnets.commands import localize as localizing
 from tbnets.commands import query
-from tbnets.commands.asking import alone, check_text, checked, write_json
+from tbnets.commands.asking import JSON, alone, check_text, checked, write_json
 from tbnets.commands.checks import check_place
 from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice
 from tbnets.flags.flag import Amount, Count, Whole, flag
+from tbnets.images import read_content
 from tbnets.server.client import BATCH_SIZE, Client
-from tbnets.serving import search
+from tbnets.serving import index, search
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,11 +86,7 @@ class Options:
         "File to write: of embed .npy, float32 [n, dim]; of localize PNG, or a "
         "folder for several photos.",
     )
-    json: str = flag(
-        "",
-        "JSON file to write what is printed; - for standard output, which then "
-        "has nothing else.",
-    )
+    json: str = flag("", JSON)
     timeout: Amount = flag(30, "Seconds that an answer may take.")
     retries: Whole = flag(
         3, "How often a server that is not available is asked again."
@@ -121,19 +118,15 @@ def status(options, texts):
     for one in states:
         told = one.get("status", {}).get("error_message", "")
         print(f"  version {one['version']}  {one['state']}  {told}".rstrip())
-    signatures = {
-        name: {
+    signatures = {}
+    for name, one in sorted(model.signatures.items()):
+        sides = {
             "inputs": _told(one.structured_input_signature[1]),
             "outputs": _told(one.structured_outputs),
         }
-        for name, one in sorted(model.signatures.items())
-    }
-    for name, one in signatures.items():
-        sides = [
-            ", ".join(f"{key} {value}" for key, value in side.items())
-            for side in one.values()
-        ]
-        print(f"  {name}: {' -> '.join(sides)}")
+        signatures[name] = sides
+        told = (", ".join(map(" ".join, one.items())) for one in sides.values())
+        print(f"  {name}: {' -> '.join(told)}")
     record = {"model": options.model, "server": options.server}
     return {**record, "versions": states, "signatures": signatures}
 
@@ -150,11 +143,7 @@ def _told(specs):
 def embed(options, texts):
     """Embeds sentences, phrases or photos."""
     if bool(texts) == bool(options.images):
-        raise InputError(
-            "`tools/ask.py embed` must be given sentences or --images. "
-            f"Received: {len(texts)} sentences, --images="
-            f"{','.join(options.images)}. Embed one kind at a time."
-        )
+        raise _not_given(options, "sentences or --images")
     model = options.connect()
     if texts:
         of_phrases = model.has("embed_phrases")
@@ -177,26 +166,17 @@ def embed(options, texts):
 
 def embed_photos(options, model):
     """Embeds the photos of --images: `(names, embeddings)` of the good."""
-    paths = []
+    paths = {}
     for place in options.images:
-        is_folder = os.path.isdir(place)
-        paths += map(str, list_photos(place)) if is_folder else [place]
-    names, parts = [], []
-    for start in range(0, len(paths), options.batch_size):
-        some = paths[start : start + options.batch_size]
-        rows, reasons = model.try_images(some)
-        for path, row, reason in zip(some, rows, reasons):
-            if reason:
-                print(f"left out: {path}, which {reason}", file=sys.stderr)
-            else:
-                names.append(path)
-                parts.append(row)
-    if not names:
-        raise InputError(
-            "`--images` must name a photo that can be decoded. Received: "
-            f"--images={','.join(options.images)}. See the reasons above."
-        )
-    return names, np.stack(parts)
+        if os.path.isdir(place):
+            paths |= {str(path): path for path in list_photos(place)}
+            continue
+        paths[place] = pathlib.Path(place)
+        if not os.path.isfile(place):
+            read_content(place)  # Its errors name the file.
+    return index.embed_photos(
+        model, ",".join(options.images), paths, batch_size=options.batch_size
+    )
 
 
 def score(options, texts):
@@ -204,23 +184,18 @@ def score(options, texts):
     advice = "Ask for the boxes of phrases by localize."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
-    _must_have(
-        options, "score", texts, options.images, "sentences and --images"
+    if not (texts and options.images):
+        raise _not_given(options, "sentences and --images")
+    asked = query.Options(
+        queries=texts, model=options.model, top=options.top or 5
     )
-    names, embeddings = embed_photos(options, model)
-    order, similarities = search.rank(
-        model, texts, (), embeddings, options.top or 5
-    )
-    notes = search.notes_on(model, texts)
-    titles = search.titles_of(texts, notes)
-    print(search.format_tables(titles, names, order, similarities))
-    asked = query.Options(queries=texts, model=options.model)
-    return query.answers_record(asked, notes, names, order, similarities)
+    return query.answer_texts(asked, model, embed_photos(options, model))
 
 
 def search_index(options, texts):
     """Searches the index that the model was exported with."""
-    _must_have(options, "search", texts, True, "sentences")
+    if not texts:
+        raise _not_given(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."
     model = options.open({"search": ("hold an index", advice)})
     with warnings.catch_warnings():
@@ -239,13 +214,14 @@ def search_index(options, texts):
     return query.answers_record(asked, notes, names, order, similarities)
 
 
-def _must_have(options, what, texts, images, needed):
-    if not (texts and images):
-        raise InputError(
-            f"`tools/ask.py {what}` must be given {needed}. Received: "
-            f"{len(texts)} sentences, --images={','.join(options.images)}. "
-            f'Write for example tools/ask.py {what} "a dog in the snow".'
-        )
+def _not_given(options, needed):
+    """Returns the error of a question that can not be asked as it is."""
+    what, *texts = options.words
+    return InputError(
+        f"`tools/ask.py {what}` must be given {needed}. Received: "
+        f"{len(texts)} sentences, --images={','.join(options.images)}. "
+        f'Write for example tools/ask.py {what} "a dog in the snow".'
+    )
 
 
 QUESTIONS = {

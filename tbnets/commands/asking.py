@@ -17,6 +17,11 @@ MODEL = (
     "http://localhost:8501/NAME."
 )
 """What --model takes."""
+JSON = (
+    "JSON file to write what is printed; - for standard output, which then has "
+    "nothing else."
+)
+"""What --json takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -83,27 +83,20 @@ class Photos(Shared):
         "Photos a shard: a kill costs no more than this.",
     )
 
-    def find(self):
-        """Returns what `find_photos` does by these flags; tells of the rest."""
-        if not self.captions:
-            _, others = sort_files(self.images)
-            for line in left_out_lines({}, others, len(others))[:1]:
-                print(line)
-        return find_photos(self.images, *self.where, self.splits)
-
     def find_share(self, **decides):
-        """Returns the photos of the share, and what tells of it.
+        """Returns the photos of the share, and what tells of it; names others.
 
         Args:
             **decides: as of `take_share`.
         """
-        photos, size = self.find(), self.shard_images
+        if not self.captions:
+            _, others = sort_files(self.images)
+            for line in left_out_lines({}, others, len(others))[:1]:
+                print(line)
+        photos = find_photos(self.images, *self.where, self.splits)
+        keys, size = [key for key, _ in photos], self.shard_images
         rows, share = take_share(
-            self.shard,
-            [key for key, _ in photos],
-            size,
-            shard_images=size,
-            **decides,
+            self.shard, keys, size, shard_images=size, **decides
         )
         if share:
             print(

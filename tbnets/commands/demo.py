@@ -70,8 +70,7 @@ class Options(Asked):
         kind="words",
     )
     model: str | None = flag(
-        None,
-        f"{MODEL} By default flickr8k_photos; of scenes scenes_embedding.",
+        None, f"{MODEL} By default flickr8k_photos; of scenes scenes_embedding."
     )
     localizer: str | None = flag(
         None,

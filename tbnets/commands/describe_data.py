@@ -22,6 +22,7 @@ The formats are shown in docs/data_formats.md.
 """
 
 import dataclasses
+import functools
 import json
 
 from tbnets.commands.data_flags import Captions
@@ -60,15 +61,12 @@ class Options(Captions):
 
 def read_splits(options, problems):
     """Returns {split: CaptionedImages} for --splits, and the known words."""
-    where = options.where
-    splits = {
-        name: captions.read_captions(*where, name, problems)
-        for name in options.names()
-    }
+    read = functools.partial(
+        captions.read_captions, *options.where, problems=problems
+    )
+    splits = {name: read(name) for name in options.names()}
     try:
-        training = captions.read_captions(
-            *where, options.vocabulary_split, problems
-        )
+        training = read(options.vocabulary_split)
     except ValueError:
         print(
             f"There is no split {options.vocabulary_split!r} to take the known "
@@ -78,9 +76,9 @@ def read_splits(options, problems):
     return splits, set(count_words(training.captions)[0])
 
 
-def print_report(report, problems):
+def print_report(splits, problems):
     """Prints the table of the splits, then the problems."""
-    print(description.format_table(report["splits"]))
+    print(description.format_table(splits))
     print(
         "\nWords are those that models read: letters and digits in lower case; "
         "man's is two words, don't is dont."
@@ -91,16 +89,6 @@ def print_report(report, problems):
         print(problem)
     if count > MOST_PRINTED:
         print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
-
-
-def read_all_phrases(options, splits, problems):
-    """Returns {split: PhraseRegions}; without splits, "all" there are."""
-    if not options.phrases:
-        return {}
-    return {
-        name: read_phrases(options.phrases, one, problems)
-        for name, one in (splits or {"all": None}).items()
-    }
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
@@ -123,24 +111,24 @@ def main(options):
             "`--captions` or `--phrases` must name what to describe. "
             "Received: neither. See --help."
         )
-    problems, splits, vocabulary = [], {}, None
+    problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
         splits, vocabulary = read_splits(options, problems)
-    phrases = read_all_phrases(options, splits, problems)
-    splits = splits or {name: one.images for name, one in phrases.items()}
-    report = {
-        "splits": {
-            name: describe_one(
-                options, images, phrases.get(name), vocabulary, problems
-            )
-            for name, images in splits.items()
+    if options.phrases:
+        phrases = {
+            name: read_phrases(options.phrases, one, problems)
+            for name, one in (splits or {"all": None}).items()
         }
-    }
+    splits = splits or {name: one.images for name, one in phrases.items()}
+    told = {}
+    for name, images in splits.items():
+        known = phrases.get(name), vocabulary
+        told[name] = describe_one(options, images, *known, problems)
     description.check_splits(splits, problems)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
-    print_report(report, problems)
+    print_report(told, problems)
     if options.json:
-        report["problems"] = [vars(problem) for problem in problems]
+        report = {"splits": told, "problems": [vars(one) for one in problems]}
         with open(options.json, "w", encoding="utf-8") as stream:
             json.dump(report, stream, indent=2, ensure_ascii=False)
     return 1 if problems else 0

@@ -65,15 +65,8 @@ import pathlib
 import numpy as np
 
 from tbnets import files, startup
-from tbnets.commands import checks
-from tbnets.commands.evaluate_flags import (
-    OF_TASKS,
-    WAYS,
-    Options,
-    check_flags,
-    chosen_way,
-    help_sections,
-)
+from tbnets.commands import checks, evaluate_flags
+from tbnets.commands.evaluate_flags import Options, help_sections
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
 from tbnets.evaluation import arrays, protocols, tables
@@ -116,9 +109,8 @@ def evaluate_split(options):
     if options.map:
         title = f"{what}, {options.split}, laid out by t-SNE"
         sheet = space_map.draw_map(points, title)
-        files.write_atomically(
-            options.map, lambda file: sheet.save(file, "PNG")
-        )
+        write = functools.partial(sheet.save, format="PNG")
+        files.write_atomically(options.map, write)
         print(f"map  {options.map}")
 
 
@@ -185,7 +177,7 @@ def map_points(options, scores):
 
 def measure_options(options, scores):
     """Returns the flags given that scores are measured by."""
-    others = set(OF_TASKS) - set(scores.options)
+    others = set(evaluate_flags.OF_TASKS) - set(scores.options)
     for name in sorted(changed(options) & others):
         raise InputError(
             f"`--{name}` must be a flag that the run is measured by. "
@@ -194,7 +186,7 @@ def measure_options(options, scores):
         )
     return {
         name: getattr(options, name)
-        for name in OF_TASKS
+        for name in evaluate_flags.OF_TASKS
         if name in scores.options
     }
 
@@ -216,7 +208,7 @@ def evaluate_arrays(options):
     names = ("image_embeddings", "text_embeddings", "caption_to_image")
     missing = [f"--{name}" for name in names if not getattr(options, name)]
     if missing:
-        others = [f"--{way}" for way in WAYS if way not in names]
+        others = [f"--{way}" for way in evaluate_flags.WAYS if way not in names]
         raise InputError(
             f"{', '.join(others)} or {', '.join(missing)} must be given. "
             "Received: none. `python tools/evaluate.py --help` shows an "
@@ -248,14 +240,14 @@ def evaluate_arrays(options):
 
 def main(options):
     """Reads, measures, prints, writes."""
-    of_split = "split" in WAYS[chosen_way(options)]
-    check_flags(options)
+    way = evaluate_flags.chosen_way(options)
+    evaluate_flags.check_flags(options)
+    of_split = "split" in evaluate_flags.WAYS[way]
     evaluate = evaluate_split if of_split else evaluate_arrays
     try:
         evaluate(options)
     except NoSuchSplit as error:
-        bank = options.query_bank
-        if error.split != bank:
+        if error.split != options.query_bank:
             raise
-        flag = "--query_bank"
-        raise NoSuchSplit(bank, error.names, error.path, flag) from error
+        told = error.split, error.names, error.path, "--query_bank"
+        raise NoSuchSplit(*told) from error

@@ -14,9 +14,9 @@ from tbnets.flags.data_groups import Captions
 from tbnets.flags.flag import (
     Limits,
     changed,
+    check_pairs,
     flag,
     flags_of,
-    must_come_with,
     written,
 )
 from tbnets.flags.records import SETTINGS_FILE
@@ -27,16 +27,9 @@ _OF_A_SPLIT = (
     *("query_bank", "bank_temperature"),
 )
 _OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
-_PHRASES_OF_RUN = ("phrases", "regions")
-_OF_DATA = (
-    *("captions", "captions_format", "split_lists", "scenes", "num_scenes"),
-    "images",
-)
+_OF_DATA = ("images", *(each.name for each in flags_of(Captions)))
 WAYS = {
-    "run_dir": (
-        *(*_OF_A_SPLIT, "checkpoint"),
-        *(*_OF_PHRASES, *_PHRASES_OF_RUN),
-    ),
+    "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES, "phrases", "regions"),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
     "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
     "image_embeddings": (
@@ -47,6 +40,15 @@ WAYS = {
 """Flag that says what is measured -> those that are read with it alone."""
 OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
 """Flags that are read by some tasks."""
+_PAIRS = {
+    "combine_weight": "combine_with",
+    "bank_temperature": "query_bank",
+    "map_images": "map",
+    "image_features": "text_features",
+    "phrases": "regions",
+    "regions": "phrases",
+}
+"""Flag -> the one that it says nothing without."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -201,25 +203,15 @@ def chosen_way(options):
 
 def check_flags(options):
     """Refuses flags that say nothing, and a place that can not be written."""
-    given = changed(options)
     checks.check_choosing(options)
-    others = {
-        "combine_weight": "combine_with",
-        "bank_temperature": "query_bank",
-        "map_images": "map",
-        "image_features": "text_features",
-        "phrases": "regions",
-        "regions": "phrases",
-    }
-    for name, other in others.items():
-        if name in given and not getattr(options, other):
-            raise must_come_with(options, name, f"--{other}")
-    if options.phrases and options.combine_with:
-        raise InputError(
-            "`--phrases` must come with one run. Received: --phrases="
-            f"{options.phrases} with --combine_with="
-            f"{written(options.combine_with)}. Leave one of them out."
-        )
+    check_pairs(options, _PAIRS)
+    for name in ("combine_with", "query_bank"):
+        if options.phrases and (other := getattr(options, name)):
+            raise InputError(
+                "`--phrases` must come with one run alone. Received: --phrases="
+                f"{options.phrases} with --{name}={written(other)}. Leave one "
+                "of them out."
+            )
     if len(options.combine_weight) not in (1, len(options.combine_with)):
         raise InputError(
             "`--combine_weight` must be one number, or one for each run of "
@@ -233,21 +225,6 @@ def check_flags(options):
                 f"{folder!r}, without {SETTINGS_FILE}. Name what "
                 "tools/train.py wrote."
             )
-    _check_bank(options)
-    for name in sorted(given & {"json", "map"}):
-        checks.check_place(name, getattr(options, name))
-    if options.map:  # Refused before anything is computed.
-        space_map.import_tsne()
-
-
-def _check_bank(options):
-    """Refuses a bank of queries of what is measured, or beside phrases."""
-    if options.phrases and options.query_bank:
-        raise InputError(
-            "`--query_bank` must come with images and captions alone. "
-            f"Received: --query_bank={options.query_bank} with --phrases="
-            f"{options.phrases}. Leave one of them out."
-        )
     both = {options.query_bank, options.split}
     if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
@@ -256,3 +233,7 @@ def _check_bank(options):
             f"{options.query_bank} with --split={options.split}. Name the "
             "training split."
         )
+    for name in ("json", "map"):
+        checks.check_place(name, getattr(options, name))
+    if options.map:  # Refused before anything is computed.
+        space_map.import_tsne()

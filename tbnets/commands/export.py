@@ -47,8 +47,7 @@ from tbnets import runs
 from tbnets.commands.asking import MODEL
 from tbnets.commands.checks import Choosing, OfRun, check_choosing, chosen
 from tbnets.errors import InputError
-from tbnets.evaluation.choices import MOST_SIMILAR
-from tbnets.flags.flag import Count, changed, flag, must_come_with
+from tbnets.flags.flag import Count, changed, check_pairs, flag, must_come_with
 from tbnets.index.search_index import open_index
 from tbnets.server import deployment, protocol, warmup
 from tbnets.serving import zoo
@@ -137,10 +136,7 @@ def check_source(options):
             "--help tells more."
         )
     check_choosing(options)
-    if options.choice != MOST_SIMILAR and not options.regions:
-        raise must_come_with(options, "choice", "--regions")
-    if options.regions and not options.cnn_weights:
-        raise must_come_with(options, "regions", "--cnn_weights")
+    check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
     given = changed(options) - _OF_BOTH
     if options.model:
         if not options.output:
@@ -163,8 +159,7 @@ def place(options):
         if folder.name.isascii() and folder.name.isdecimal():
             return folder, folder.parent.name
         return folder / str(next_version(folder)), folder.name
-    folder = pathlib.Path(options.run_dir).absolute()
-    return None, folder.name
+    return None, pathlib.Path(options.run_dir).absolute().name
 
 
 def export_again(options, path, extra):

@@ -27,7 +27,7 @@ docs/search.md tells how large ones are searched, and served.
 import dataclasses
 import os
 
-from tbnets.commands.asking import MODEL
+from tbnets.commands.asking import Asked
 from tbnets.errors import InputError, import_extra
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.index import approximate
@@ -40,7 +40,7 @@ from tbnets.store.opening import load_features
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Asked):
     """What is indexed, by which network, and where."""
 
     folder: list[str] = flag(
@@ -62,10 +62,6 @@ class Options:
         False,
         "Also sort the rows into cells, for tools/query.py --approximate; "
         'needs an extra: pip install "tbnets[faiss]".',
-    )
-    model: str = flag("flickr8k_photos", MODEL)
-    trust: bool = flag(
-        False, "Load --model whatever ops its graph has, as tools/query.py."
     )
     cache: str = flag(
         "",
@@ -113,8 +109,7 @@ def main(options):
         )
     notes, found = {"model": options.model}, embed_features(options, model)
     if options.folder:
-        place = os.path.relpath(options.folder[0], options.output)
-        notes["photos"] = place
+        notes["photos"] = os.path.relpath(options.folder[0], options.output)
         found = embed_photos(options, model)
     if options.approximate:
         import_extra("faiss", "faiss")

@@ -90,13 +90,11 @@ def run(count, command=None):
 
 def environments(count):
     """Yields what each worker has in its environment beside the rest."""
-    with contextlib.ExitStack() as stack:
-        servers = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            for _ in range(count)
-        ]
-        ports = [server.getsockname()[1] for server in servers]
-    addresses = [f"127.0.0.1:{port}" for port in ports]
+    # All are open at once, so that their ports differ.
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]
+    for server in servers:
+        server.close()
     threads = str(max(1, usable_cores() // count))
     for index in range(count):
         task = {"type": "worker", "index": index}
@@ -154,8 +152,7 @@ def _are_running(workers):
 def _end(workers):
     """Ends what still runs, and waits until it has, and was heard."""
     for process, _ in workers:
-        if process.poll() is None:
-            process.terminate()
+        process.terminate()  # Nothing, where it has ended.
     deadline = time.monotonic() + END_SECONDS
     for process, listener in workers:
         try:

@@ -40,19 +40,8 @@ import sys
 import PIL.Image
 
 from tbnets import files
-from tbnets.commands.asking import (
-    MODEL,
-    Asked,
-    alone,
-    check_text,
-    write_json,
-)
-from tbnets.commands.checks import (
-    Choosing,
-    check_choosing,
-    check_place,
-    chosen,
-)
+from tbnets.commands.asking import MODEL, Asked, alone, check_text, write_json
+from tbnets.commands.checks import Choosing, check_choosing, check_place, chosen
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.flags.flag import Count, flag
@@ -111,17 +100,12 @@ def read_words(options):
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
         (photos if is_photo else phrases).append(word)
-    if not phrases:
-        raise InputError(
-            "`localize` must be given a photo and a phrase or more. "
-            f"Received: {len(photos)} photos and no phrase. Write for example "
-            'localize photo.jpg "a brown dog".'
-        )
     check_text("localize", phrases)
-    if not all(phrase.strip() for phrase in phrases):
+    if not phrases or not all(map(str.strip, phrases)):
         raise InputError(
-            "`localize` must be given phrases of words. Received: "
-            f"{phrases}. Leave the empty one out."
+            "`localize` must be given a photo and a phrase or more, of words. "
+            f"Received: {len(photos)} photos and the phrases {phrases}. Write "
+            'for example localize photo.jpg "a brown dog".'
         )
     return photos, phrases
 
@@ -132,8 +116,7 @@ def places_of_pictures(options, photos):
     if not output or (len(photos) == 1 and not os.path.isdir(output)):
         return [output] * len(photos)
     stems = [pathlib.Path(photo).stem for photo in photos]
-    twice = first_twice(stems)
-    if twice is not None:
+    if (twice := first_twice(stems)) is not None:
         raise InputError(
             "`--output` must be a folder for photos of different names. "
             f"Received: two photos called {twice}. Draw them one by one."
@@ -178,13 +161,6 @@ def print_found(phrases, notes, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def found_record(options, phrases, notes, found, photo, choice):
-    """Returns what --json says of a photo."""
-    record = {"photo": files.readable(photo), "model": options.model}
-    told = search.regions_record(phrases, notes, found)
-    return {**record, **choice, "phrases": told}
-
-
 def write_picture(path, pixels, phrases, found):
     """Draws the photo with the boxes that were found."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
@@ -207,7 +183,8 @@ def localize(options, model, phrases, notes, photo, picture):
     print_found(phrases, notes, found)
     if picture:
         write_picture(picture, read_photo(content), phrases, found)
-    return found_record(options, phrases, notes, found, photo, choice)
+    record = {"photo": files.readable(photo), "model": options.model, **choice}
+    return {**record, "phrases": search.regions_record(phrases, notes, found)}
 
 
 def localize_all(options, model, phrases, photos, pictures):

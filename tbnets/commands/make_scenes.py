@@ -67,9 +67,9 @@ class Options:
     )
 
 
-def choose_shown(entries):
-    """Returns up to `NUM_SHOWN` images of the json, alike from each split."""
-    groups = [[e for e in entries if e["split"] == name] for name in SPLITS]
+def choose_shown(scenes):
+    """Returns up to `NUM_SHOWN` of the scenes, alike from each split."""
+    groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, shown = [group for group in groups if group], []
     for group in filled:
         count = min(NUM_SHOWN // len(filled), len(group))
@@ -77,46 +77,36 @@ def choose_shown(entries):
     return shown
 
 
-def draw_contact_sheet(folder, path, draw_boxes):
-    """Draws twelve scenes with their captions under them.
-
-    Args:
-        folder: Folder of scenes.
-        path: PNG file to write.
-        draw_boxes: Whether the objects' boxes are drawn.
-    """
-    folder = pathlib.Path(folder)
-    dataset = json.loads((folder / DATASET).read_text())
-    shown = choose_shown(dataset["images"])
+def draw_contact_sheet(options):
+    """Draws twelve scenes with their captions under them."""
+    folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
-        records = {f"{each['id']}.jpg": each for each in map(json.loads, lines)}
+        shown = choose_shown(list(map(json.loads, lines)))
     num_rows = -(-len(shown) // SHEET_COLUMNS)
     size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
     sheet = Image.new("RGB", size, "white")
-    for number, entry in enumerate(shown):
+    for number, scene in enumerate(shown):
         row, column = divmod(number, SHEET_COLUMNS)
-        boxes = [one["box"] for one in records[entry["filename"]]["objects"]]
-        cell = draw_cell(folder, entry, boxes if draw_boxes else [])
+        cell = draw_cell(folder, scene, options.draw_boxes)
         sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
-    path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path, "PNG")
 
 
-def draw_cell(folder, entry, boxes):
+def draw_cell(folder, scene, has_boxes):
     """Draws one scene, enlarged, and its captions."""
     cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
-    with Image.open(folder / "images" / entry["filename"]) as image:
+    name = f"{scene['id']}.jpg"
+    with Image.open(folder / "images" / name) as image:
         pixels = np.asarray(image.convert("RGB"))
+    boxes = [one["box"] for one in scene["objects"] if has_boxes]
     numbered = [PhraseBox(box, str(i), i) for i, box in enumerate(boxes)]
     picture = draw_boxes(pixels, numbered, PICTURE_WIDTH)
     cell.paste(Image.fromarray(picture), (12, 8))
-    lines = [f"{entry['split']} {entry['filename']}"]
-    for sentence in entry["sentences"]:
-        caption = sentence["raw"].replace(" .", ".").replace(" ,", ",")
-        lines += textwrap.wrap(
-            caption, 60, initial_indent="- ", subsequent_indent="  "
-        )
+    lines = [f"{scene['split']} {name}"]
+    for caption in scene["captions"]:
+        words = "- " + caption["raw"].replace(" .", ".").replace(" ,", ",")
+        lines += textwrap.wrap(words, 60, subsequent_indent="  ")
     font, place = ImageFont.load_default(15), (12, PICTURE_WIDTH + 14)
     text = "\n".join(lines)
     ImageDraw.Draw(cell).text(place, text, "black", font, spacing=5)
@@ -145,19 +135,13 @@ def print_summary(summary):
 
 def main(options):
     """Writes the scenes, the contact sheet, and what to do next."""
-    settings = SceneSettings(
-        **{
-            field.name: getattr(options, field.name)
-            for field in dataclasses.fields(SceneSettings)
-        }
-    )
+    names = [field.name for field in dataclasses.fields(SceneSettings)]
+    settings = SceneSettings(*(getattr(options, name) for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
         summary = ensure_scenes(
             options.folder, settings, lambda done, total: bar.update()
         )
     if options.contact_sheet:
-        draw_contact_sheet(
-            options.folder, options.contact_sheet, options.draw_boxes
-        )
+        draw_contact_sheet(options)
         print(f"Contact sheet in {options.contact_sheet}")
     print_summary(summary)

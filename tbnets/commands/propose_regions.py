@@ -71,16 +71,14 @@ def report_recall(options, photos, store):
     found, matches = np.zeros((2, len(limits)), np.int64)
     stored = set(store.ids)
     for key, path in photos:
-        row, size = None, None
-        if key in stored:
-            [row] = store.rows([key])
-            size = None if store.sizes is None else store.sizes[row]
+        [row] = store.rows([key]) if key in stored else [None]
+        is_sized = row is not None and store.sizes is not None
+        size = store.sizes[row] if is_sized else None
         truth = entities.read_boxes(options.recall, path.name, size)
         total += len(truth)
         if row is None:
             continue
-        overlaps = box_math.iou(truth, store.boxes(row)[0])
-        enough = overlaps >= options.recall_iou
+        enough = box_math.iou(truth, store.boxes(row)[0]) >= options.recall_iou
         found += [enough[:, :limit].any(axis=1).sum() for limit in limits]
         matches += [enough[:, :limit].sum() for limit in limits]
     print(
@@ -133,8 +131,7 @@ def main(options):
     """Proposes by the flags; tells the recall and draws if asked."""
     photos, share = options.find_share()
     how = {"workers": options.workers, "shard_images": options.shard_images}
-    how["share"] = share
-    make(photos, options, options.output, **how)
+    make(photos, options, options.output, share=share, **how)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

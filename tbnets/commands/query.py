@@ -56,13 +56,13 @@ import re
 import sys
 
 from tbnets.checked_files import CheckedFile
-from tbnets.commands.asking import Asked, alone, check_text, write_json
+from tbnets.commands.asking import JSON, Asked, alone, check_text, write_json
 from tbnets.commands.checks import check_place
 from tbnets.commands.pictures_of_answers import write_montage, write_page
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
-from tbnets.flags.flag import Count, flag, must_come_with
+from tbnets.flags.flag import Count, check_pairs, flag, must_come_with
 from tbnets.index.approximate import open_approximate
 from tbnets.index.search_index import open_index
 from tbnets.serving import index, search
@@ -119,11 +119,7 @@ class Options(Asked):
         "Captions to rank for --image: a text file, one a line, or a table of "
         "image and caption, as for training.",
     )
-    json: str = flag(
-        "",
-        "JSON file to write what is printed; - for standard output, which then "
-        "has nothing else.",
-    )
+    json: str = flag("", JSON)
     batch_size: Count = flag(
         search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
     )
@@ -193,7 +189,6 @@ def answer_image(options, model):
 
 def answer_texts(options, model, gallery=None):
     """Ranks the images for each query, draws them; returns the record."""
-    check_images(options, model)
     queries, like = options.queries, options.like
     examples_of = examples(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
@@ -229,6 +224,7 @@ def answer(options, model, gallery=None):
         if options.image:
             found = answer_image(options, model)
         else:
+            check_images(options, model)
             found = answer_texts(options, model, gallery)
     write_json(options.json, found)
 
@@ -251,9 +247,8 @@ def answer_typed(options, model, gallery=None):
 
 def with_folder(options):
     """Takes the first word for --images where no flag says what is searched."""
-    is_told = options.images or options.image or options.captions
-    is_told = is_told or options.index
-    if is_told or not options.queries:
+    told = options.images, options.image, options.captions, options.index
+    if any(told) or not options.queries:
         return options
     first, *queries = options.queries
     if not os.path.isdir(first):
@@ -280,15 +275,12 @@ def check_flags(options, is_typed=False):
             f"{options.image}, --captions={options.captions}. Write for "
             'example tools/query.py FOLDER "a dog in the snow".'
         )
-    if options.approximate and not options.index:
-        raise must_come_with(options, "approximate", "--index")
+    check_pairs(options, {"approximate": "index"})
     check_text("tools/query.py", options.queries)
     check_place("json", options.json)
     for name in ("montage", "html"):
         path = getattr(options, name)
-        if not path:
-            continue
-        if by_image or not options.images:
+        if path and (by_image or not options.images):
             needed = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needed, "Add --images=FOLDER.")
         check_place(name, path)

@@ -26,14 +26,12 @@ def settings(line, before=None):
         kept = {*ALL.keys() - line.given, "started_in"}
         record |= {name: before[name] for name in kept}
     record = complete(record)
-    named = DATA_ROOT_VARIABLE in os.environ or "data_root" in line.typed
-    if "data_root" not in line.typed:
-        record["data_root"] = os.environ.get(
-            DATA_ROOT_VARIABLE, record["data_root"]
-        )
+    named = {"data_root"} & line.typed
+    if not named and DATA_ROOT_VARIABLE in os.environ:
+        record["data_root"] = os.environ[DATA_ROOT_VARIABLE]
+        named = {"data_root"}
     if record["started_in"]:  # What is named now lies in the current folder.
-        here = {"data_root"} if named else set()
-        here |= {name for name in line.typed if _lies_here(name, record)}
+        here = named | {name for name in line.typed if _lies_here(name, record)}
         record |= {name: os.path.abspath(record[name]) for name in here}
     if before is None:
         if record["from"]:

@@ -39,7 +39,7 @@ from google.protobuf import text_format
 from tbnets import startup
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, import_extra
-from tbnets.flags.flag import Count, Limits, flag, must_come_with
+from tbnets.flags.flag import Count, Limits, check_pairs, flag
 from tbnets.server import batching, loopback
 from tbnets.server.models import Models
 from tbnets.server.stand_in import StandIn
@@ -193,45 +193,28 @@ def examples(server, host):
     return lines
 
 
-def check_flags(options):
-    """Refuses flags that say nothing."""
-    if options.port == options.rest_api_port:
-        raise InputError(
-            "`--port` and `--rest_api_port` must be two, or one of them 0. "
-            f"Received: {options.port} for both. Change one."
-        )
-    if options.batching_parameters_file and not options.enable_batching:
-        needed = "--enable_batching"
-        raise must_come_with(options, "batching_parameters_file", needed)
-
-
-def end(*_):
-    """Ends the program, as Ctrl-C does."""
-    raise KeyboardInterrupt
-
-
 def wait():
-    """Waits for that."""
+    """Waits for the end."""
     threading.Event().wait()
 
 
 def main(options):
     """Serves until Ctrl-C, or the signal that ends programs."""
-    check_flags(options)
+    if options.port == options.rest_api_port:
+        raise InputError(
+            "`--port` and `--rest_api_port` must be two, or one of them 0. "
+            f"Received: {options.port} for both. Change one."
+        )
+    check_pairs(options, {"batching_parameters_file": "enable_batching"})
     tell = functools.partial(print, file=sys.stderr, flush=True)
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not loopback.is_local(options.host):
         tell(
             f"WARNING: at --host={options.host} everybody who reaches this "
             "machine can ask. Leave it out to serve yourself alone."
         )
-    server = StandIn(
-        open_models(options, tell),
-        options.host,
-        options.port or None,
-        options.rest_api_port or None,
-        tell,
-    )
+    ports = options.port or None, options.rest_api_port or None
+    server = StandIn(open_models(options, tell), options.host, *ports, tell)
     host = loopback.in_url(options.host)
     for name, port in (("gRPC", server.port), ("REST", server.rest_port)):
         if port is not None:

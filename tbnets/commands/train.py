@@ -22,7 +22,6 @@ and a SavedModel that takes raw captions.
 import contextlib
 import dataclasses
 import io
-import os
 import sys
 from typing import Annotated
 
@@ -49,8 +48,7 @@ from tbnets.training import distribution, loop, summary
 GROUPS = tuple(RUN_GROUPS.values())
 """What is read beside the `Options`: the flags of a run."""
 FIRST = (
-    *("flagfile", "run_dir", "resume", "from", "scenes"),
-    *("captions", "images"),
+    *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
     *("image_features", "image_encoder", "text_encoder", "epochs"),
     "example_query",
 )
@@ -80,8 +78,7 @@ class Options:
         choices=distribution.KINDS,
     )
     local_workers: Annotated[int, Limits(0, 64)] = flag(
-        0,
-        "Start so many workers on this machine; 0: none but this process.",
+        0, "Start so many workers on this machine; 0: none but this process."
     )
     num_replicas: Whole = flag(
         0,
@@ -232,9 +229,8 @@ def _quiet_unless(is_chief):
         yield
         return
     progress.hide_bars()
-    with open(os.devnull, "w") as nowhere:
-        with contextlib.redirect_stdout(nowhere):
-            yield
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
 
 
 def _train(options, line, workers):

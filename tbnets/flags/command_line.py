@@ -53,12 +53,7 @@ class CommandLine:
             raise InputError(_in_our_words(str(error))) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
-        self.values = {
-            flag.name: _value(flag, parser[flag.name].value)
-            if flag.name in self.given
-            else _default(flag)
-            for flag in named
-        }
+        self.values = {one.name: _value(one, parser[one.name]) for one in named}
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
@@ -84,13 +79,7 @@ class _Choice(absl_flags.EnumParser):
 
     def __init__(self, flag):
         super().__init__(flag.choices)
-        self._choices = flag.choices
-
-    def parse(self, argument):
-        """Returns what was given, which must be a choice."""
-        return (
-            argument if argument in self._choices else super().parse(argument)
-        )
+        self.enum_values = flag.choices  # absl makes it a list of these.
 
 
 def _in_our_words(message):
@@ -106,14 +95,9 @@ def _in_our_words(message):
 
 def _typed(words, flags):
     """Returns the names of the flags that words name."""
-    names = {
-        word.lstrip("-").partition("=")[0]
-        for word in words
-        if word.startswith("-")
-    }
-    return {
-        flag.name for flag in flags if names & {flag.name, f"no{flag.name}"}
-    }
+    told = [word for word in words if word.startswith("-")]
+    names = {word.lstrip("-").partition("=")[0] for word in told}
+    return {one.name for one in flags if names & {one.name, f"no{one.name}"}}
 
 
 def _default(flag):
@@ -125,15 +109,17 @@ def _default(flag):
     return copy.copy(flag.default)
 
 
-def _value(flag, value):
-    """Returns a given value; the numbers of a list as such."""
+def _value(flag, read):
+    """Returns the value of a flag that was read; numbers of a list as such."""
+    if not read.present:
+        return _default(flag)
     if flag.kind not in _NUMBERS:
-        return value
+        return read.value
     try:
-        return [_NUMBERS[flag.kind](item) for item in value]
+        return [_NUMBERS[flag.kind](item) for item in read.value]
     except ValueError as error:
         raise InputError(
             f"`--{flag.name}` must be {flag.kind} with commas between. "
-            f"Received: --{flag.name}={written(value)}. A comment can not "
+            f"Received: --{flag.name}={written(read.value)}. A comment can not "
             "follow a value in a flagfile."
         ) from error

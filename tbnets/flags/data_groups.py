@@ -82,9 +82,7 @@ class Captions:
         when=({"scenes": AnyBut("")},),
     )
     captions: Place = flag(
-        "",
-        "File or folder of captions; may hold {split}.",
-        when=_CAPTION_FILES,
+        "", "File or folder of captions; may hold {split}.", when=_CAPTION_FILES
     )
     split_lists: Place = flag(
         "",

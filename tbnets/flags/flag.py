@@ -145,12 +145,10 @@ def flag(default, help, **more):
         **more: any other field of `Flag` but its name, and what the
             annotation tells: kind (but repeated and words), limits, is_place.
     """
-    metadata = {"help": help, **more}
+    told = {"help": help, **more}
     if isinstance(default, list):
-        return dataclasses.field(
-            default_factory=lambda: list(default), metadata=metadata
-        )
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=default.copy, metadata=told)
+    return dataclasses.field(default=default, metadata=told)
 
 
 def flags_of(group):
@@ -215,12 +213,27 @@ def must_come_with(options, name, needed, advice="Leave it out."):
         needed: what is missing.
         advice: what to change.
     """
-    value = getattr(options, name)
-    given = ",".join(map(str, value)) if isinstance(value, list) else value
+    given = written(getattr(options, name))
     return InputError(
         f"`--{name}` must come with {needed}. Received: --{name}={given} "
         f"without. {advice}"
     )
+
+
+def check_pairs(options, pairs):
+    """Refuses flags that say nothing without another one.
+
+    Args:
+        options: a group of flags.
+        pairs: dict, name of a flag -> of the other.
+
+    Raises:
+        ValueError: the one has not its default, the other is empty.
+    """
+    given = changed(options)
+    for name, other in pairs.items():
+        if name in given and not getattr(options, other):
+            raise must_come_with(options, name, f"--{other}")
 
 
 def changed(options):

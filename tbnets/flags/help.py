@@ -38,17 +38,12 @@ def _format_flag(flag, width):
         words.append(f"One of {', '.join(flag.choices)}.")
     if flag.when:
         words.append(f"Read with {what_reads(flag)}.")
-    lines = []
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    parts = []
     for text, indent in ((head, 2), (" ".join(words), 8)):
-        lines += textwrap.wrap(
-            text,
-            width,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(lines)
+        filled = textwrap.fill(text, width - indent, **whole)
+        parts.append(textwrap.indent(filled, " " * indent))
+    return "\n".join(parts)
 
 
 def _default(flag):

@@ -90,10 +90,7 @@ class Loss:
         "phrases 8, and 2 with them.",
     )
     distance: str | None = flag(
-        None,
-        "Wang: euclidean.",
-        choices=tuple(DISTANCES),
-        when=(_OF_TRIPLETS,),
+        None, "Wang: euclidean.", choices=tuple(DISTANCES), when=(_OF_TRIPLETS,)
     )
     reduction: str | None = flag(
         None,

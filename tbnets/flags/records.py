@@ -115,7 +115,9 @@ def _check_kinds(record, path):
         wrong = [name for name in record if not _fits(name, record[name])]
         if not wrong:
             return
-        expected, found = _expected(wrong[0]), record[wrong[0]]
+        flag, found = _KEPT[wrong[0]], record[wrong[0]]
+        kind = flag.choices and f"one of {', '.join(flag.choices)}"
+        expected = f"{kind or flag.kind} as `{wrong[0]}`"
     raise InputError(
         f"{path}: expected {expected}; found {shown(found)}. Use another copy "
         "of this file, or start the run again."
@@ -136,13 +138,6 @@ def _fits(name, value):
     known = value in (flag.choices or (value,)) or value in flag.retired
     is_text = not _IN_NO_NAME.search(written(value))
     return is_text and known and is_kind(value, _TYPES[flag.kind])
-
-
-def _expected(name):
-    """Returns in words what the value of a flag must be."""
-    flag = _KEPT[name]
-    kind = f"one of {', '.join(flag.choices)}" if flag.choices else flag.kind
-    return f"{kind} as `{name}`"
 
 
 def check_choices(record, settings, run_dir):
@@ -181,11 +176,12 @@ def check_resumable(record, settings, place):
     free = {name for name, flag in ALL.items() if flag.free}
     if getattr(settings, "schedule", "") == "cosine":
         free.discard("epochs")
+    why = {"epochs": ", but --schedule=cosine falls to its last epoch"}
     free.add("started_in")
     now = {name: flag.default for name, flag in RETIRED.items()}
     now |= settings.values()
     differing = [
-        f"--{name}={value} (now {now.get(name)}{_why(name)})"
+        f"--{name}={value} (now {now.get(name)}{why.get(name, '')})"
         for name, value in sorted(record.items())
         if name not in free
         and _counts(name, settings)
@@ -204,12 +200,6 @@ def _counts(name, settings):
     if name in RETIRED:
         return reads(RETIRED[name], settings)
     return name not in ALL or settings.reads(name)
-
-
-def _why(name):
-    """Returns why a flag that others may change may not be."""
-    is_epochs = name == "epochs"
-    return ", but --schedule=cosine falls to its last epoch" * is_epochs
 
 
 def without_places(settings):

@@ -89,8 +89,6 @@ def make_settings(record, groups, fixed):
         for name, flag in ALL.items()
         if record.get(name) in flag.retired
     }
-    values = record | of_today | fixed
-    names = {field.name for field in dataclasses.fields(made)} - {"fixed"}
-    return made(
-        fixed=fixed, **{name: values[name.rstrip("_")] for name in names}
-    )
+    values = record | of_today | fixed | {"fixed": fixed}
+    names = [field.name for field in dataclasses.fields(made)]
+    return made(**{name: values[name.rstrip("_")] for name in names})

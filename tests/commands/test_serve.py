@@ -112,10 +112,13 @@ def test_flags_that_say_nothing_together(flags, message):
 
 
 def test_it_says_how_to_ask_it_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
+    def ended():
+        raise KeyboardInterrupt
+
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(serve, "wait", serve.end)
+    monkeypatch.setattr(serve, "wait", ended)
     options = serve.Options(
         model=[f"tiny={folder}"], port=0, rest_api_port=port, host="127.0.0.1"
     )

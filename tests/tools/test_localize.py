@@ -185,7 +185,7 @@ def test_a_photo_without_proposals_is_told(answers):
         ("no warmth", "must come with --choice=expected_overlap or --cho"),
         ("too cold", "`--choice_temperature` must be a finite number above 0"),
         ("no phrase", "`localize` must be given a photo and a phrase"),
-        ("empty phrase", "`localize` must be given phrases of words"),
+        ("empty phrase", "a phrase or more, of words"),
         ("no text", "`localize` must be asked in UTF-8"),
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),

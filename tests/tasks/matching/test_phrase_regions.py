@@ -187,7 +187,7 @@ def test_the_verb_prints_and_writes_them(run, folder, tmp_path):
         (line[3],): "`--phrases` must come with --regions",
         (line[4],): "`--regions` must come with --phrases",
         (*line[3:5], "--combine_with=a"): "`--phrases` must come with one run",
-        (*line[3:5], "--query_bank=train"): "`--query_bank` must come with",
+        (*line[3:5], "--query_bank=train"): "with --query_bank=train. Leave",
     }.items():
         assert message in ask(*line[:2], *words)[2]
 
