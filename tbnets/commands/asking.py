@@ -12,11 +12,13 @@ from tbnets.serving import zoo
 
 MODEL = (
     "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
-    "tools/train.py, whose newest SavedModel is asked; or of one version, "
-    "RUN/saved_model/1; or the address of one on a server, "
-    "http://localhost:8501/NAME."
+    "tools/train.py, whose newest SavedModel is meant; or of one version, "
+    "RUN/saved_model/1"
 )
-"""What --model takes."""
+"""What --model takes that is at hand."""
+ANY_MODEL = (
+    f"{MODEL}; or the address of one on a server, http://localhost:8501/NAME."
+)
 JSON = (
     "JSON file to write what is printed; - for standard output, which then has "
     "nothing else."
@@ -28,7 +30,7 @@ JSON = (
 class Asked:
     """Which model is asked."""
 
-    model: str = flag("flickr8k_photos", MODEL)
+    model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
         False,
         "Load --model whatever ops its graph has: a SavedModel of others can "

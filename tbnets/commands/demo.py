@@ -36,7 +36,7 @@ import threading
 from typing import Annotated
 
 from tbnets import files
-from tbnets.commands.asking import MODEL, Asked
+from tbnets.commands.asking import ANY_MODEL, Asked
 from tbnets.commands.localize import NEEDED
 from tbnets.commands.query import read_captions
 from tbnets.data import captions as caption_files
@@ -70,7 +70,8 @@ class Options(Asked):
         kind="words",
     )
     model: str | None = flag(
-        None, f"{MODEL} By default flickr8k_photos; of scenes scenes_embedding."
+        None,
+        f"{ANY_MODEL} By default flickr8k_photos; of scenes scenes_embedding.",
     )
     localizer: str | None = flag(
         None,

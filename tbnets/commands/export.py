@@ -63,7 +63,7 @@ class Options(OfRun, Choosing):
     """Which network is exported, and how."""
 
     run_dir: str = flag("", "Folder of the run; or give --model.")
-    model: str = flag("", f"What is exported already: {MODEL}")
+    model: str = flag("", f"What is exported already: {MODEL}.")
     output: str = flag(
         "",
         "Folder of the model, which gets the next version; or that of a "

@@ -27,7 +27,7 @@ docs/search.md tells how large ones are searched, and served.
 import dataclasses
 import os
 
-from tbnets.commands.asking import Asked
+from tbnets.commands.asking import MODEL, Asked
 from tbnets.errors import InputError, import_extra
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.index import approximate
@@ -43,6 +43,7 @@ from tbnets.store.opening import load_features
 class Options(Asked):
     """What is indexed, by which network, and where."""
 
+    model: str = flag("flickr8k_photos", f"{MODEL}.")
     folder: list[str] = flag(
         [], "Folder of photos, subfolders included.", kind="words"
     )

@@ -22,6 +22,7 @@ and a SavedModel that takes raw captions.
 import contextlib
 import dataclasses
 import io
+import shlex
 import sys
 from typing import Annotated
 
@@ -168,10 +169,12 @@ def fit(session, train, options):
             raise
         command = startup.spoken("python tools/train.py --resume")
         names = [name for name in DEVICES if name in changed(options)]
-        given = [f" --{name}={getattr(options, name)}" for name in names]
+        given = {name: getattr(options, name) for name in names}
+        given = {"run_dir": session.run_dir, **given}
+        flags = shlex.join(f"--{name}={given[name]}" for name in given)
         print(
             "\nstopped; finished epochs are kept. Go on with: "
-            f"{command} --run_dir={session.run_dir}{''.join(given)}",
+            f"{command} {flags}",
             file=sys.stderr,
         )
         raise
