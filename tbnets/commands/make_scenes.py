@@ -152,9 +152,7 @@ def main(options):
         }
     )
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
-        summary = ensure_scenes(
-            options.folder, settings, lambda done, total: bar.update()
-        )
+        summary = ensure_scenes(options.folder, settings, bar.update)
     if options.contact_sheet:
         draw_contact_sheet(
             options.folder, options.contact_sheet, options.draw_boxes

@@ -49,7 +49,6 @@ RING_HOLE = 0.68
 DOMINANCE = 1.25
 # Free space between two objects, as a part of the image's width.
 GAP = 0.03
-NUM_BUCKETS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +125,7 @@ def split_of(objects):
     whichever seed. Of eight collections one is for "val" and one for "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()
-    bucket = digest[0] % NUM_BUCKETS
-    return {0: "test", 1: "val"}.get(bucket, "train")
+    return {0: "test", 1: "val"}.get(digest[0] % 8, "train")
 
 
 def draw_objects(rng):
@@ -265,12 +263,9 @@ def _holds(outer, inner):
 
 def _pick_nested(rng, objects):
     """Returns the rows of a ring and of the object inside it, or Nones."""
-    rings = [
-        row
-        for row, one in enumerate(objects)
-        if one.shape == "ring" and one.size == "large"
-    ]
-    small = [row for row, one in enumerate(objects) if one.size == "small"]
+    kinds = [(one.shape, one.size) for one in objects]
+    rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
+    small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
     if not rings or not small or rng.random() < 0.3:
         return None, None
     return rings[0], small[0]
@@ -296,11 +291,8 @@ def _draw_places(rng, radii, nested, image_size):
         reach = 1.12 * radii[row] + 2
         room = image_size - 2 * reach
         for _ in range(25):
-            place = (
-                reach + room * rng.random(),
-                reach + room * rng.random(),
-                radii[row],
-            )
+            x, y = (reach + room * rng.random() for _ in range(2))
+            place = x, y, radii[row]
             others = places.values()
             if all(_apart(place, other, image_size) for other in others):
                 places[row] = place
