@@ -254,16 +254,13 @@ def _sorts(parents, kinds, is_child):
     0: none that is a noun phrase, 1: both kinds, 2: noun phrases alone.
     """
     num_nodes = tf.size(parents)
-    has = [
-        tf.math.unsorted_segment_sum(
-            tf.cast(is_child & tf.equal(kinds, kind), tf.int32),
-            parents,
-            num_nodes,
-        )
+    has_other, has_phrase = (
+        # Those of -1 are not counted.
+        _counts(tf.where(is_child & (kinds == kind), parents, -1), num_nodes)
         > 0
         for kind in (0, 1)
-    ]
-    return tf.where(has[1], tf.where(has[0], 1, 2), 0)
+    )
+    return tf.where(has_phrase, tf.where(has_other, 1, 2), 0)
 
 
 def _order(keys, then=None):

@@ -71,10 +71,9 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
             file.write(_line(parser=parser, **row))
             known[row["caption"]] = row["tree"], row["failure"]
             progress(1)
-    trees = {caption: known[caption][0] for caption in wanted}
-    failures = {
-        caption: known[caption][1] for caption in wanted if known[caption][1]
-    }
+    found = [(caption, *known[caption]) for caption in wanted]
+    trees = {caption: tree for caption, tree, _ in found}
+    failures = {caption: reason for caption, _, reason in found if reason}
     return Parses(trees, failures, num_cached)
 
 
@@ -133,12 +132,10 @@ def _read_cache(path, parser):
     lines, ends_well = CheckedFile(path).lines()
     if not ends_well:
         write_text(path, "".join(f"{line}\n" for line in lines[:-1]))
-    rows = CheckedFile(path).json_rows(
-        ("parser", "caption", "tree", "failure"), strings=True
-    )
+    names = ("parser", "caption", "tree", "failure")
     return {
         row["caption"]: (row["tree"], row["failure"])
-        for _, row in rows
+        for _, row in CheckedFile(path).json_rows(names, strings=True)
         if row["parser"] == parser
     }
 
