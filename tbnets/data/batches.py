@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
 from tbnets.data.shares import WHOLE, Share
-from tbnets.errors import InputError, InputTypeError
+from tbnets.errors import InputError, check_kind
 from tbnets.images import decode_images, read_file
 from tbnets.pipelines import untuned
 from tbnets.seeds import generator_of
@@ -65,8 +65,7 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     """
     generator = generator_of(seed, "epoch", epoch)
     rows_of = records.caption_rows()
-    order = np.array([i for i, rows in enumerate(rows_of) if len(rows)])
-    order = generator.permutation(order)
+    order = generator.permutation(np.flatnonzero(records.captions_per_image))
     drawn = [
         generator.permutation(rows_of[image])[:captions_per_image]
         for image in order
@@ -114,12 +113,8 @@ class EpochBatches:
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
         checked_number("seed", seed, 0, whole=True)
-        if not hasattr(examples, "records"):
-            raise InputTypeError(
-                "`examples` must be Examples. Received: examples of type "
-                f"{type(examples).__name__}. Make them by "
-                "tbnets.Examples.from_arrays."
-            )
+        advice = "Make them by tbnets.Examples.from_arrays."
+        check_kind("examples", examples, Examples, advice)
         records = examples.records
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
@@ -201,14 +196,25 @@ class EpochBatches:
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
-        examples = self.examples
-        names = ["image_ids", "caption_image_ids"]
-        names += ["text_ids"] * (examples.text_ids is not None)
-        signature = {name: tf.TensorSpec((None,), tf.int64) for name in names}
-        sides = {"images": examples.images, "captions": examples.texts}
-        for name, rows in sides.items():
-            signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
-        return signature
+        images = self.examples.images
+        spec = tf.TensorSpec((None, *images.shape), images.dtype)
+        return signature_of(self.examples, spec)
+
+
+def signature_of(examples, images):
+    """Returns the `tf.TensorSpec`s that batches of all kinds have.
+
+    Args:
+        examples: has `texts` and `text_ids`.
+        images: `tf.TensorSpec` of a batch's images.
+    """
+    texts, ids = examples.texts, ["image_ids", "caption_image_ids"]
+    ids += ["text_ids"] * (examples.text_ids is not None)
+    return {
+        "images": images,
+        "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
+        **{name: tf.TensorSpec((None,), tf.int64) for name in ids},
+    }
 
 
 def read_images(paths, image_size):

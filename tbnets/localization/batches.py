@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.batches import signature_of
 from tbnets.data.shares import WHOLE
 from tbnets.pipelines import untuned
 
@@ -33,9 +34,14 @@ class PhraseBatches:
 
     def dataset_of(self, shares):
         """Returns some shares of each batch, see `data.EpochBatches`."""
+        regions = tf.TensorSpec((None, self._examples.features.dim), tf.float32)
+        signature = signature_of(self._examples, regions) | {
+            "drawn_for": tf.TensorSpec((None,), tf.int32),
+            "candidates": regions,
+            "is_negative": tf.TensorSpec((None, None), tf.bool),
+        }
         dataset = tf.data.Dataset.from_generator(
-            lambda: self._generate(shares),
-            output_signature=_signature(self._examples),
+            lambda: self._generate(shares), output_signature=signature
         )
         return untuned(dataset.prefetch(2 * len(shares)))
 
@@ -65,21 +71,3 @@ class PhraseBatches:
         if examples.text_ids is not None:
             batch["text_ids"] = examples.text_ids[rows.phrases][phrases]
         return batch
-
-
-def _signature(examples):
-    """Returns the `tf.TensorSpec`s of a batch."""
-    dim = examples.features.dim
-    texts = examples.texts
-    signature = {
-        "images": tf.TensorSpec((None, dim), tf.float32),
-        "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
-        "image_ids": tf.TensorSpec((None,), tf.int64),
-        "caption_image_ids": tf.TensorSpec((None,), tf.int64),
-        "drawn_for": tf.TensorSpec((None,), tf.int32),
-        "candidates": tf.TensorSpec((None, dim), tf.float32),
-        "is_negative": tf.TensorSpec((None, None), tf.bool),
-    }
-    if examples.text_ids is not None:
-        signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
-    return signature

@@ -66,8 +66,7 @@ def hardest_candidates(similarities, is_negative, num_negatives):
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
-        known = is_negative.shape[1]
-        num_negatives = tf.shape(is_negative)[1] if known is None else known
+        num_negatives = is_negative.shape[1] or tf.shape(is_negative)[1]
     return miners.hardest_negatives(
         similarities, tf.logical_not(is_negative), num_negatives
     )

@@ -79,6 +79,7 @@ class PhraseSampler:
             With it, those listed take the place of what else a phrase's
             photo offers, all of which one without any keeps; negatives of the
             batch stay, and those listed come to them.
+        num_batches: the number of batches of every epoch.
         num_drawable: the number of phrases that have a positive.
         num_positives: the number of positives of all phrases.
 
@@ -108,6 +109,8 @@ class PhraseSampler:
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
         self.num_drawable = len(self._drawable)
+        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
+        self.num_batches = len(self._bounds)
         self.num_positives = len(self._positives)
         if not self.num_drawable:
             raise InputError(
@@ -115,15 +118,6 @@ class PhraseSampler:
                 f"none for {phrases.num_phrases} phrases of "
                 f"{phrases.images.path}. Propose more, or lower --positive_iou."
             )
-
-    @property
-    def _bounds(self):
-        return batch_bounds(self.num_drawable, self.sampling.pairs_per_batch)
-
-    @property
-    def num_batches(self):
-        """The number of batches of every epoch."""
-        return len(self._bounds)
 
     def epoch(self, epoch):
         """Yields the `BatchRows` of an epoch.
