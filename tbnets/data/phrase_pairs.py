@@ -186,7 +186,6 @@ class PairBatches(EpochBatches):
 
     def batch(self, image_rows, caption_rows, number, share=WHOLE):
         """Returns the dict that `HMLSTM.train_step` takes."""
-        batch = super().batch(image_rows, caption_rows, number, share)
         generator = generator_of(self._seed, "pairs", self.epoch, number)
         rows, places, nodes = self._draw(caption_rows, generator)
         examples = self.examples
@@ -206,7 +205,7 @@ class PairBatches(EpochBatches):
         captions, own = share.of(len(caption_rows)), share.of(len(photos))
         said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
-        batch |= {
+        return super().batch(image_rows, caption_rows, number, share) | {
             "regions": examples.regions.take(
                 image_rows[photos[own]], numbers[own]
             ),
@@ -216,7 +215,6 @@ class PairBatches(EpochBatches):
             "is_contrast": is_contrast.T[said],
             "weights": weights[said].astype(np.float32),
         }
-        return batch
 
     def signature(self):
         """Returns the `tf.TensorSpec`s of a batch."""

@@ -54,8 +54,7 @@ def same_captions(marked, own, photos):
 def _pair_up(found, wanted, free):
     """Enters the captions of one photo: row -> letters on both sides."""
     for row, text in wanted.items():
-        same = [other for other, has in free.items() if has == text]
-        if same:
+        if same := [other for other, has in free.items() if has == text]:
             found.rows[row], found.is_exact[row] = same[0], True
             del free[same[0]]
     likeness = [
