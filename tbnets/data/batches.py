@@ -146,11 +146,9 @@ class EpochBatches:
             lambda: self._generate(shares), output_signature=self.signature()
         )
         if self.examples.images.dtype == tf.string:
+            size = self.image_size
             dataset = dataset.map(
-                lambda batch: {
-                    **batch,
-                    "images": read_images(batch["images"], self.image_size),
-                }
+                lambda one: one | {"images": read_images(one["images"], size)}
             )
         # Keras warns of data that end before it knows how many there are.
         count = self.num_batches * len(shares)
@@ -227,5 +225,4 @@ def read_images(paths, image_size):
     Returns:
         float32 `[n, image_size, image_size, 3]` RGB in [0, 255].
     """
-    contents = tf.map_fn(read_file, paths)
-    return decode_images(contents, image_size)
+    return decode_images(tf.map_fn(read_file, paths), image_size)

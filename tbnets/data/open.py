@@ -291,10 +291,14 @@ class Data:
 
     def read_records(self, split):
         """Returns the `CaptionedImages` of a split, drawn if need be."""
+        given = self.given
+        told = (given.train_split, given.dev_split, given.test_split)
         try:
             return self._kept(split)
         except NoSuchSplit as error:
-            if not self._draws(error):
+            # Captions that tell no splits have them drawn, unless a flag
+            # asks for all.
+            if error.names != (WHOLE_FILE,) or WHOLE_FILE in told:
                 raise
             if not split_names.can_be_drawn(split):
                 known = split_names.DRAWN
@@ -319,12 +323,6 @@ class Data:
                 raise
             raise sources.nowhere("captions", path) from error
         return self.own.kept(records) if self.own else records
-
-    def _draws(self, error):
-        """Tells whether splits that the captions do not tell are drawn."""
-        given = self.given
-        told = (given.train_split, given.dev_split, given.test_split)
-        return error.names == (WHOLE_FILE,) and WHOLE_FILE not in told
 
     def tell_problems(self, split, problems):
         """Says once what was left out; splits may share a file."""

@@ -85,8 +85,7 @@ class Speaker:
 
     def pick_objects(self, count):
         """Returns `count` rows in any order, or all when there are fewer."""
-        order = self._rng.permutation(len(self.boxes))
-        return tuple(int(row) for row in order[:count])
+        return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects in one of these relations.

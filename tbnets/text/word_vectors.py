@@ -126,7 +126,9 @@ def read_word_vectors(
         """Returns whose vector that of a file's word may be, or None."""
         if name in wanted:
             return name
-        plain = _plain(name)
+        # As `split_words` would spell it.
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        plain = plain.translate(_APOSTROPHES)
         return plain if plain in wanted and plain not in found else None
 
     with open(path, "rb") as stream:
@@ -152,12 +154,6 @@ def read_word_vectors(
     kept = tuple(word for word in wanted if word in found)
     rows = np.array([found[word][-1] for word in kept], np.float32)
     return WordVectors(kept, rows.reshape(len(kept), dim), os.fspath(path))
-
-
-def _plain(word):
-    """Returns a word as `split_words` would spell it."""
-    word = unicodedata.normalize("NFKC", word).casefold()
-    return word.translate(_APOSTROPHES)
 
 
 def _header(stream, file):
