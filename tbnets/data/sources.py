@@ -165,8 +165,7 @@ class Sources:
 
     def file(self, flag):
         """Returns the path a flag names, there unless it has `{split}`."""
-        value = self.value(flag)
-        path = self.resolve(value)
+        path = self.resolve(self.value(flag))
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
