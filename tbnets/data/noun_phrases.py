@@ -32,7 +32,7 @@ class NounPhrases(NamedTuple):
         Args:
             captions: int `[n]`, rows of captions.
         """
-        return ranges(self.starts[captions], self.starts[captions + 1])
+        return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
         """Tells where the phrases of captions stand in a batch of these.
@@ -46,9 +46,7 @@ class NounPhrases(NamedTuple):
             places of their captions in `captions`, and their nodes, counted
             tree by tree through the batch.
         """
-        rows = self.rows_of(captions)
-        counts = self.starts[captions + 1] - self.starts[captions]
-        places = np.repeat(np.arange(len(captions)), counts)
+        places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
         return rows, places, firsts[places] + self.nodes[rows]
 
@@ -93,7 +91,16 @@ def noun_phrases(trees) -> NounPhrases:
 
 
 def ranges(starts, ends):
-    """Returns the numbers from each start to before its end, in a row."""
+    """Returns the numbers from each start to before its end, in a row.
+
+    Args:
+        starts: int64 `[n]`.
+        ends: int64 `[n]`, none before its start.
+
+    Returns:
+        (places, numbers): which range each number is of, and the numbers.
+    """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    places = np.repeat(np.arange(len(lengths)), lengths)
+    return places, np.arange(len(places)) + (starts - before)[places]

@@ -90,8 +90,7 @@ class PhotoRegions:
             and int64 `[r]`, which of its candidates each region is.
         """
         counts = self.counts[images]
-        places = np.repeat(np.arange(len(images)), counts)
-        return places, ranges(np.zeros_like(counts), counts)
+        return ranges(np.zeros_like(counts), counts)
 
     def take(self, images, numbers):
         """Returns features float32 `[n, dim]` of regions of photos.
