@@ -64,13 +64,10 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     image stands once in a batch, with its captions beside it, where the
     paper draws pairs and completes them.
     """
-    generator = generator_of(seed, "epoch", epoch)
-    rows_of = records.caption_rows()
-    order = generator.permutation(np.flatnonzero(records.captions_per_image))
-    drawn = [
-        generator.permutation(rows_of[image])[:captions_per_image]
-        for image in order
-    ]
+    permuted = generator_of(seed, "epoch", epoch).permutation
+    rows_of, most = records.caption_rows(), captions_per_image
+    order = permuted(np.flatnonzero(records.captions_per_image))
+    drawn = [permuted(rows_of[image])[:most] for image in order]
     for start, stop in batch_bounds(len(order), images_per_batch):
         yield order[start:stop], np.concatenate(drawn[start:stop])
 
@@ -110,14 +107,13 @@ class Batches:
         Args:
             shares: of the replicas of this process, in their order.
         """
-        dataset = tf.data.Dataset.from_generator(
-            lambda: (
-                self.batch(*rows, share)
-                for rows in self._rows()
-                for share in shares
-            ),
-            output_signature=self.signature(),
-        )
+
+        def read():
+            for rows in self._rows():
+                yield from (self.batch(*rows, share) for share in shares)
+
+        spec = self.signature()
+        dataset = tf.data.Dataset.from_generator(read, output_signature=spec)
         if self.smallest is not None:
             size = self.image_size
             dataset = dataset.map(

@@ -237,11 +237,8 @@ class Data:
         for split in self._photos_of or splits:
             if self.has(split):
                 self.split(split).photos  # noqa: B018  (it refuses)
-        wanted = {
-            key
-            for split in self._photos_of
-            for key in self.split(split).records.image_ids
-        }
+        some = [self.split(split).records for split in self._photos_of]
+        wanted = {key for records in some for key in records.image_ids}
         folder, path = sources.photo_folder, sources.file("captions")
         photos = find_photos(folder, sources.captions_format, path)
         photos = (one for one in photos if not wanted or one[0] in wanted)

@@ -172,11 +172,8 @@ def stem_of(name):
 def list_files(folder):
     """Returns the paths of all files below a folder, from there, sorted."""
     folder = pathlib.Path(folder)
-    return sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file()
-    )
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 def likely_name(name, files):

@@ -104,12 +104,10 @@ def parse_caption(line, number=0) -> MarkedCaption:
                 f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
                 " Correct the tag, or copy the file again."
             )
-        end = len(words) + len(own)
+        span = len(words), len(words) + len(own)
         types = tuple(tag[2][1:].split("/"))
         chain = tag[1] if tag[1].strip("0") else NO_CHAIN
-        phrases.append(
-            MarkedPhrase(" ".join(own), len(words), end, chain, types)
-        )
+        phrases.append(MarkedPhrase(" ".join(own), *span, chain, types))
         words += own
         place = tag.end()
 

@@ -141,9 +141,8 @@ def _span(text, caption, taken):
     Of several places the first that no other phrase has; capitals and marks
     beside letters do not count.
     """
-    words, wanted = (
-        [letters(word) for word in each.split()] for each in (caption, text)
-    )
+    words = [letters(word) for word in caption.split()]
+    wanted = [letters(word) for word in text.split()]
     places = [
         (first, first + len(wanted))
         for first in range(len(words) - len(wanted) + 1)

@@ -196,9 +196,7 @@ class PhraseRegions:
             phrase_to_caption=self.phrase_to_caption[kept],
             spans=self.spans[kept],
             boxes=boxes[kept],
-            **{
-                key: [getattr(self, key)[row] for row in kept] for key in _WORDS
-            },
+            **{key: [getattr(self, key)[i] for i in kept] for key in _WORDS},
         )
 
     def as_captions(self) -> CaptionedImages:

@@ -67,9 +67,8 @@ def _hardest(similarities, roles, limit):
     positives = np.where(roles == POSITIVE, similarities, np.inf)
     bar = positives.min(axis=1, initial=np.inf, keepdims=True)
     is_hard = (roles == NEGATIVE) & (similarities > bar)
-    order = np.argsort(
-        np.where(is_hard, -similarities, np.inf), axis=1, kind="stable"
-    )[:, :limit]
+    keys = np.where(is_hard, -similarities, np.inf)
+    order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
     kept = np.take_along_axis(is_hard, order, axis=1)
     return np.where(kept, order, NONE)
 

@@ -69,10 +69,8 @@ class ProposalRoles(NamedTuple):
         Returns:
             ProposalRoles.
         """
-        _, group, counts = np.unique(
-            groups, return_inverse=True, return_counts=True
-        )
-        is_negative = self.roles == NEGATIVE
+        _, group = np.unique(groups, return_inverse=True)
+        counts, is_negative = np.bincount(group), self.roles == NEGATIVE
         order, starts = np.argsort(group), np.cumsum(counts) - counts
         common = np.logical_and.reduceat(is_negative[order], starts)
         roles = np.where(is_negative & ~common[group], NEITHER, self.roles)
@@ -134,9 +132,8 @@ def proposal_roles(
     roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)
     best = np.full(len(truth), -1, np.int64)
     best_overlap = np.zeros(len(truth), np.float32)
-    for image, rows, overlaps in boxes.overlaps_by_photo(
-        truth, phrase_to_image, proposals
-    ):
+    found = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
+    for image, rows, overlaps in found:
         place, phrases = overlaps.argmax(axis=1), np.arange(len(rows))
         most = overlaps[phrases, place]
         best[rows] = np.where(most > 0, place, -1)

@@ -137,9 +137,8 @@ class PhraseSampler:
             return order
         images = self._images[order]
         group = place_among_equals(images) // self.sampling.phrases_per_image
-        groups, of_group = np.unique(
-            images * len(order) + group, return_inverse=True
-        )
+        keys = images * len(order) + group
+        groups, of_group = np.unique(keys, return_inverse=True)
         shuffled = generator.permutation(len(groups))
         return order[np.argsort(shuffled[of_group], kind="stable")]
 
@@ -222,15 +221,12 @@ class PhraseSampler:
         is_called = self._is_called(phrases)[:, drawn_for]
         is_negative = np.where(here == there, is_wrong, ~is_called)
         owners, columns = np.nonzero(self._is_hard(phrases))
-        hard, places = np.unique(
-            self._first_regions[images[owners]] + columns, return_inverse=True
-        )
+        listed = self._first_regions[images[owners]] + columns
+        hard, places = np.unique(listed, return_inverse=True)
         is_hard = np.zeros((len(phrases), len(hard)), bool)
         is_hard[owners, places] = True
-        return (
-            np.concatenate([regions, hard]),
-            np.concatenate([is_negative, is_hard], axis=1),
-        )
+        candidates = np.concatenate([regions, hard])
+        return candidates, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
         """Returns whether i's words are said of j's thing, bool `[p, p]`."""

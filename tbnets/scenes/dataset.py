@@ -86,11 +86,9 @@ def draw_scenes(split, settings):
                 scene = layout.draw_scene(rng, settings.image_size, objects)
         seen.add(key)
         image, boxes = rendering.render_scene(scene, rng, settings.clutter)
-        captions, groups = grammar.describe_scene(scene, boxes, rng)
+        told = grammar.describe_scene(scene, boxes, rng)
         scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
-        yield DescribedScene(
-            scene_id, split, scene, image, boxes, captions, groups
-        )
+        yield DescribedScene(scene_id, split, scene, image, boxes, *told)
 
 
 def ensure_scenes(folder, settings, progress=None):

@@ -112,9 +112,10 @@ def pick_weighted(rng, weights):
 
 def objects_key(objects):
     """Returns one string for what is in a scene, wherever it stands."""
-    return ";".join(
-        sorted(f"{o.shape},{o.colour},{o.size},{o.texture}" for o in objects)
+    kinds = sorted(
+        f"{o.shape},{o.colour},{o.size},{o.texture}" for o in objects
     )
+    return ";".join(kinds)
 
 
 def split_of(objects):
@@ -169,10 +170,8 @@ def draw_scene(rng, image_size, objects):
         positions are too slanted to be named.
     """
     holder, held = _pick_nested(rng, objects)
-    radii = [
-        image_size * RADIUS[one.size] * (0.95 + 0.1 * rng.random())
-        for one in objects
-    ]
+    radii = [image_size * RADIUS[one.size] for one in objects]
+    radii = [radius * (0.95 + 0.1 * rng.random()) for radius in radii]
     if holder is not None:
         radii[holder] = image_size * HOLDING_RING_RADIUS
         radii[held] = image_size * RADIUS["small"]
@@ -182,19 +181,13 @@ def draw_scene(rng, image_size, objects):
             break
     else:
         return None
-    placed = tuple(
-        dataclasses.replace(
-            one,
-            x=x,
-            y=y,
-            radius=radius,
-            angle=16 * rng.random() - 8,
-            stripes=int(rng.integers(4)),
-        )
-        for one, (x, y, radius) in zip(objects, places)
-    )
+    placed = []
+    for one, (x, y, radius) in zip(objects, places):
+        angle, stripes = 16 * rng.random() - 8, int(rng.integers(4))
+        where = dict(x=x, y=y, radius=radius, angle=angle, stripes=stripes)
+        placed.append(dataclasses.replace(one, **where))
     background = pick(rng, tuple(BACKGROUNDS))
-    return Scene(image_size, background, 360 * rng.random(), placed)
+    return Scene(image_size, background, 360 * rng.random(), tuple(placed))
 
 
 def find_relation(box, other):

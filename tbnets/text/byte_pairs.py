@@ -54,9 +54,8 @@ class BytePairs(tf.Module):
         pairs = [line.split(" ") for line in merges if "#version" not in line]
         try:
             letters, ends = byte_letters(), ("", END_OF_WORD)
-            self._letters = np.array(
-                [[vocabulary[one + end] for end in ends] for one in letters]
-            )
+            ids = [[vocabulary[one + end] for end in ends] for one in letters]
+            self._letters = np.array(ids)
             made = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
             special_ids = [vocabulary[one] for one in specials]
         except (KeyError, ValueError) as error:

@@ -254,13 +254,12 @@ def _sorts(parents, kinds, is_child):
     0: none that is a noun phrase, 1: both kinds, 2: noun phrases alone.
     """
     num_nodes = tf.size(parents)
-    has_other, has_phrase = (
-        # Those of -1 are not counted.
-        _counts(tf.where(is_child & (kinds == kind), parents, -1), num_nodes)
-        > 0
+    parents = tf.where(is_child, parents, -1)  # Those of -1 are not counted.
+    others, phrases = (
+        _counts(tf.where(kinds == kind, parents, -1), num_nodes)
         for kind in (0, 1)
     )
-    return tf.where(has_phrase, tf.where(has_other, 1, 2), 0)
+    return tf.where(phrases > 0, tf.where(others > 0, 1, 2), 0)
 
 
 def _order(keys, then=None):

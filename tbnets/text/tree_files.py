@@ -36,9 +36,8 @@ def trees_of(path, captions) -> list[Tree]:
             file and line.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
-    for file, line, name, caption, text in (
-        gold_rows(path) if path.is_dir() else _parsed_rows(path)
-    ):
+    rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
+    for file, line, name, caption, text in rows:
         if caption in wanted:
             try:
                 known[caption] = read_tree(text, name)

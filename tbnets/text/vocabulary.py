@@ -199,9 +199,8 @@ class Tokenizer(tf.Module):
         words = split_words(captions)
         if self.max_tokens is not None:
             words = words[:, : self.max_tokens]
-        ids = words.with_values(
-            tf.cast(self._table.lookup(words.values), tf.int32)
-        )
+        found = self._table.lookup(words.values)
+        ids = words.with_values(tf.cast(found, tf.int32))
         is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
         filled = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
@@ -225,9 +224,8 @@ class Tokenizer(tf.Module):
 
 def constant_table(keys, values, default):
     """Returns a table that is a constant of the graph, of int64 values."""
-    initial = tf.lookup.KeyValueTensorInitializer(
-        tf.constant(keys), tf.constant(values, tf.int64)
-    )
+    values = tf.constant(values, tf.int64)
+    initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(initial, default)
 
 
