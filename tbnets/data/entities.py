@@ -169,12 +169,9 @@ def _read_image(root, stem, key, name, problems):
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
     reasons = {**found.without, NO_CHAIN: "notvisual"}
-    left_out = collections.Counter(
-        reasons.get(phrase.chain, "unknown")
-        for caption in captions
-        for phrase in caption.phrases
-        if phrase.chain not in found.boxes
-    )
+    said = [phrase.chain for caption in captions for phrase in caption.phrases]
+    lost = [chain for chain in said if chain not in found.boxes]
+    left_out = collections.Counter(reasons.get(one, "unknown") for one in lost)
     size = (found.width, found.height)
     return ImagePhrases(key, name, size, captions, found.boxes, left_out)
 

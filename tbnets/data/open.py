@@ -40,7 +40,8 @@ class Data:
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
         plan: function (flag, data) -> {recipe that the flag names: the
-            `recipes.thing.Thing` that it makes}.
+            `recipes.thing.Thing` that it makes}; None where flags name files
+            alone.
         photos_of: names of the splits of whose photos recipes make things; ()
             for all that the captions tell.
 
@@ -52,17 +53,12 @@ class Data:
     """
 
     def __init__(
-        self,
-        sources,
-        own=None,
-        of_phrases=False,
-        plan=lambda flag, data: {},
-        photos_of=(),
+        self, sources, own=None, of_phrases=False, plan=None, photos_of=()
     ):
         self.given = sources
         self.own = own
         self.of_phrases = of_phrases
-        self._plan = plan
+        self._plan = plan or (lambda flag, data: {})
         self._photos_of = photos_of
         self._things = {}
         self._to_agree = {}

@@ -102,9 +102,8 @@ class PhraseSampler:
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
-        self._text_ids = examples.text_ids
-        if self._text_ids is None:
-            self._text_ids = np.arange(phrases.num_phrases)
+        ids, count = examples.text_ids, phrases.num_phrases
+        self._text_ids = np.arange(count) if ids is None else ids
         self._counts = examples.num_regions
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)

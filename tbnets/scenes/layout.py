@@ -112,10 +112,8 @@ def pick_weighted(rng, weights):
 
 def objects_key(objects):
     """Returns one string for what is in a scene, wherever it stands."""
-    kinds = sorted(
-        f"{o.shape},{o.colour},{o.size},{o.texture}" for o in objects
-    )
-    return ";".join(kinds)
+    kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
+    return ";".join(sorted(map(kind, objects)))
 
 
 def split_of(objects):

@@ -90,12 +90,12 @@ def _parsed(captions, name, processes):
     opened = open_parser(*name)  # Its error comes before a pool.
     processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
-        yield from (_parse(opened, caption) for caption in captions)
+        yield from (_parse(caption, opened) for caption in captions)
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, _start, name) as pool:
-        yield from pool.imap_unordered(_parse_in_pool, captions, CHUNK)
+        yield from pool.imap_unordered(_parse, captions, CHUNK)
 
 
 _PARSER = []
@@ -106,12 +106,14 @@ def _start(name, corenlp_url):
     _PARSER.append(open_parser(name, corenlp_url))
 
 
-def _parse_in_pool(caption):
-    return _parse(_PARSER[0], caption)
+def _parse(caption, parser=None):
+    """Returns a caption, its brackets, why they are right-branching or "".
 
-
-def _parse(parser, caption):
-    """Returns a caption, its brackets, why they are right-branching or ""."""
+    Args:
+        caption: string.
+        parser: None for that of the process.
+    """
+    parser = parser or _PARSER[0]
     try:
         tree, failure = parser.parse(caption), ""
         read_tree(tree)
