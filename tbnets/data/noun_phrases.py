@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.identity import numbered
-from tbnets.text.packed_trees import END, LEVEL, NOUN_PHRASE, START, WORD
+from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD
 
 
 class NounPhrases(NamedTuple):
@@ -70,12 +70,10 @@ def noun_phrases(trees) -> NounPhrases:
     whole = spans[first + lengths - 1][captions] if len(nodes) else spans
     is_phrase = nodes[:, NOUN_PHRASE] > 0
     is_phrase &= (spans != whole).any(axis=1)
-    rows = np.flatnonzero(is_phrase)
-    # The highest of equal spans comes last, and is kept.
-    keys = np.stack([captions[rows], *spans[rows].T, nodes[rows, LEVEL]])
-    order = np.lexsort(keys[::-1])
-    differs = (np.diff(keys[:3, order], axis=1) != 0).any(axis=0)
-    rows = np.sort(rows[order[np.append(differs, True)[: len(rows)]]])
+    # The highest of equal spans stands last, and is kept.
+    rows = np.flatnonzero(is_phrase)[::-1]
+    keys = np.column_stack([captions, spans])[rows]
+    rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
     found = captions[rows]
     words = nodes[:, WORD]
     starts = first[found] + spans[rows, 0]

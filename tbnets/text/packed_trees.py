@@ -86,9 +86,8 @@ def tree_array(tree, word_ids) -> np.ndarray:
         word_ids: id of each word of the tree; none is 0.
     """
     heights, spans = tree.heights(), tree.spans()
-    order = np.lexsort((np.arange(tree.num_nodes), spans[:, 0], heights))
-    places = np.empty_like(order)
-    places[order] = np.arange(tree.num_nodes)
+    order = np.lexsort((spans[:, 0], heights))
+    places = np.argsort(order)
     rows = np.zeros((tree.num_nodes, len(FIELDS)), np.int32)
     rows[: len(word_ids), WORD] = word_ids
     parents = np.array(tree.parents)
