@@ -91,8 +91,7 @@ def annotation_xml(described):
         if names and box is None:
             _add(root, "object", [*names, ("scene", 1), ("nobndbox", 0)])
         elif names:
-            edges = box + [1, 1, 0, 0]
-            edges = zip(("xmin", "ymin", "xmax", "ymax"), edges)
+            edges = zip(("xmin", "ymin", "xmax", "ymax"), box + [1, 1, 0, 0])
             _add(_add(root, "object", names), "bndbox", edges)
     ElementTree.indent(root, "\t")
     return ElementTree.tostring(root, "unicode") + "\n"
