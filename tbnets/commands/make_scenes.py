@@ -138,9 +138,7 @@ def main(options):
     names = [field.name for field in dataclasses.fields(SceneSettings)]
     settings = SceneSettings(*(getattr(options, name) for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
-        summary = ensure_scenes(
-            options.folder, settings, lambda done, total: bar.update()
-        )
+        summary = ensure_scenes(options.folder, settings, bar.update)
     if options.contact_sheet:
         draw_contact_sheet(options)
         print(f"Contact sheet in {options.contact_sheet}")

@@ -7,6 +7,7 @@ of the state of a random generator, so a resumed run sees the same batches.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
 from tbnets.data.shares import WHOLE, Share
-from tbnets.errors import InputError, InputTypeError
+from tbnets.errors import InputError, check_kind
 from tbnets.images import decode_images, read_file
 from tbnets.pipelines import untuned
 from tbnets.seeds import generator_of
@@ -63,19 +64,92 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     image stands once in a batch, with its captions beside it, where the
     paper draws pairs and completes them.
     """
-    generator = generator_of(seed, "epoch", epoch)
-    rows_of = records.caption_rows()
-    order = np.array([i for i, rows in enumerate(rows_of) if len(rows)])
-    order = generator.permutation(order)
-    drawn = [
-        generator.permutation(rows_of[image])[:captions_per_image]
-        for image in order
-    ]
+    permuted = generator_of(seed, "epoch", epoch).permutation
+    rows_of, most = records.caption_rows(), captions_per_image
+    order = permuted(np.flatnonzero(records.captions_per_image))
+    drawn = [permuted(rows_of[image])[:most] for image in order]
     for start, stop in batch_bounds(len(order), images_per_batch):
         yield order[start:stop], np.concatenate(drawn[start:stop])
 
 
-class EpochBatches:
+class Batches:
+    """The batches of one epoch after the other, whatever they hold.
+
+    Heirs say which rows a batch has, and read them.
+
+    Args:
+        examples: with `texts` and `text_ids`, as `Examples` have them.
+        num_batches: how many an epoch has.
+
+    Attributes:
+        examples: as above.
+        num_batches: as above.
+        epoch: integer from 0; set it, then go through `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`.
+        smallest: photos of the smallest batch, None where images are features.
+        image_size: side of the decoded photos in pixels.
+    """
+
+    smallest: int | None = None
+    image_size: int | None = None
+
+    def __init__(self, examples: Any, num_batches: int) -> None:
+        self.examples = examples
+        self.num_batches = num_batches
+        self.epoch = 0
+        self.dataset: tf.data.Dataset = self.dataset_of([WHOLE])
+
+    __repr__ = short_repr("num_batches", "epoch")
+
+    def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
+        """Returns some shares of each batch of `epoch`, one after the other.
+
+        Args:
+            shares: of the replicas of this process, in their order.
+        """
+
+        def read():
+            for rows in self._rows():
+                yield from (self.batch(*rows, share) for share in shares)
+
+        spec = self.signature()
+        dataset = tf.data.Dataset.from_generator(read, output_signature=spec)
+        if self.smallest is not None:
+            size = self.image_size
+            dataset = dataset.map(
+                lambda one: one | {"images": read_images(one["images"], size)}
+            )
+        # Keras warns of data that end before it knows how many there are.
+        count = self.num_batches * len(shares)
+        counted = tf.data.experimental.assert_cardinality(count)
+        return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
+
+    def _of_texts(self, rows, owners, share):
+        """Returns what a batch has of its texts.
+
+        Args:
+            rows: int64 `[m]`, those of the whole batch.
+            owners: int64 `[m]`, the id of what each was said of.
+            share: which part of them is read.
+        """
+        own, ids = share.of(len(rows)), self.examples.text_ids
+        batch = {
+            "captions": share.read(self.examples.texts, rows),
+            "caption_image_ids": owners[own],
+        }
+        return batch if ids is None else batch | {"text_ids": ids[rows][own]}
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns the `tf.TensorSpec`s of what all batches have."""
+        texts, ids = self.examples.texts, ["image_ids", "caption_image_ids"]
+        ids += ["text_ids"] * (self.examples.text_ids is not None)
+        return {
+            "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
+            **{name: tf.TensorSpec((None,), tf.int64) for name in ids},
+        }
+
+
+class EpochBatches(Batches):
     """The batches of one epoch after the other.
 
     Args:
@@ -103,6 +177,8 @@ class EpochBatches:
         next(iter(batches.dataset))["images"].shape  # (6, 64)
     """
 
+    examples: Examples
+
     def __init__(
         self,
         examples: Examples,
@@ -114,12 +190,8 @@ class EpochBatches:
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
         checked_number("seed", seed, 0, whole=True)
-        if not hasattr(examples, "records"):
-            raise InputTypeError(
-                "`examples` must be Examples. Received: examples of type "
-                f"{type(examples).__name__}. Make them by "
-                "tbnets.Examples.from_arrays."
-            )
+        advice = "Make them by tbnets.Examples.from_arrays."
+        check_kind("examples", examples, Examples, advice)
         records = examples.records
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
@@ -129,46 +201,18 @@ class EpochBatches:
                 f" captions of {records.path}. Choose another split."
             )
         bounds = batch_bounds(drawable, images_per_batch)
-        self.epoch = 0
-        self.num_batches = len(bounds)
-        reads_photos = examples.images.dtype == tf.string
-        smallest = bounds[-1][1] - bounds[-1][0]
-        self.smallest: int | None = smallest if reads_photos else None
-        self.examples, self.image_size = examples, image_size
+        if examples.images.dtype == tf.string:
+            self.smallest = bounds[-1][1] - bounds[-1][0]
+        self.image_size = image_size
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
-        self.dataset: tf.data.Dataset = self.dataset_of([WHOLE])
+        super().__init__(examples, len(bounds))
 
-    __repr__ = short_repr("num_batches", "epoch")
-
-    def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns some shares of each batch of `epoch`, one after the other.
-
-        Args:
-            shares: of the replicas of this process, in their order.
-        """
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self._generate(shares), output_signature=self.signature()
-        )
-        if self.examples.images.dtype == tf.string:
-            dataset = dataset.map(
-                lambda batch: {
-                    **batch,
-                    "images": read_images(batch["images"], self.image_size),
-                }
-            )
-        # Keras warns of data that end before it knows how many there are.
-        count = self.num_batches * len(shares)
-        counted = tf.data.experimental.assert_cardinality(count)
-        return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
-
-    def _generate(self, shares):
-        """Yields shares of the batches of `epoch`, photos not decoded."""
+    def _rows(self):
+        """Yields what `batch` takes, for each batch of `epoch`."""
         records, seed = self.examples.records, self._seed
         drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
-        for number, rows in enumerate(drawn):
-            for share in shares:
-                yield self.batch(*rows, number, share)
+        return ((*rows, number) for number, rows in enumerate(drawn))
 
     def batch(
         self,
@@ -177,7 +221,7 @@ class EpochBatches:
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Returns what stands in some rows.
+        """Returns what stands in some rows, photos not decoded.
 
         Args:
             image_rows: int64 `[n]`.
@@ -186,29 +230,17 @@ class EpochBatches:
             share: which part of the batch is read.
         """
         examples = self.examples
-        images = share.of(len(image_rows))
-        captions = share.of(len(caption_rows))
         owners = examples.records.caption_to_image[caption_rows]
-        batch = {
+        return self._of_texts(caption_rows, owners, share) | {
             "images": share.read(examples.images, image_rows),
-            "captions": share.read(examples.texts, caption_rows),
-            "image_ids": image_rows[images],
-            "caption_image_ids": owners[captions],
+            "image_ids": image_rows[share.of(len(image_rows))],
         }
-        if examples.text_ids is not None:
-            batch["text_ids"] = examples.text_ids[caption_rows][captions]
-        return batch
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
-        examples = self.examples
-        names = ["image_ids", "caption_image_ids"]
-        names += ["text_ids"] * (examples.text_ids is not None)
-        signature = {name: tf.TensorSpec((None,), tf.int64) for name in names}
-        sides = {"images": examples.images, "captions": examples.texts}
-        for name, rows in sides.items():
-            signature[name] = tf.TensorSpec((None, *rows.shape), rows.dtype)
-        return signature
+        images = self.examples.images
+        spec = tf.TensorSpec((None, *images.shape), images.dtype)
+        return super().signature() | {"images": spec}
 
 
 def read_images(paths, image_size):
@@ -221,5 +253,4 @@ def read_images(paths, image_size):
     Returns:
         float32 `[n, image_size, image_size, 3]` RGB in [0, 255].
     """
-    contents = tf.map_fn(read_file, paths)
-    return decode_images(contents, image_size)
+    return decode_images(tf.map_fn(read_file, paths), image_size)

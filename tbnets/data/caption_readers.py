@@ -34,11 +34,6 @@ class ImageRecord(NamedTuple):
     has_id: bool = True
 
 
-def record_splits(records):
-    """Returns the splits that records belong to, in the usual order."""
-    return split_names.ordered_splits(record.split for record in records)
-
-
 def _entries(file, parent, key, place=""):
     """Yields (place, dict) for each good entry of a list in parsed JSON."""
     if parent is None:  # Which was reported.
@@ -210,13 +205,12 @@ def _listed(path, captions, token_file):
         listed = row.strip()
         found = [listed] if listed in captions else by_stem.get(listed, [])
         if listed and len(found) != 1:
-            file.refuse(
-                f"an image of {token_file.path}",
-                listed,
-                line,
+            wanted = f"an image of {token_file.path}"
+            advice = (
                 f"It has {len(found) or 'no'} images of that name: correct the "
-                "list, or the token file is incomplete.",
+                "list, or the token file is incomplete."
             )
+            file.refuse(wanted, listed, line, advice)
         elif listed and found[0] in names:
             wanted = f"each image once, as in line {names[found[0]]}"
             file.refuse(wanted, listed, line)

@@ -49,9 +49,8 @@ def read_table(file, _):
 def _delimited_rows(file, delimiter):
     rows, ends_well = file.lines()
     delimiter = _delimiter(next(filter(str.strip, rows), ""), delimiter)
-    reader = csv.reader(
-        [row + "\n" for row in rows], delimiter=delimiter, strict=True
-    )
+    lines = [row + "\n" for row in rows]
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header = None
     for line, row in _numbered(file, reader):
         if not row:

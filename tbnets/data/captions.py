@@ -83,8 +83,7 @@ class CaptionedImages:
                     f"`{name}` must be a list of strings. Received: {name}="
                     f"{getattr(self, name)!r}. Put a single one into a list."
                 )
-        twice = first_twice(self.image_ids)
-        if twice is not None:
+        if (twice := first_twice(self.image_ids)) is not None:
             raise InputError(
                 "`image_ids` must be unique. Received: image_ids with "
                 f"{twice!r} twice. Join the captions of one image."
@@ -274,7 +273,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     records = _records(format, CheckedFile(path, problems), None)
     if problems and not records:
         raise ProblemError(problems[0])
-    return caption_readers.record_splits(records)
+    return split_names.ordered_splits(one.split for one in records)
 
 
 def _records(format, file, split):
@@ -304,7 +303,7 @@ def _read_split(format, path, split, problems):
     records = _records(format, file, split)
     if not records and len(problems or ()) > before:
         return []
-    names = caption_readers.record_splits(records)
+    names = split_names.ordered_splits(one.split for one in records)
     if file.path != path and names == (split_names.WHOLE_FILE,):
         return records
     name = split_names.choose_split(split, names, file.path)

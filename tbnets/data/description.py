@@ -70,9 +70,7 @@ def describe_phrases(phrases: PhraseRegions) -> dict:
     """
     count = phrases.num_phrases
     missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
-    per_image = np.bincount(
-        phrases.phrase_to_image, minlength=phrases.images.num_images
-    )
+    per_image = phrases.as_captions().captions_per_image
     lengths = phrases.spans[:, 1] - phrases.spans[:, 0]
     counts = {
         "phrases": count + sum(missing.values()),

@@ -6,6 +6,7 @@ entity is ever expanded.
 """
 
 import collections
+import contextlib
 import math
 import os
 import pathlib
@@ -102,7 +103,7 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
         float64 `[n, 4]`, each box once.
     """
     name = CheckedFile(folder).file_name(image_id)
-    stem = name.rsplit(".", 1)[0] if "." in name else name
+    stem = name.rsplit(".", 1)[0]
     found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
     boxes = [box for boxes in found.boxes.values() for box in boxes]
     boxes = np.unique(np.reshape(boxes, (-1, 4)), axis=0)
@@ -168,12 +169,9 @@ def _read_image(root, stem, key, name, problems):
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
     reasons = {**found.without, NO_CHAIN: "notvisual"}
-    left_out = collections.Counter(
-        reasons.get(phrase.chain, "unknown")
-        for caption in captions
-        for phrase in caption.phrases
-        if phrase.chain not in found.boxes
-    )
+    said = [phrase.chain for caption in captions for phrase in caption.phrases]
+    lost = [chain for chain in said if chain not in found.boxes]
+    left_out = collections.Counter(reasons.get(one, "unknown") for one in lost)
     size = (found.width, found.height)
     return ImagePhrases(key, name, size, captions, found.boxes, left_out)
 
@@ -228,20 +226,13 @@ def _number(file, element, path):
 def _box(file, element, width, height):
     """Returns a box in continuous coordinates, or None with a problem."""
     texts = [element.findtext(edge) for edge in EDGES]
-    try:
-        edges = [float(text) for text in texts]
-    except (TypeError, ValueError):
-        edges = [math.nan] * 4
-    x_min, y_min, x_max, y_max = edges
-    # The first pixel is 1 and the last one belongs to the box; some files
-    # begin at 0.
-    box = [
-        max(x_min - 1, 0.0),
-        max(y_min - 1, 0.0),
-        min(x_max, float(width)),
-        min(y_max, float(height)),
-    ]
-    if math.isfinite(sum(edges)) and box[0] < box[2] and box[1] < box[3]:
-        return box
+    with contextlib.suppress(TypeError, ValueError):
+        x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]
+        # The first pixel is 1 and the last one belongs to the box; some files
+        # begin at 0.
+        low = [max(x_min - 1, 0.0), max(y_min - 1, 0.0)]
+        high = [min(x_max, float(width)), min(y_max, float(height))]
+        if math.isfinite(sum(edges)) and low[0] < high[0] and low[1] < high[1]:
+            return low + high
     wanted = f"xmin, ymin, xmax, ymax from 1 of a box in {width} x {height}"
     return file.refuse(wanted, texts, element.line, "Correct the file.")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.identity import numbered
-from tbnets.text.packed_trees import END, LEVEL, NOUN_PHRASE, START, WORD
+from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD
 
 
 class NounPhrases(NamedTuple):
@@ -32,7 +32,7 @@ class NounPhrases(NamedTuple):
         Args:
             captions: int `[n]`, rows of captions.
         """
-        return ranges(self.starts[captions], self.starts[captions + 1])
+        return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
         """Tells where the phrases of captions stand in a batch of these.
@@ -46,9 +46,7 @@ class NounPhrases(NamedTuple):
             places of their captions in `captions`, and their nodes, counted
             tree by tree through the batch.
         """
-        rows = self.rows_of(captions)
-        counts = self.starts[captions + 1] - self.starts[captions]
-        places = np.repeat(np.arange(len(captions)), counts)
+        places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
         return rows, places, firsts[places] + self.nodes[rows]
 
@@ -72,12 +70,10 @@ def noun_phrases(trees) -> NounPhrases:
     whole = spans[first + lengths - 1][captions] if len(nodes) else spans
     is_phrase = nodes[:, NOUN_PHRASE] > 0
     is_phrase &= (spans != whole).any(axis=1)
-    rows = np.flatnonzero(is_phrase)
-    # The highest of equal spans comes last, and is kept.
-    keys = np.stack([captions[rows], *spans[rows].T, nodes[rows, LEVEL]])
-    order = np.lexsort(keys[::-1])
-    differs = (np.diff(keys[:3, order], axis=1) != 0).any(axis=0)
-    rows = np.sort(rows[order[np.append(differs, True)[: len(rows)]]])
+    # The highest of equal spans stands last, and is kept.
+    rows = np.flatnonzero(is_phrase)[::-1]
+    keys = np.column_stack([captions, spans])[rows]
+    rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
     found = captions[rows]
     words = nodes[:, WORD]
     starts = first[found] + spans[rows, 0]
@@ -93,7 +89,16 @@ def noun_phrases(trees) -> NounPhrases:
 
 
 def ranges(starts, ends):
-    """Returns the numbers from each start to before its end, in a row."""
+    """Returns the numbers from each start to before its end, in a row.
+
+    Args:
+        starts: int64 `[n]`.
+        ends: int64 `[n]`, none before its start.
+
+    Returns:
+        (places, numbers): which range each number is of, and the numbers.
+    """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    places = np.repeat(np.arange(len(lengths)), lengths)
+    return places, np.arange(len(places)) + (starts - before)[places]

@@ -14,18 +14,12 @@ import os
 import tqdm
 
 from tbnets.checked_files import shown
+from tbnets.data import splits as split_names
 from tbnets.data.captions import common_images, read_captions
 from tbnets.data.photos import find_photos, photos_there, read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
-from tbnets.data.splits import (
-    DRAWN,
-    WHOLE_FILE,
-    NoSuchSplit,
-    can_be_drawn,
-    draw_cuts,
-    drawn_split,
-)
+from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
 from tbnets.errors import InputError, MissingFileError
 from tbnets.store.manifest import extraction_differences
 from tbnets.store.opening import load_features, read_made_by
@@ -46,7 +40,8 @@ class Data:
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
         plan: function (flag, data) -> {recipe that the flag names: the
-            `recipes.thing.Thing` that it makes}.
+            `recipes.thing.Thing` that it makes}; None where flags name files
+            alone.
         photos_of: names of the splits of whose photos recipes make things; ()
             for all that the captions tell.
 
@@ -58,17 +53,12 @@ class Data:
     """
 
     def __init__(
-        self,
-        sources,
-        own=None,
-        of_phrases=False,
-        plan=lambda flag, data: {},
-        photos_of=(),
+        self, sources, own=None, of_phrases=False, plan=None, photos_of=()
     ):
         self.given = sources
         self.own = own
         self.of_phrases = of_phrases
-        self._plan = plan
+        self._plan = plan or (lambda flag, data: {})
         self._photos_of = photos_of
         self._things = {}
         self._to_agree = {}
@@ -185,9 +175,8 @@ class Data:
                 f"{error.path}, which is there for {', '.join(error.names)}. "
                 "Extract them, or choose another split."
             ) from error
-        for path in paths:
-            if not os.path.exists(path):
-                raise given.nowhere(flag, path)
+        if missing := [path for path in paths if not os.path.exists(path)]:
+            raise given.nowhere(flag, missing[0])
         return paths
 
     def parts(self, name, splits):
@@ -225,8 +214,7 @@ class Data:
                 continue
             here, found = ", ".join(paths), read_made_by(*paths)
             found = {key: found[key] for key in found.keys() - set(but)}
-            lines = extraction_differences(made_by, found, where, here)
-            if lines:
+            if lines := extraction_differences(made_by, found, where, here):
                 raise InputError(
                     f"`--{flag}` must name features extracted alike. Received: "
                     f"--{flag}={here}, which differ from those of {where}: "
@@ -245,11 +233,8 @@ class Data:
         for split in self._photos_of or splits:
             if self.has(split):
                 self.split(split).photos  # noqa: B018  (it refuses)
-        wanted = {
-            key
-            for split in self._photos_of
-            for key in self.split(split).records.image_ids
-        }
+        some = [self.split(split).records for split in self._photos_of]
+        wanted = {key for records in some for key in records.image_ids}
         folder, path = sources.photo_folder, sources.file("captions")
         photos = find_photos(folder, sources.captions_format, path)
         photos = (one for one in photos if not wanted or one[0] in wanted)
@@ -277,45 +262,44 @@ class Data:
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
-        if paths not in self._features:
-            with self._explained(flag):
-                features, _ = load_features(paths)
-            train = [self.given.train_split]
-            self.check_made_by(flag, train, features.made_by, features.path)
-            dim, first = self._widths.setdefault(flag, (features.dim, split))
-            if features.dim != dim:
-                raise InputError(
-                    f"`--{flag}` must be as wide in every split. Received: "
-                    f"{dim} in {first}, {features.dim} in {split}. Extract "
-                    "them alike."
-                )
-            self._features[paths] = features
-        return self._features[paths]
-
-    @contextlib.contextmanager
-    def _explained(self, flag):
-        """Tells how to get rid of what is damaged and can be made again."""
+        if paths in self._features:
+            return self._features[paths]
         try:
-            yield
-        except InputError as error:
+            features, _ = load_features(paths)
+        except InputError as error:  # What is damaged may be made again.
             made = [str(one.path) for one in self.things(flag).values()]
             for path in filter(str(error).count, made):
                 error.args = (f"{error} Or remove {path}: it is made anew.",)
             raise
+        train = [self.given.train_split]
+        self.check_made_by(flag, train, features.made_by, features.path)
+        dim, first = self._widths.setdefault(flag, (features.dim, split))
+        if features.dim != dim:
+            raise InputError(
+                f"`--{flag}` must be as wide in every split. Received: {dim} "
+                f"in {first}, {features.dim} in {split}. Extract them alike."
+            )
+        self._features[paths] = features
+        return features
 
     def read_records(self, split):
         """Returns the `CaptionedImages` of a split, drawn if need be."""
+        given = self.given
+        told = (given.train_split, given.dev_split, given.test_split)
         try:
             return self._kept(split)
         except NoSuchSplit as error:
-            if not self._draws(error):
+            # Captions that tell no splits have them drawn, unless a flag
+            # asks for all.
+            if error.names != (WHOLE_FILE,) or WHOLE_FILE in told:
                 raise
-            if not can_be_drawn(split):
-                raise NoSuchSplit(split, DRAWN, error.path) from error
+            if not split_names.can_be_drawn(split):
+                known = split_names.DRAWN
+                raise NoSuchSplit(split, known, error.path) from error
         records = self._kept(WHOLE_FILE)
         if self.cuts is None:
-            self.cuts = draw_cuts(records.image_ids, records.path)
-        return drawn_split(records, split, self.cuts)
+            self.cuts = split_names.draw_cuts(records.image_ids, records.path)
+        return split_names.drawn_split(records, split, self.cuts)
 
     def _kept(self, split):
         """Returns the records of a split that the captions tell."""
@@ -332,12 +316,6 @@ class Data:
                 raise
             raise sources.nowhere("captions", path) from error
         return self.own.kept(records) if self.own else records
-
-    def _draws(self, error):
-        """Tells whether splits that the captions do not tell are drawn."""
-        given = self.given
-        told = (given.train_split, given.dev_split, given.test_split)
-        return error.names == (WHOLE_FILE,) and WHOLE_FILE not in told
 
     def tell_problems(self, split, problems):
         """Says once what was left out; splits may share a file."""

@@ -172,11 +172,8 @@ def stem_of(name):
 def list_files(folder):
     """Returns the paths of all files below a folder, from there, sorted."""
     folder = pathlib.Path(folder)
-    return sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file()
-    )
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 def likely_name(name, files):
@@ -227,7 +224,9 @@ def listed_rows(image_ids, path) -> np.ndarray:
     row_of_id = {key: row for row, key in enumerate(image_ids)}
     rows_of_name = {}
     for key, row in row_of_id.items():
-        for name in {stem_of(key), _number(key)} - {None}:
+        stem = stem_of(key)
+        flickr = _FLICKR_NAME.fullmatch(stem)
+        for name in {stem, flickr[1] if flickr else stem}:
             rows_of_name.setdefault(name, []).append(row)
     rows = set()
     for name, line in listed.items():
@@ -274,9 +273,3 @@ def read_listed(format, path, lists, split):
     images = read_captions(format, path, "+".join(list_splits(format, path)))
     images = images.subset(listed_rows(images.image_ids, chosen))
     return dataclasses.replace(images, split=split)
-
-
-def _number(name):
-    """Returns the number of a photo of Flickr, or None."""
-    found = _FLICKR_NAME.fullmatch(stem_of(name))
-    return found and found[1]

@@ -16,6 +16,7 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 
 NO_CHAIN = "0"
+_BRACKET = re.compile(r"[\[\]]|\Z")
 _TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]([^\[\]]*)\]")
 
 
@@ -89,26 +90,24 @@ def parse_caption(line, number=0) -> MarkedCaption:
     """
     words, phrases, place = [], [], 0
     while True:
-        start = _next_bracket(line, place)
+        start = _BRACKET.search(line, place).start()
         words += line[place:start].split()
         if start == len(line):
             return MarkedCaption(number, " ".join(words), tuple(phrases))
         tag = _TAG.match(line, start)
         own = tag[3].split() if tag else []
         if not own:
-            found = line[start : _next_bracket(line, start + 1) + 1]
+            found = line[start : _BRACKET.search(line, start + 1).end()]
             if line[start] == "]":  # What is before it was no tag.
                 found = line[: start + 1][-60:]
             raise InputError(
                 f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
                 " Correct the tag, or copy the file again."
             )
-        end = len(words) + len(own)
+        span = len(words), len(words) + len(own)
         types = tuple(tag[2][1:].split("/"))
         chain = tag[1] if tag[1].strip("0") else NO_CHAIN
-        phrases.append(
-            MarkedPhrase(" ".join(own), len(words), end, chain, types)
-        )
+        phrases.append(MarkedPhrase(" ".join(own), *span, chain, types))
         words += own
         place = tag.end()
 
@@ -139,9 +138,3 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     if not lines:
         file.report("expected captions; found none. Copy it again.")
     return captions
-
-
-def _next_bracket(line, place):
-    """Returns where the next bracket is, or the end of the line."""
-    found = [line.find(bracket, place) for bracket in "[]"]
-    return min((one for one in found if one >= 0), default=len(line))

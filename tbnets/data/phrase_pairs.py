@@ -53,10 +53,9 @@ class PhotoRegions:
             counts = np.minimum(self.store.counts[self.rows], self._limit)
             return [np.arange(count) for count in counts]
         found = (self.store.boxes(row)[0] for row in self.rows)
+        limits = self._most_overlap, self._limit
         return [
-            boxes.non_maximum_suppression(
-                one, -np.arange(len(one)), self._most_overlap, self._limit
-            )
+            boxes.non_maximum_suppression(one, -np.arange(len(one)), *limits)
             for one in found
         ]
 
@@ -64,13 +63,6 @@ class PhotoRegions:
     def counts(self):
         """How many regions of each photo are candidates, `[num_images]`."""
         return np.array([len(one) for one in self._taken], np.int64)
-
-    @functools.cached_property
-    def _places(self):
-        """Rows of the store of all candidates, photo after photo."""
-        firsts = self.store.first_regions[self.rows]
-        own = [first + one for first, one in zip(firsts, self._taken)]
-        return np.concatenate([*own, np.zeros(0, np.int64)]).astype(np.int64)
 
     def candidates(self, image):
         """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
@@ -90,8 +82,7 @@ class PhotoRegions:
             and int64 `[r]`, which of its candidates each region is.
         """
         counts = self.counts[images]
-        places = np.repeat(np.arange(len(images)), counts)
-        return places, ranges(np.zeros_like(counts), counts)
+        return ranges(np.zeros_like(counts), counts)
 
     def take(self, images, numbers):
         """Returns features float32 `[n, dim]` of regions of photos.
@@ -100,8 +91,9 @@ class PhotoRegions:
             images: int `[n]`, row of the photo of each.
             numbers: int `[n]`, which of its candidates.
         """
-        firsts = np.cumsum(self.counts) - self.counts
-        return self.store.take_regions(self._places[firsts[images] + numbers])
+        own = [self._taken[row][one] for row, one in zip(images, numbers)]
+        firsts = self.store.first_regions[self.rows[images]]
+        return self.store.take_regions(firsts + np.array(own, np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,7 +178,6 @@ class PairBatches(EpochBatches):
 
     def batch(self, image_rows, caption_rows, number, share=WHOLE):
         """Returns the dict that `HMLSTM.train_step` takes."""
-        batch = super().batch(image_rows, caption_rows, number, share)
         generator = generator_of(self._seed, "pairs", self.epoch, number)
         rows, places, nodes = self._draw(caption_rows, generator)
         examples = self.examples
@@ -195,28 +186,21 @@ class PairBatches(EpochBatches):
         owners = owners[self._phrase_images[rows]]
         choices, weights = self._choices(rows, generator)
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
-        is_contrast = self._contrasts(
-            np.append(photos, np.arange(len(image_rows))),
-            region_of,
-            rows,
-            image_rows,
-            np.append(numbers, examples.regions.counts[image_rows]),
-        )
+        found = photos, numbers, region_of
+        is_contrast = self._contrasts(*found, rows, image_rows)
         # Phrases go with their captions, whose trees their nodes are in.
         captions, own = share.of(len(caption_rows)), share.of(len(photos))
         said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
-        batch |= {
-            "regions": examples.regions.take(
-                image_rows[photos[own]], numbers[own]
-            ),
+        chosen = image_rows[photos[own]]
+        return super().batch(image_rows, caption_rows, number, share) | {
+            "regions": examples.regions.take(chosen, numbers[own]),
             "region_images": photos[own].astype(np.int32),
             "phrase_nodes": (nodes[said] - before).astype(np.int32),
             "region_of": region_of[said].astype(np.int32),
             "is_contrast": is_contrast.T[said],
             "weights": weights[said].astype(np.float32),
         }
-        return batch
 
     def signature(self):
         """Returns the `tf.TensorSpec`s of a batch."""
@@ -267,16 +251,18 @@ class PairBatches(EpochBatches):
         rows = np.searchsorted(found, keys)
         return photos, numbers, np.where(is_photo, len(found) + owners, rows)
 
-    def _contrasts(self, photos, region_of, rows, image_rows, numbers):
+    def _contrasts(self, photos, numbers, region_of, rows, image_rows):
         """Returns bool `[regions and photos, pairs]`, what is contrasted.
 
         Args:
             photos: place of the photo of each region.
+            numbers: which candidate of it each region is.
             region_of: row of the region of each pair.
             rows: row of the phrase of each pair.
             image_rows: the photos.
-            numbers: which candidate each region is.
         """
+        photos = np.append(photos, np.arange(len(image_rows)))
+        numbers = np.append(numbers, self.examples.regions.counts[image_rows])
         texts = self.examples.phrases.texts[rows]
         names = np.zeros((len(photos), len(rows)), np.float32)
         names[region_of, np.arange(len(rows))] = 1
@@ -290,8 +276,7 @@ class PairBatches(EpochBatches):
             these = np.flatnonzero(photos == place)
             pairs = np.flatnonzero(photos[region_of] == place)
             found = self.examples.regions.candidates(image_rows[place])
-            overlaps = boxes.iou(
-                found[numbers[these]], found[numbers[region_of[pairs]]]
-            )
+            chosen = found[numbers[region_of[pairs]]]
+            overlaps = boxes.iou(found[numbers[these]], chosen)
             allowed[np.ix_(these, pairs)] &= overlaps < SAME_THING
         return allowed

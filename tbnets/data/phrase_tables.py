@@ -56,9 +56,8 @@ def _nothing(size):
 def _read_row(file, line, row, found):
     """Adds a row to what was found, unless something is wrong with it."""
     image = row["image"]
-    name = file.file_name(
-        image.strip() if isinstance(image, str) else image, line
-    )
+    image = image.strip() if isinstance(image, str) else image
+    name = file.file_name(image, line)
     text = _words(file, line, row["phrase"], "phrase")
     caption = text
     if "caption" in row:
@@ -124,13 +123,11 @@ def _size(file, line, row):
 
 def _box(file, line, value, width, height):
     """Returns x_min, y_min, x_max, y_max, or None."""
-    numbers = isinstance(value, list) and all(
-        type(edge) in (int, float) and abs(edge) < MOST_PIXELS for edge in value
-    )
-    if numbers and len(value) == 4:
+    is_row = isinstance(value, list) and len(value) == 4
+    if is_row and all(type(edge) in (int, float) for edge in value):
         x_min, y_min, x_max, y_max = value
-        inside = 0 <= x_min < x_max and 0 <= y_min < y_max
-        if inside and (not width or (x_max <= width and y_max <= height)):
+        is_inside = 0 <= x_min < x_max <= (width or MOST_PIXELS)
+        if is_inside and 0 <= y_min < y_max <= (height or MOST_PIXELS):
             return value
     place = f" inside of {width} x {height}" if width else ""
     wanted = "a box [x_min, y_min, x_max, y_max] in pixels from 0"
@@ -144,9 +141,8 @@ def _span(text, caption, taken):
     Of several places the first that no other phrase has; capitals and marks
     beside letters do not count.
     """
-    words, wanted = (
-        [letters(word) for word in each.split()] for each in (caption, text)
-    )
+    words = [letters(word) for word in caption.split()]
+    wanted = [letters(word) for word in text.split()]
     places = [
         (first, first + len(wanted))
         for first in range(len(words) - len(wanted) + 1)

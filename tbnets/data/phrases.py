@@ -96,8 +96,7 @@ class PhraseRegions:
         boxes = check_boxes(self.boxes)
         _require_shape("boxes", boxes, (count, 4))
         object.__setattr__(self, "boxes", _frozen(boxes))
-        twice = first_twice(self.phrase_ids)
-        if twice is not None:
+        if (twice := first_twice(self.phrase_ids)) is not None:
             raise InputError(
                 f"`phrase_ids` must be unique. Received: {twice!r} twice. "
                 "Number the phrases of each caption."
@@ -197,9 +196,7 @@ class PhraseRegions:
             phrase_to_caption=self.phrase_to_caption[kept],
             spans=self.spans[kept],
             boxes=boxes[kept],
-            **{
-                key: [getattr(self, key)[row] for row in kept] for key in _WORDS
-            },
+            **{key: [getattr(self, key)[i] for i in kept] for key in _WORDS},
         )
 
     def as_captions(self) -> CaptionedImages:
@@ -280,19 +277,14 @@ def read_phrases(
         Wang et al. 2018, Sec. 4, note 2.
     """
     check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
+    names, split = None, "all"
     if images is not None:
         advice = "Read them by tbnets.read_captions."
         check_kind("images", images, CaptionedImages, advice)
+        names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)
     is_table = path.lower().endswith(".jsonl")
     read = read_phrase_table if is_table else read_entities
-    names = None
-    if images is not None:
-        names = {
-            key: images.file_name(row)
-            for row, key in enumerate(images.image_ids)
-        }
-    split = "all" if images is None else images.split
     return _joined(read(path, names, problems), split, path)
 
 

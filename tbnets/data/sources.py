@@ -5,12 +5,8 @@ import dataclasses
 import os
 import pathlib
 
-from tbnets.data.splits import (
-    SPLIT_FIELD,
-    NoSuchSplit,
-    fill_split,
-    splits_in_path,
-)
+from tbnets.data import splits
+from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 from tbnets.scenes.dataset import ensure_scenes
@@ -110,7 +106,9 @@ class Sources:
         if not self.scenes:
             return self
         folder = os.path.abspath(self.from_start(self.scenes))
-        _render(folder, SceneSettings(*self.num_scenes))
+        scenes, what = SceneSettings(*self.num_scenes), "rendering scenes"
+        with progress_bar(scenes.num_scenes, what, "scene") as bar:
+            ensure_scenes(folder, scenes, bar.update)
         return dataclasses.replace(
             self,
             scenes="",
@@ -167,9 +165,8 @@ class Sources:
 
     def file(self, flag):
         """Returns the path a flag names, there unless it has `{split}`."""
-        value = self.value(flag)
-        path = self.resolve(value)
-        if SPLIT_FIELD not in os.fspath(path) and not path.exists():
+        path = self.resolve(self.value(flag))
+        if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
 
@@ -203,9 +200,3 @@ class Sources:
             f"{self.data_root}, or the environment variable TBNETS_DATA, to "
             "the folder of your data; docs/data_formats.md says what it holds."
         )
-
-
-def _render(folder, scenes):
-    """Renders the embedded data set where it is not there yet, with a bar."""
-    with progress_bar(scenes.num_scenes, "rendering scenes", "scene") as bar:
-        ensure_scenes(folder, scenes, lambda done, _: bar.update(done - bar.n))

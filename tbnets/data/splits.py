@@ -187,9 +187,6 @@ def drawn_split(records, split, cuts):
         cuts: what `draw_cuts` returned.
     """
     wanted = {_NAMES[name] for name in split.split("+")}
-    rows = [
-        row
-        for row, image_id in enumerate(records.image_ids)
-        if split_of(image_id, cuts) in wanted
-    ]
+    splits = [split_of(image_id, cuts) for image_id in records.image_ids]
+    rows = [row for row, name in enumerate(splits) if name in wanted]
     return dataclasses.replace(records.subset(rows), split=split)

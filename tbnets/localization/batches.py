@@ -3,83 +3,56 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.shares import WHOLE
-from tbnets.pipelines import untuned
+from tbnets.data.batches import Batches
 
 
-class PhraseBatches:
+class PhraseBatches(Batches):
     """The batches of one epoch after the other, as `data.EpochBatches`.
+
+    `images` are the regions that were drawn, `captions` the phrases, ids those
+    of the things that they name (`phrase_to_chain`); beside them stands what
+    `localization.candidates` describes.
 
     Args:
         examples: `PhraseExamples`.
         sampler: its `PhraseSampler`.
-
-    Attributes:
-        epoch: integer from 0; set it, then go through `dataset`.
-        dataset: `tf.data.Dataset` of the batches of `epoch`: `images` are the
-            regions that were drawn, `captions` the phrases, ids those of the
-            things that they name (`phrase_to_chain`); beside them stands what
-            `localization.candidates` describes.
-        num_batches: how many an epoch has.
     """
 
     def __init__(self, examples, sampler):
-        self.epoch = 0
-        self.num_batches = sampler.num_batches
-        self.smallest = None
-        self._examples = examples
         self._sampler = sampler
-        self.dataset = self.dataset_of([WHOLE])
+        super().__init__(examples, sampler.num_batches)
 
-    def dataset_of(self, shares):
-        """Returns some shares of each batch, see `data.EpochBatches`."""
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self._generate(shares),
-            output_signature=_signature(self._examples),
-        )
-        return untuned(dataset.prefetch(2 * len(shares)))
+    def _rows(self):
+        """Yields what `batch` takes, for each batch of `epoch`."""
+        return zip(self._sampler.epoch(self.epoch))
 
-    def _generate(self, shares):
-        for rows in self._sampler.epoch(self.epoch):
-            for share in shares:
-                yield self._read(rows, share)
+    def batch(self, rows, share):
+        """Returns what stands in some `BatchRows`; features are read at once.
 
-    def _read(self, rows, share):
-        """Returns what stands in some rows; features are read at once."""
-        examples, drawn = self._examples, share.of(len(rows.regions))
-        phrases = share.of(len(rows.phrases))
+        Args:
+            rows: those of the whole batch.
+            share: which part of it is read.
+        """
+        examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
         others = rows.candidates[share.of(len(rows.candidates))]
         regions = np.concatenate([images, others])
         features = examples.features.take_regions(regions)
         chains = examples.phrases.phrase_to_chain[rows.phrases]
-        batch = {
+        return self._of_texts(rows.phrases, chains, share) | {
             "images": features[: len(images)],
-            "captions": share.read(examples.texts, rows.phrases),
             "image_ids": chains[rows.drawn_for][drawn],
-            "caption_image_ids": chains[phrases],
             "drawn_for": rows.drawn_for[drawn].astype(np.int32),
             "candidates": features[len(images) :],
-            "is_negative": rows.is_negative[phrases],
+            "is_negative": rows.is_negative[share.of(len(rows.phrases))],
         }
-        if examples.text_ids is not None:
-            batch["text_ids"] = examples.text_ids[rows.phrases][phrases]
-        return batch
 
-
-def _signature(examples):
-    """Returns the `tf.TensorSpec`s of a batch."""
-    dim = examples.features.dim
-    texts = examples.texts
-    signature = {
-        "images": tf.TensorSpec((None, dim), tf.float32),
-        "captions": tf.TensorSpec((None, *texts.shape), texts.dtype),
-        "image_ids": tf.TensorSpec((None,), tf.int64),
-        "caption_image_ids": tf.TensorSpec((None,), tf.int64),
-        "drawn_for": tf.TensorSpec((None,), tf.int32),
-        "candidates": tf.TensorSpec((None, dim), tf.float32),
-        "is_negative": tf.TensorSpec((None, None), tf.bool),
-    }
-    if examples.text_ids is not None:
-        signature["text_ids"] = tf.TensorSpec((None,), tf.int64)
-    return signature
+    def signature(self):
+        """Returns the `tf.TensorSpec`s of a batch."""
+        regions = tf.TensorSpec((None, self.examples.features.dim), tf.float32)
+        return super().signature() | {
+            "images": regions,
+            "drawn_for": tf.TensorSpec((None,), tf.int32),
+            "candidates": regions,
+            "is_negative": tf.TensorSpec((None, None), tf.bool),
+        }

@@ -66,11 +66,9 @@ def hardest_candidates(similarities, is_negative, num_negatives):
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
-        known = is_negative.shape[1]
-        num_negatives = tf.shape(is_negative)[1] if known is None else known
-    return miners.hardest_negatives(
-        similarities, tf.logical_not(is_negative), num_negatives
-    )
+        num_negatives = is_negative.shape[1] or tf.shape(is_negative)[1]
+    is_positive = tf.logical_not(is_negative)
+    return miners.hardest_negatives(similarities, is_positive, num_negatives)
 
 
 def used_columns(columns, valid, num_candidates):
@@ -90,9 +88,8 @@ def used_columns(columns, valid, num_candidates):
         does not count.
     """
     spare = tf.where(valid, columns, num_candidates)
-    marks = tf.math.unsorted_segment_max(
-        tf.ones_like(columns), spare, num_candidates + 1
-    )
+    ones = tf.ones_like(columns)
+    marks = tf.math.unsorted_segment_max(ones, spare, num_candidates + 1)
     # Of replicas, each knows what its own anchors picked.
     is_used = replicas.summed(tf.maximum(marks[:num_candidates], 0)) > 0
     place = tf.cumsum(tf.cast(is_used, tf.int32), exclusive=True)
@@ -152,9 +149,8 @@ def candidate_view(anchors, images, candidates, matches, places, valid):
     rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))
     # What does not count goes to a column that is cut off.
     pairs = tf.stack([rows, tf.where(valid, places, num_used)], axis=-1)
-    picked = tf.scatter_nd(
-        pairs, tf.ones_like(places), tf.stack([num_anchors, num_used + 1])
-    )
+    shape = tf.stack([num_anchors, num_used + 1])
+    picked = tf.scatter_nd(pairs, tf.ones_like(places), shape)
     is_picked = picked[:, :num_used] > 0
     return View(
         anchors,

@@ -72,10 +72,9 @@ class PhraseExamples:
     @functools.cached_property
     def roles(self) -> ProposalRoles:
         """What each region of its photo is to a phrase."""
-        owners = self.phrases.phrase_to_image
-        found = proposal_roles(
-            self.phrases.boxes, owners, self.proposals, **self.role_options
-        )
+        boxes, owners = self.phrases.boxes, self.phrases.phrase_to_image
+        given = boxes, owners, self.proposals
+        found = proposal_roles(*given, **self.role_options)
         found = found._replace(first_rows=self.first_regions[owners])
         if self.text_ids is None:
             return found

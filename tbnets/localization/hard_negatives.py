@@ -67,15 +67,14 @@ def _hardest(similarities, roles, limit):
     positives = np.where(roles == POSITIVE, similarities, np.inf)
     bar = positives.min(axis=1, initial=np.inf, keepdims=True)
     is_hard = (roles == NEGATIVE) & (similarities > bar)
-    order = np.argsort(
-        np.where(is_hard, -similarities, np.inf), axis=1, kind="stable"
-    )[:, :limit]
+    keys = np.where(is_hard, -similarities, np.inf)
+    order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
     kept = np.take_along_axis(is_hard, order, axis=1)
     return np.where(kept, order, NONE)
 
 
 def recorded(held, first, examples, score):
-    """Returns what a run holds with the hard negatives in it.
+    """Returns what a run holds with the hard negatives in it, found once.
 
     Args:
         held: name -> value, what it held so far.
@@ -90,10 +89,19 @@ def recorded(held, first, examples, score):
     Raises:
         ValueError: the run holds those of other phrases.
     """
+    roles, count = examples.roles.roles, len(examples.image_rows)
     if held.get(RECORDED) != first:
-        table = _record(examples, score)
+        with progress_bar(count, "hard negatives", "photo") as bar:
+            similarities = score(examples, bar.update).similarities
+        table = hard_negatives(similarities, roles)
+        counts = (table != NONE).sum(axis=1)
+        tqdm.tqdm.write(
+            f"hard negatives: {counts.mean():.1f} regions a phrase; "
+            f"{int((counts == 0).sum())} of {len(counts)} phrases have none "
+            "and keep the negatives that they had"
+        )
         held = {**held, TABLE: table, RECORDED: first}
-    table, roles = held[TABLE], examples.roles.roles
+    table = held[TABLE]
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
         raise InputError(
             "`--phrases` must be those that the run was started with. "
@@ -101,18 +109,3 @@ def recorded(held, first, examples, score):
             f"{len(table)}. Restore them, or start a new --run_dir."
         )
     return held
-
-
-def _record(examples, score):
-    """Finds the hard negatives of all phrases, with a bar; tells of them."""
-    count = len(examples.image_rows)
-    with progress_bar(count, "hard negatives", "photo") as bar:
-        similarities = score(examples, bar.update).similarities
-    table = hard_negatives(similarities, examples.roles.roles)
-    counts = (table != NONE).sum(axis=1)
-    tqdm.tqdm.write(
-        f"hard negatives: {counts.mean():.1f} regions a phrase; "
-        f"{int((counts == 0).sum())} of {len(counts)} phrases have none and "
-        "keep the negatives that they had"
-    )
-    return table

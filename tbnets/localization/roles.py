@@ -69,17 +69,11 @@ class ProposalRoles(NamedTuple):
         Returns:
             ProposalRoles.
         """
-        order = np.argsort(groups, kind="stable")
-        _, starts, group = np.unique(
-            groups[order], return_index=True, return_inverse=True
-        )
-        is_negative = self.roles == NEGATIVE
-        common = np.ones((len(starts), self.roles.shape[1]), bool)
-        if len(order):
-            common = np.logical_and.reduceat(is_negative[order], starts)
-        place = np.empty_like(order)
-        place[order] = group
-        roles = np.where(is_negative & ~common[place], NEITHER, self.roles)
+        _, group = np.unique(groups, return_inverse=True)
+        counts, is_negative = np.bincount(group), self.roles == NEGATIVE
+        order, starts = np.argsort(group), np.cumsum(counts) - counts
+        common = np.logical_and.reduceat(is_negative[order], starts)
+        roles = np.where(is_negative & ~common[group], NEITHER, self.roles)
         return self._replace(roles=roles.astype(np.int8))
 
 
@@ -126,44 +120,29 @@ def proposal_roles(
         writes "at least"). Departure: the best proposal in place of the true
         box.
     """
-    bounds = (positive_iou, negative_iou, best_iou)
-    _check_options(positives, bounds)
-    sizes = np.array([len(one) for one in proposals], np.int64)
-    firsts = np.cumsum(sizes) - sizes
-    roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)
-    best = np.full(len(truth), -1, np.int64)
-    best_overlap = np.zeros(len(truth), np.float32)
-    for image, rows, overlaps in boxes.overlaps_by_photo(
-        truth, phrase_to_image, proposals
-    ):
-        place = overlaps.argmax(axis=1)
-        most = overlaps[np.arange(len(rows)), place]
-        best[rows] = np.where(most > 0, place, -1)
-        best_overlap[rows] = most
-        roles[rows, : sizes[image]] = _roles(overlaps, place, positives, bounds)
-    owners = np.asarray(phrase_to_image, np.int64)
-    return ProposalRoles(roles, firsts[owners], best, best_overlap)
-
-
-def _roles(values, place, positives, bounds):
-    """Returns the roles of the proposals of one photo, int8 `[p, k]`."""
-    positive_iou, negative_iou, best_iou = bounds
-    roles = np.where(values < negative_iou, NEGATIVE, NEITHER).astype(np.int8)
-    if positives == "augmented":
-        roles[values > positive_iou] = POSITIVE
-    rows = np.arange(len(values))
-    most = values[rows, place]
-    enough = (most >= best_iou) & (most > 0)
-    roles[rows[enough], place[enough]] = POSITIVE
-    return roles
-
-
-def _check_options(positives, bounds):
     check_choice("positives", positives, POSITIVES)
-    positive_iou, negative_iou, best_iou = bounds
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
         raise InputError(
             "`negative_iou`, `positive_iou` and `best_iou` must lie from 0 to "
             f"1, the first at most the second. Received: {negative_iou}, "
             f"{positive_iou} and {best_iou}. Papers: 0.3, 0.7 and 0.5."
         )
+    sizes = np.array([len(one) for one in proposals], np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)
+    best = np.full(len(truth), -1, np.int64)
+    best_overlap = np.zeros(len(truth), np.float32)
+    found = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
+    for image, rows, overlaps in found:
+        place, phrases = overlaps.argmax(axis=1), np.arange(len(rows))
+        most = overlaps[phrases, place]
+        best[rows] = np.where(most > 0, place, -1)
+        best_overlap[rows] = most
+        own = np.where(overlaps < negative_iou, NEGATIVE, NEITHER)
+        if positives == "augmented":
+            own[overlaps > positive_iou] = POSITIVE
+        enough = (most >= best_iou) & (most > 0)
+        own[phrases[enough], place[enough]] = POSITIVE
+        roles[rows, : sizes[image]] = own
+    owners = np.asarray(phrase_to_image, np.int64)
+    return ProposalRoles(roles, firsts[owners], best, best_overlap)

@@ -79,6 +79,7 @@ class PhraseSampler:
             With it, those listed take the place of what else a phrase's
             photo offers, all of which one without any keeps; negatives of the
             batch stay, and those listed come to them.
+        num_batches: the number of batches of every epoch.
         num_drawable: the number of phrases that have a positive.
         num_positives: the number of positives of all phrases.
 
@@ -101,13 +102,14 @@ class PhraseSampler:
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
-        self._text_ids = examples.text_ids
-        if self._text_ids is None:
-            self._text_ids = np.arange(phrases.num_phrases)
+        ids, count = examples.text_ids, phrases.num_phrases
+        self._text_ids = np.arange(count) if ids is None else ids
         self._counts = examples.num_regions
         self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
         self.num_drawable = len(self._drawable)
+        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
+        self.num_batches = len(self._bounds)
         self.num_positives = len(self._positives)
         if not self.num_drawable:
             raise InputError(
@@ -115,15 +117,6 @@ class PhraseSampler:
                 f"none for {phrases.num_phrases} phrases of "
                 f"{phrases.images.path}. Propose more, or lower --positive_iou."
             )
-
-    @property
-    def _bounds(self):
-        return batch_bounds(self.num_drawable, self.sampling.pairs_per_batch)
-
-    @property
-    def num_batches(self):
-        """The number of batches of every epoch."""
-        return len(self._bounds)
 
     def epoch(self, epoch):
         """Yields the `BatchRows` of an epoch.
@@ -143,9 +136,8 @@ class PhraseSampler:
             return order
         images = self._images[order]
         group = place_among_equals(images) // self.sampling.phrases_per_image
-        groups, of_group = np.unique(
-            images * len(order) + group, return_inverse=True
-        )
+        keys = images * len(order) + group
+        groups, of_group = np.unique(keys, return_inverse=True)
         shuffled = generator.permutation(len(groups))
         return order[np.argsort(shuffled[of_group], kind="stable")]
 
@@ -228,15 +220,12 @@ class PhraseSampler:
         is_called = self._is_called(phrases)[:, drawn_for]
         is_negative = np.where(here == there, is_wrong, ~is_called)
         owners, columns = np.nonzero(self._is_hard(phrases))
-        hard, places = np.unique(
-            self._first_regions[images[owners]] + columns, return_inverse=True
-        )
+        listed = self._first_regions[images[owners]] + columns
+        hard, places = np.unique(listed, return_inverse=True)
         is_hard = np.zeros((len(phrases), len(hard)), bool)
         is_hard[owners, places] = True
-        return (
-            np.concatenate([regions, hard]),
-            np.concatenate([is_negative, is_hard], axis=1),
-        )
+        candidates = np.concatenate([regions, hard])
+        return candidates, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
         """Returns whether i's words are said of j's thing, bool `[p, p]`."""

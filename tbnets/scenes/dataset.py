@@ -86,11 +86,9 @@ def draw_scenes(split, settings):
                 scene = layout.draw_scene(rng, settings.image_size, objects)
         seen.add(key)
         image, boxes = rendering.render_scene(scene, rng, settings.clutter)
-        captions, groups = grammar.describe_scene(scene, boxes, rng)
+        told = grammar.describe_scene(scene, boxes, rng)
         scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
-        yield DescribedScene(
-            scene_id, split, scene, image, boxes, captions, groups
-        )
+        yield DescribedScene(scene_id, split, scene, image, boxes, *told)
 
 
 def ensure_scenes(folder, settings, progress=None):
@@ -103,8 +101,7 @@ def ensure_scenes(folder, settings, progress=None):
     Args:
         folder: Path of the folder; an empty one may stand there.
         settings: `SceneSettings`.
-        progress: None, or a function called after each scene with the number
-            of scenes written and of all scenes.
+        progress: None, or a function of the number of scenes just written.
 
     Returns:
         Dict with the manifest's entries, "folder" (str) and "reused" (bool).
@@ -115,9 +112,7 @@ def ensure_scenes(folder, settings, progress=None):
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()
-    if reused:
-        manifest = _checked_manifest(folder, settings)
-    else:
+    if not reused:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ExistingFileError(
                 "`folder` must hold scenes, be empty or not exist yet. "
@@ -126,12 +121,13 @@ def ensure_scenes(folder, settings, progress=None):
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             with new_folder(folder) as partial:
-                manifest = _write_all(partial, settings, progress)
+                _write_all(partial, settings, progress)
         except OSError:
+            # A run that began at the same time may have written them meanwhile.
             if not (folder / MANIFEST).exists():
                 raise
-            # A run that began at the same time has written them meanwhile.
-            manifest, reused = _checked_manifest(folder, settings), True
+            reused = True
+    manifest = _checked_manifest(folder, settings)
     return {**manifest, "folder": str(folder), "reused": reused}
 
 
@@ -183,20 +179,19 @@ def _damaged(path, expected, found):
 
 
 def _write_all(folder, settings, progress):
-    """Writes every file of the data set and returns the manifest."""
+    """Writes every file of the data set."""
     for name in files.FOLDERS:
         (folder / name).mkdir()
     entries, records, num_captions = [], [], 0
     for split in layout.SPLITS:
         for described in draw_scenes(split, settings):
             _write_scene(folder, described)
-            entries.append(
-                files.karpathy_entry(described, len(entries), num_captions)
-            )
+            row = len(entries)
+            entries.append(files.karpathy_entry(described, row, num_captions))
             records.append(json.dumps(files.scene_record(described)) + "\n")
             num_captions += len(described.captions)
             if progress is not None:
-                progress(len(entries), settings.num_scenes)
+                progress(1)
     dataset = json.dumps({"images": entries, "dataset": "tbnets_scenes"})
     manifest = {
         "version": VERSION,
@@ -211,7 +206,6 @@ def _write_all(folder, settings, progress):
         MANIFEST: json.dumps(manifest, indent=2) + "\n",
     }.items():
         (folder / name).write_bytes(text.encode())
-    return manifest
 
 
 def _write_scene(folder, described):

@@ -52,10 +52,10 @@ def karpathy_entry(described, image_row, first_sentence):
 
 def sentences_text(described):
     """Returns the captions with marked phrases, one a line."""
-    return "".join(
-        " ".join(_marked(caption.tree, described.scene_id)) + "\n"
-        for caption in described.captions
-    )
+    lines = [
+        _marked(one.tree, described.scene_id) for one in described.captions
+    ]
+    return "".join(" ".join(pieces) + "\n" for pieces in lines)
 
 
 def _marked(tree, scene_id):
@@ -74,11 +74,8 @@ def _marked(tree, scene_id):
 
 def annotation_xml(described):
     """Returns the boxes of all chains that the captions speak of."""
-    spoken = {
-        phrase.chain
-        for caption in described.captions
-        for phrase in caption.tree.phrases()
-    }
+    trees = [caption.tree for caption in described.captions]
+    spoken = {phrase.chain for tree in trees for phrase in tree.phrases()}
     groups = described.groups.items()
     things = [
         ([row + 1, *(chain for rows, chain in groups if row in rows)], box)
@@ -94,8 +91,7 @@ def annotation_xml(described):
         if names and box is None:
             _add(root, "object", [*names, ("scene", 1), ("nobndbox", 0)])
         elif names:
-            edges = box + [1, 1, 0, 0]
-            edges = zip(("xmin", "ymin", "xmax", "ymax"), edges)
+            edges = zip(("xmin", "ymin", "xmax", "ymax"), box + [1, 1, 0, 0])
             _add(_add(root, "object", names), "bndbox", edges)
     ElementTree.indent(root, "\t")
     return ElementTree.tostring(root, "unicode") + "\n"

@@ -49,7 +49,6 @@ RING_HOLE = 0.68
 DOMINANCE = 1.25
 # Free space between two objects, as a part of the image's width.
 GAP = 0.03
-NUM_BUCKETS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,9 +112,8 @@ def pick_weighted(rng, weights):
 
 def objects_key(objects):
     """Returns one string for what is in a scene, wherever it stands."""
-    return ";".join(
-        sorted(f"{o.shape},{o.colour},{o.size},{o.texture}" for o in objects)
-    )
+    kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
+    return ";".join(sorted(map(kind, objects)))
 
 
 def split_of(objects):
@@ -126,8 +124,7 @@ def split_of(objects):
     whichever seed. Of eight collections one is for "val" and one for "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()
-    bucket = digest[0] % NUM_BUCKETS
-    return {0: "test", 1: "val"}.get(bucket, "train")
+    return {0: "test", 1: "val"}.get(digest[0] % 8, "train")
 
 
 def draw_objects(rng):
@@ -171,10 +168,8 @@ def draw_scene(rng, image_size, objects):
         positions are too slanted to be named.
     """
     holder, held = _pick_nested(rng, objects)
-    radii = [
-        image_size * RADIUS[one.size] * (0.95 + 0.1 * rng.random())
-        for one in objects
-    ]
+    radii = [image_size * RADIUS[one.size] for one in objects]
+    radii = [radius * (0.95 + 0.1 * rng.random()) for radius in radii]
     if holder is not None:
         radii[holder] = image_size * HOLDING_RING_RADIUS
         radii[held] = image_size * RADIUS["small"]
@@ -184,19 +179,13 @@ def draw_scene(rng, image_size, objects):
             break
     else:
         return None
-    placed = tuple(
-        dataclasses.replace(
-            one,
-            x=x,
-            y=y,
-            radius=radius,
-            angle=16 * rng.random() - 8,
-            stripes=int(rng.integers(4)),
-        )
-        for one, (x, y, radius) in zip(objects, places)
-    )
+    placed = []
+    for one, (x, y, radius) in zip(objects, places):
+        angle, stripes = 16 * rng.random() - 8, int(rng.integers(4))
+        where = dict(x=x, y=y, radius=radius, angle=angle, stripes=stripes)
+        placed.append(dataclasses.replace(one, **where))
     background = pick(rng, tuple(BACKGROUNDS))
-    return Scene(image_size, background, 360 * rng.random(), placed)
+    return Scene(image_size, background, 360 * rng.random(), tuple(placed))
 
 
 def find_relation(box, other):
@@ -265,12 +254,9 @@ def _holds(outer, inner):
 
 def _pick_nested(rng, objects):
     """Returns the rows of a ring and of the object inside it, or Nones."""
-    rings = [
-        row
-        for row, one in enumerate(objects)
-        if one.shape == "ring" and one.size == "large"
-    ]
-    small = [row for row, one in enumerate(objects) if one.size == "small"]
+    kinds = [(one.shape, one.size) for one in objects]
+    rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
+    small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
     if not rings or not small or rng.random() < 0.3:
         return None, None
     return rings[0], small[0]
@@ -296,11 +282,8 @@ def _draw_places(rng, radii, nested, image_size):
         reach = 1.12 * radii[row] + 2
         room = image_size - 2 * reach
         for _ in range(25):
-            place = (
-                reach + room * rng.random(),
-                reach + room * rng.random(),
-                radii[row],
-            )
+            x, y = (reach + room * rng.random() for _ in range(2))
+            place = x, y, radii[row]
             others = places.values()
             if all(_apart(place, other, image_size) for other in others):
                 places[row] = place

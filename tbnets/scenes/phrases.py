@@ -85,8 +85,7 @@ class Speaker:
 
     def pick_objects(self, count):
         """Returns `count` rows in any order, or all when there are fewer."""
-        order = self._rng.permutation(len(self.boxes))
-        return tuple(int(row) for row in order[:count])
+        return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects in one of these relations.
@@ -116,11 +115,8 @@ class Speaker:
 
     def pick_two(self, shared):
         """Returns the `Group` of two objects of one shape or one colour."""
-        return self._pick(
-            group
-            for group in self._find_groups()
-            if shared in group.said and len(group.members) == 2
-        )
+        pairs = [one for one in self._find_groups() if len(one.members) == 2]
+        return self._pick(one for one in pairs if shared in one.said)
 
     def pick_group_relation(self):
         """Returns a `Group` and a row that all its members stand alike to."""
@@ -165,10 +161,9 @@ class Speaker:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
         said = [self._attributes(row, shape, colour) for row in rows]
         keys = [(one.get("shape"), one.get("colour")) for one in said]
-        shapes = [shape for shape, colour in keys if not colour]
-        if len(set(keys)) < len(keys) or any(
-            shape in shapes for shape, colour in keys if colour
-        ):
+        plain = {shape for shape, colour in keys if not colour}
+        coloured = {shape for shape, colour in keys if colour}
+        if len(set(keys)) < len(keys) or plain & coloured:
             said = [self._attributes(row, 1.0, 1.0) for row in rows]
         phrases = []
         for row, one in zip(rows, said):
@@ -305,11 +300,8 @@ class Speaker:
         one = self.scene.objects[row]
         texture = 0.08 if one.texture == "plain" else 0.55
         said = dict(shape=shape, colour=colour, size=0.4, texture=texture)
-        return {
-            name: getattr(one, name)
-            for name, probability in said.items()
-            if self.chance(probability)
-        }
+        names = [name for name, share in said.items() if self.chance(share)]
+        return {name: getattr(one, name) for name in names}
 
     def _adjectives(self, said):
         """Returns adjectives in their usual order: size, texture, colour."""

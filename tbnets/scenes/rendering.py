@@ -41,7 +41,8 @@ def render_scene(scene, rng, clutter=0.3):
         colour = _textured(one, left, top, coverage.shape)
         patch = pixels[top : top + height, left : left + width]
         patch += coverage[:, :, None] * (colour - patch)
-        boxes.append(_tight_box(left, top, coverage))
+        owned = np.argwhere(coverage >= OWNED)[:, ::-1] + (left, top)
+        boxes.append([*owned.min(axis=0), *owned.max(axis=0) + 1])
     if clutter > 0:
         pixels = pixels + _noise(rng, pixels.shape, clutter)
     return _rounded(pixels), np.array(boxes, dtype=np.int64)
@@ -107,11 +108,6 @@ def _turned(one, x, y, radius):
     ]
 
 
-def _tight_box(left, top, coverage):
-    owned = np.argwhere(coverage >= OWNED)[:, ::-1] + (left, top)
-    return [*owned.min(axis=0), *owned.max(axis=0) + 1]
-
-
 def _textured(one, left, top, shape):
     """Returns the object's colours over its patch, `[height, width, 3]`.
 
@@ -153,7 +149,7 @@ def _add_clutter(pixels, rng, clutter):
     for _ in range(round(6 * clutter * rng.random())):
         x, y = size * rng.random(), size * rng.random()
         tone = _shifted(pixels, x, y, 40 * rng.random() - 20)
-        draw.polygon(_blob(rng, x, y, 0.04 * size), fill=tone)
+        draw.polygon([*_blob(rng, x, y, 0.04 * size)], fill=tone)
     for _ in range(round(3 + 12 * clutter * rng.random())):
         x, y = size * rng.random(), size * rng.random()
         angle = math.tau * rng.random()
@@ -165,14 +161,11 @@ def _add_clutter(pixels, rng, clutter):
 
 
 def _blob(rng, x, y, radius):
-    """Returns the corners of a blot that looks like no shape of the scenes."""
-    corners = []
+    """Yields the corners of a blot that looks like no shape of the scenes."""
     for number in range(9):
         angle = math.tau * number / 9
         reach = radius * (0.4 + 1.4 * rng.random())
-        across, down = reach * math.cos(angle), reach * math.sin(angle)
-        corners.append((x + across, y + down))
-    return corners
+        yield x + reach * math.cos(angle), y + reach * math.sin(angle)
 
 
 def _shifted(pixels, x, y, change):
@@ -189,41 +182,35 @@ def _noise(rng, shape, clutter):
 
 
 def _star():
-    """Returns the ten corners of a five-pointed star of radius 1."""
-    corners = []
+    """Yields the ten corners of a five-pointed star of radius 1."""
     for number in range(10):
         radius, angle = (1.08, 0.46)[number % 2], math.pi * number / 5
-        corners.append((radius * math.sin(angle), -radius * math.cos(angle)))
-    return corners
+        yield radius * math.sin(angle), -radius * math.cos(angle)
 
 
 def _heart():
-    """Returns points along a heart that fills [-1, 1] across."""
-    points = []
+    """Yields points along a heart that fills [-1, 1] across."""
     for number in range(40):
         t = math.tau * number / 40
         x = 16 * math.sin(t) ** 3
         y = 13 * math.cos(t) - 5 * math.cos(2 * t)
         y += -2 * math.cos(3 * t) - math.cos(4 * t)
-        points.append((x / 16, -(y + 2.5) / 16))
-    return points
+        yield x / 16, -(y + 2.5) / 16
 
 
 def _cross():
     quarter = [(0.32, -1), (0.32, -0.32), (1, -0.32)]
-    corners = []
     for _ in range(4):
-        corners.extend(quarter)
+        yield from quarter
         quarter = [(-y, x) for x, y in quarter]
-    return corners
 
 
 # Corners in units of the object's radius, y downwards.
 OUTLINES = {
     "square": [(-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)],
     "triangle": [(0, -0.95), (1, 0.85), (-1, 0.85)],
-    "star": _star(),
-    "cross": _cross(),
+    "star": [*_star()],
+    "cross": [*_cross()],
     "diamond": [(0, -1.08), (0.8, 0), (0, 1.08), (-0.8, 0)],
-    "heart": _heart(),
+    "heart": [*_heart()],
 }

@@ -81,9 +81,7 @@ class Node:
 
     def bracketed(self):
         """Returns the tree on one line: (NP (DT a) (NN ring))."""
-        inside = self.text or " ".join(
-            child.bracketed() for child in self.children
-        )
+        inside = self.text or " ".join(one.bracketed() for one in self.children)
         return f"({self.label} {inside})"
 
     def phrases(self):

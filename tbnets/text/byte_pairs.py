@@ -18,6 +18,7 @@ import tensorflow_text as tf_text
 
 from tbnets.annotations import Strings
 from tbnets.errors import InputError
+from tbnets.text.vocabulary import constant_table
 
 MOST_BYTES = 256
 """Bytes of a word that are read: to merge them takes their square."""
@@ -52,16 +53,10 @@ class BytePairs(tf.Module):
         super().__init__(name="byte_pairs")
         pairs = [line.split(" ") for line in merges if "#version" not in line]
         try:
-            self._letters = np.array(
-                [
-                    (vocabulary[one], vocabulary[one + END_OF_WORD])
-                    for one in byte_letters()
-                ]
-            )
-            made = [
-                (vocabulary[a], vocabulary[b], vocabulary[a + b])
-                for a, b in pairs
-            ]
+            letters, ends = byte_letters(), ("", END_OF_WORD)
+            ids = [[vocabulary[one + end] for end in ends] for one in letters]
+            self._letters = np.array(ids)
+            made = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
             special_ids = [vocabulary[one] for one in specials]
         except (KeyError, ValueError) as error:
             raise InputError(
@@ -72,8 +67,9 @@ class BytePairs(tf.Module):
         self._base = self._padding + 1
         first, second, merged = np.array(made, np.int64).reshape(-1, 3).T
         ranked = np.arange(len(made)) * self._base + merged
-        self._merges = _table(first * self._base + second, ranked, _NONE)
-        self._specials = _table(list(specials), special_ids, -1)
+        keys = first * self._base + second
+        self._merges = constant_table(keys, ranked, _NONE)
+        self._specials = constant_table(list(specials), special_ids, -1)
         escaped = [one.replace("|", r"\|") for one in specials]
         self._special = f"({'|'.join(escaped)})"
 
@@ -144,11 +140,3 @@ class BytePairs(tf.Module):
         at, length = tf.range(width), length[:, tf.newaxis]
         ids = tf.where(at == length - 1, both[..., 1], both[..., 0])
         return tf.where(at < length, ids, self._padding)
-
-
-def _table(keys, values, default):
-    """Returns a table that is a constant of the graph, of int64 values."""
-    initial = tf.lookup.KeyValueTensorInitializer(
-        tf.constant(keys), tf.constant(values, tf.int64)
-    )
-    return tf.lookup.StaticHashTable(initial, default)

@@ -86,9 +86,8 @@ def tree_array(tree, word_ids) -> np.ndarray:
         word_ids: id of each word of the tree; none is 0.
     """
     heights, spans = tree.heights(), tree.spans()
-    order = np.lexsort((np.arange(tree.num_nodes), spans[:, 0], heights))
-    places = np.empty_like(order)
-    places[order] = np.arange(tree.num_nodes)
+    order = np.lexsort((spans[:, 0], heights))
+    places = np.argsort(order)
     rows = np.zeros((tree.num_nodes, len(FIELDS)), np.int32)
     rows[: len(word_ids), WORD] = word_ids
     parents = np.array(tree.parents)
@@ -254,16 +253,12 @@ def _sorts(parents, kinds, is_child):
     0: none that is a noun phrase, 1: both kinds, 2: noun phrases alone.
     """
     num_nodes = tf.size(parents)
-    has = [
-        tf.math.unsorted_segment_sum(
-            tf.cast(is_child & tf.equal(kinds, kind), tf.int32),
-            parents,
-            num_nodes,
-        )
-        > 0
+    parents = tf.where(is_child, parents, -1)  # Those of -1 are not counted.
+    others, phrases = (
+        _counts(tf.where(kinds == kind, parents, -1), num_nodes)
         for kind in (0, 1)
-    ]
-    return tf.where(has[1], tf.where(has[0], 1, 2), 0)
+    )
+    return tf.where(phrases > 0, tf.where(others > 0, 1, 2), 0)
 
 
 def _order(keys, then=None):

@@ -14,12 +14,7 @@ from tbnets.errors import (
     check_choice,
     import_extra,
 )
-from tbnets.text.trees import (
-    MOST_LETTERS,
-    MOST_WORDS,
-    escaped,
-    right_branching,
-)
+from tbnets.text.trees import MOST_LETTERS, MOST_WORDS, escaped, right_branching
 
 DEFAULT_URL = "http://localhost:9000"
 

@@ -71,10 +71,9 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
             file.write(_line(parser=parser, **row))
             known[row["caption"]] = row["tree"], row["failure"]
             progress(1)
-    trees = {caption: known[caption][0] for caption in wanted}
-    failures = {
-        caption: known[caption][1] for caption in wanted if known[caption][1]
-    }
+    found = [(caption, *known[caption]) for caption in wanted]
+    trees = {caption: tree for caption, tree, _ in found}
+    failures = {caption: reason for caption, _, reason in found if reason}
     return Parses(trees, failures, num_cached)
 
 
@@ -91,12 +90,12 @@ def _parsed(captions, name, processes):
     opened = open_parser(*name)  # Its error comes before a pool.
     processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
-        yield from (_parse(opened, caption) for caption in captions)
+        yield from (_parse(caption, opened) for caption in captions)
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, _start, name) as pool:
-        yield from pool.imap_unordered(_parse_in_pool, captions, CHUNK)
+        yield from pool.imap_unordered(_parse, captions, CHUNK)
 
 
 _PARSER = []
@@ -107,12 +106,14 @@ def _start(name, corenlp_url):
     _PARSER.append(open_parser(name, corenlp_url))
 
 
-def _parse_in_pool(caption):
-    return _parse(_PARSER[0], caption)
+def _parse(caption, parser=None):
+    """Returns a caption, its brackets, why they are right-branching or "".
 
-
-def _parse(parser, caption):
-    """Returns a caption, its brackets, why they are right-branching or ""."""
+    Args:
+        caption: string.
+        parser: None for that of the process.
+    """
+    parser = parser or _PARSER[0]
     try:
         tree, failure = parser.parse(caption), ""
         read_tree(tree)
@@ -133,12 +134,10 @@ def _read_cache(path, parser):
     lines, ends_well = CheckedFile(path).lines()
     if not ends_well:
         write_text(path, "".join(f"{line}\n" for line in lines[:-1]))
-    rows = CheckedFile(path).json_rows(
-        ("parser", "caption", "tree", "failure"), strings=True
-    )
+    names = ("parser", "caption", "tree", "failure")
     return {
         row["caption"]: (row["tree"], row["failure"])
-        for _, row in rows
+        for _, row in CheckedFile(path).json_rows(names, strings=True)
         if row["parser"] == parser
     }
 

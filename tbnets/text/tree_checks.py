@@ -6,15 +6,7 @@ as many levels as a node names. Whoever serves one takes trees from strangers.
 
 import tensorflow as tf
 
-from tbnets.text.packed_trees import (
-    END,
-    LEVEL,
-    NOUN_PHRASE,
-    PARENT,
-    START,
-    WORD,
-    TreeRows,
-)
+from tbnets.text.packed_trees import TreeRows
 from tbnets.text.padded_rows import padded_width
 
 NODES_A_WORD = 4
@@ -42,7 +34,7 @@ def whole_trees(rows, vocabulary_size):
 
     Source: a loop that says the same is `tests.reference.is_whole_tree`.
     """
-    level, word, parent = (rows[..., one] for one in (LEVEL, WORD, PARENT))
+    word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
     places = tf.range(width)
     is_node = level > 0
@@ -55,6 +47,10 @@ def whole_trees(rows, vocabulary_size):
     above = tf.gather(level, safe, batch_dims=1)
     after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
     is_padding = tf.reduce_all(rows == 0, axis=2)
+    before = tf.range(tf.shape(rows)[0])[:, None] * width
+    children = tf.math.unsorted_segment_sum(
+        tf.cast(has_parent, tf.int32), before + safe, tf.size(level)
+    )
     good = [
         # What is no node follows all nodes, and is 0.
         is_node == (places < counts),
@@ -68,24 +64,8 @@ def whole_trees(rows, vocabulary_size):
             (parent > places) & (parent < counts) & (above > level),
             parent == 0,
         ),
-        (rows[..., NOUN_PHRASE] >= 0) & (rows[..., NOUN_PHRASE] <= 1),
-        ~is_node
-        | (rows[..., START] >= 0)
-        & (rows[..., START] < rows[..., END])
-        & (rows[..., END] <= num_words),
+        (level < 2) | (tf.reshape(children, tf.shape(level)) > 0),
+        (noun_phrase >= 0) & (noun_phrase <= 1),
+        ~is_node | (start >= 0) & (start < end) & (end <= num_words),
     ]
-    whole = tf.reduce_all(tf.stack(good), axis=[0, 2])
-    return whole & (counts[:, 0] > 0) & _have_children(level, safe, has_parent)
-
-
-def _have_children(level, parent, has_parent):
-    """Tells of each tree whether every phrase is the parent of a node."""
-    shape = tf.shape(level)
-    rows = tf.range(shape[0])[:, None] * shape[1]
-    children = tf.math.unsorted_segment_sum(
-        tf.reshape(tf.cast(has_parent, tf.int32), [-1]),
-        tf.reshape(rows + parent, [-1]),
-        shape[0] * shape[1],
-    )
-    children = tf.reshape(children, shape)
-    return tf.reduce_all((level < 2) | (children > 0), axis=1)
+    return tf.reduce_all(tf.stack(good), axis=[0, 2]) & (counts[:, 0] > 0)

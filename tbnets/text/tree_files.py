@@ -36,16 +36,14 @@ def trees_of(path, captions) -> list[Tree]:
             file and line.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
-    for file, line, name, caption, text in (
-        gold_rows(path) if path.is_dir() else _parsed_rows(path)
-    ):
+    rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
+    for file, line, name, caption, text in rows:
         if caption in wanted:
             try:
                 known[caption] = read_tree(text, name)
             except ValueError as error:
                 file.report(f"expected a tree; {error}", line)
-    missing = [caption for caption in captions if caption not in known]
-    if missing:
+    if missing := [one for one in captions if one not in known]:
         raise InputError(
             "`--trees` must hold a tree for every caption. Received: --trees="
             f"{path} without {len(missing)} of {len(captions)} captions, first "
@@ -62,11 +60,8 @@ def _parsed_rows(path):
     for line, row in file.json_rows(names, strings=True):
         first = lines_of.setdefault(row["id"], line)
         if first != line:
-            file.report(
-                f"expected each id once; found {shown(row['id'])}, as in line "
-                f"{first}. Remove one of them.",
-                line,
-            )
+            wanted = f"each id once, as in line {first}"
+            file.refuse(wanted, row["id"], line, "Remove one of them.")
         yield file, line, *(row[name] for name in names)
 
 

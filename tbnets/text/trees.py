@@ -161,10 +161,8 @@ def read_tree(text: str, name: str = "") -> Tree:
             raise InputError("there is no word in it")
         if tree.heights()[0] > MOST_DEEP:
             raise InputError(f"it is deeper than {MOST_DEEP}")
-        if len(tree.words) > MOST_WORDS:
-            raise InputError(
-                f"it has {len(tree.words)} words, at most {MOST_WORDS}"
-            )
+        if (count := len(tree.words)) > MOST_WORDS:
+            raise InputError(f"it has {count} words, at most {MOST_WORDS}")
     except InputError as error:
         of = f" of caption {name}" if name else ""
         raise InputError(

@@ -11,7 +11,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.annotations import Path, Strings
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checked_files import CheckedFile
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.files import write_text
@@ -47,8 +47,7 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "words", tuple(self.words))
-        problem = _first_problem(self.words)
-        if problem:
+        if problem := _first_problem(self.words):
             position, expectation = problem
             found = next(iter(self.words[position:]), None)
             raise InputError(
@@ -152,11 +151,8 @@ class Vocabulary:
         if problem:
             position, expectation = problem
             found = next(iter(words[position:]), "end of file")
-            file.report(
-                f"expected to {expectation}; found {shown(found)}. Save the "
-                "vocabulary again or take it from another run.",
-                position + 1,
-            )
+            advice = "Save the vocabulary again or take it from another run."
+            file.refuse(f"to {expectation}", found, position + 1, advice)
         return cls(tuple(words))
 
 
@@ -185,13 +181,8 @@ class Tokenizer(tf.Module):
         check_kind("vocabulary", vocabulary, Vocabulary, advice)
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(vocabulary.words),
-                tf.range(vocabulary.size, dtype=tf.int64),
-            ),
-            default_value=UNKNOWN_ID,
-        )
+        ids = range(vocabulary.size)
+        self._table = constant_table(vocabulary.words, ids, UNKNOWN_ID)
 
     __repr__ = short_repr("vocabulary", "max_tokens")
 
@@ -208,9 +199,8 @@ class Tokenizer(tf.Module):
         words = split_words(captions)
         if self.max_tokens is not None:
             words = words[:, : self.max_tokens]
-        ids = words.with_values(
-            tf.cast(self._table.lookup(words.values), tf.int32)
-        )
+        found = self._table.lookup(words.values)
+        ids = words.with_values(tf.cast(found, tf.int32))
         is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
         filled = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
@@ -230,6 +220,13 @@ class Tokenizer(tf.Module):
         """
         ids = self.ragged(captions).to_tensor(PADDING_ID)
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
+
+
+def constant_table(keys, values, default):
+    """Returns a table that is a constant of the graph, of int64 values."""
+    values = tf.constant(values, tf.int64)
+    initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
+    return tf.lookup.StaticHashTable(initial, default)
 
 
 def _first_problem(words):

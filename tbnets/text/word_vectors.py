@@ -126,7 +126,9 @@ def read_word_vectors(
         """Returns whose vector that of a file's word may be, or None."""
         if name in wanted:
             return name
-        plain = _plain(name)
+        # As `split_words` would spell it.
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        plain = plain.translate(_APOSTROPHES)
         return plain if plain in wanted and plain not in found else None
 
     with open(path, "rb") as stream:
@@ -146,21 +148,12 @@ def read_word_vectors(
             word = asked_by(name)
             known, before, _ = found.get(word, (None, 0, None))
             if known == name:
-                file.report(
-                    f"expected each word once; found {shown(name)} again, as "
-                    f"at {before}. Remove one of them.",
-                    place,
-                )
+                once = f"each word once, as at {before}"
+                file.refuse(once, name, place, "Remove one of them.")
             found[word] = name, place, row
     kept = tuple(word for word in wanted if word in found)
     rows = np.array([found[word][-1] for word in kept], np.float32)
     return WordVectors(kept, rows.reshape(len(kept), dim), os.fspath(path))
-
-
-def _plain(word):
-    """Returns a word as `split_words` would spell it."""
-    word = unicodedata.normalize("NFKC", word).casefold()
-    return word.translate(_APOSTROPHES)
 
 
 def _header(stream, file):
@@ -170,15 +163,13 @@ def _header(stream, file):
     stream stands where the vectors begin.
     """
     start = stream.read(len(_BYTE_ORDER_MARK))
-    kind = _PACKED.get(start[:2])
-    if kind:
+    if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found a {kind} file. Unpack it.")
     begin = stream.seek(len(start) * (start == _BYTE_ORDER_MARK))
     line = stream.readline(MOST_LINE_BYTES)
     if not line.strip():
         file.report("expected word vectors; found an empty line.", 1)
-    header = _HEADER.fullmatch(line)
-    if header:
+    if header := _HEADER.fullmatch(line):
         return int(header[1]), int(header[2])
     stream.seek(begin)
     return None, line.rstrip(b" \r\n").count(b" ")
@@ -234,11 +225,9 @@ def _text_rows(stream, file, header, asked_by, progress):
         if asked_by(name) is not None:
             yield name, line, _numbers(fields[1:], name, line, file)
     if count not in (None, line - first):
-        file.report(
-            f"expected as many vectors as the header says, {count}; found "
-            f"{line - first}. Copy or download the file again.",
-            1,
-        )
+        wanted = f"as many vectors as the header says, {count}"
+        advice = "Copy or download the file again."
+        file.refuse(wanted, line - first, 1, advice)
     if not row.endswith(b"\n"):
         file.suspect(
             "expected a newline after the last vector; found none. Its last "
@@ -268,12 +257,10 @@ def _binary_rows(stream, file, header, asked_by, progress):
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
+    vectors = f"{count} vectors of {dim} numbers, as the header says"
     if size < least:
-        file.report(
-            f"expected {count} vectors of {dim} numbers, as the header says, "
-            f"which take at least {least} bytes; found {size}. {_AGAIN}",
-            1,
-        )
+        wanted = f"{vectors}, which take at least {least} bytes"
+        file.refuse(wanted, size, 1, _AGAIN)
     start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for number in range(1, count + 1):
@@ -299,11 +286,8 @@ def _binary_rows(stream, file, header, asked_by, progress):
             if number == 1 < count and content[end : end + 1] == b"\n":
                 between = b"\n"
         if content[start : start + MOST_WORD_BYTES].strip():
-            file.report(
-                f"expected {count} vectors of {dim} numbers, as the header "
-                f"says; found more after them. {_AGAIN}",
-                1,
-            )
+            found = f"expected {vectors}; found more after them."
+            file.report(f"{found} {_AGAIN}", 1)
 
 
 def read_showing_progress(path, words):

@@ -18,15 +18,15 @@ def test_captions_are_found_within_their_photo():
     own = captioned(
         "yx", ("a cat", "a gray dog", "A cat!", "a dog"), [0, 0, 1, 1]
     )
-    found = same_captions(marked, own, [1, 0])
+    rows, is_exact = same_captions(marked, own, [1, 0])
     # `it` takes what is left of y.
-    assert found.rows.tolist() == [3, 2, 1, 0]
-    assert found.is_exact.tolist() == [True, True, False, False]
+    assert rows.tolist() == [3, 2, 1, 0]
+    assert is_exact.tolist() == [True, True, False, False]
 
 
 def test_no_caption_is_found_twice():
     marked = captioned("x", ("a dog", "a dog", "a dog"), [0, 0, 0])
     own = captioned("x", ("a dog", "A dog."), [0, 0])
-    found = same_captions(marked, own, [0])
-    assert found.rows.tolist() == [0, 1, -1]
-    assert found.is_exact.tolist() == [True, True, False]
+    rows, is_exact = same_captions(marked, own, [0])
+    assert rows.tolist() == [0, 1, -1]
+    assert is_exact.tolist() == [True, True, False]

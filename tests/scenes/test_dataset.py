@@ -119,9 +119,9 @@ def test_ensure_scenes_summary_and_progress(tmp_path):
     summary = ensure_scenes(
         tmp_path / "deep" / "folder",
         SceneSettings(2, 1, 0, image_size=48),
-        lambda done, total: seen.append((done, total)),
+        seen.append,
     )
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [1, 1, 1]
     assert (summary["num_train"], summary["num_dev"]) == (2, 1)
     assert summary["reused"] is False
     assert summary["version"] == VERSION
@@ -345,9 +345,7 @@ def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
 def test_ensure_scenes_reuses_what_is_there(folder):
     before = files_of(folder)
     summary = ensure_scenes(
-        folder,
-        SETTINGS,
-        lambda done, total: pytest.fail("drew again"),
+        folder, SETTINGS, lambda count: pytest.fail("drew again")
     )
     assert summary["reused"] is True
     assert summary["num_train"] == 6
@@ -420,9 +418,8 @@ def test_ensure_scenes_names_what_is_damaged(tmp_path):
 def test_ensure_scenes_takes_what_another_wrote_meanwhile(tmp_path, seed):
     other = dataclasses.replace(SETTINGS, seed=seed)
 
-    def meanwhile(done, total):
-        if done == total:
-            ensure_scenes(tmp_path / "scenes", other)
+    def meanwhile(count):
+        ensure_scenes(tmp_path / "scenes", other)
 
     if seed == SETTINGS.seed:
         summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
@@ -435,7 +432,7 @@ def test_ensure_scenes_takes_what_another_wrote_meanwhile(tmp_path, seed):
 
 
 def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
-    def stop(done, total):
+    def stop(count):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

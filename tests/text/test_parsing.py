@@ -108,7 +108,7 @@ GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
         ("[" * 100_000, "expected a JSON object; found"),
         (json.dumps(GOOD | {"id": 2}), "expected a JSON object with the str"),
         (json.dumps(GOOD | {"id": "3", "tree": "(NP a"}), "of caption 3"),
-        (json.dumps(GOOD), "'1', as in line 1"),
+        (json.dumps(GOOD), "each id once, as in line 1; found '1'. Remove"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, row, wanted):

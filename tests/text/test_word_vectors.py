@@ -105,7 +105,10 @@ BAD = {
     "longer_vector": (text() + b"bird 1 2 3 4\n", ":4: .*3 numbers.*found 4"),
     "empty_line": (text() + b"\n" + text({"x": (1, 1, 1)}), ":4: expected"),
     "no_number": (text({"dog": (1, "two", 3)}), ":1: .*'dog'.*two"),
-    "word_twice": (text() + text({"dog": (1, 1, 1)}), ":4: .*'dog' again"),
+    "word_twice": (
+        text() + text({"dog": (1, 1, 1)}),
+        ":4: .*at 1; found 'dog'",
+    ),
     "nan_in_text": (text({"x": (1, 1, 1), "dog": (1, NAN, 3)}), ":2: .*nan"),
     "nan_in_binary": (binary({"dog": (1, NAN, 3)}), "'dog'.*finite.*nan"),
     "too_large_for_float32": (text({"dog": (1, 1e99, 3)}), "'dog'.*inf"),

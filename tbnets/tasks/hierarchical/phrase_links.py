@@ -24,9 +24,9 @@ def find_links(known, records, phrases):
         `Links`.
     """
     photos = rows_of(known.images.image_ids, records.image_ids)
-    same = same_captions(known.images, records, photos)
+    rows, has_same_words = same_captions(known.images, records, photos)
     # Spans count words: of a caption in other words they say nothing.
-    places = np.where(same.is_exact, same.rows, -1)
+    places = np.where(has_same_words, rows, -1)
     starts = _word_starts(known.images.captions)
     captions = known.phrase_to_caption
     spans = [starts[row][span] for row, span in zip(captions, known.spans)]

@@ -280,7 +280,7 @@ class RegionScorer:
             fitting = int(np.searchsorted(ends, REGIONS_AT_ONCE, "right"))
             images = np.arange(start, start + max(1, fitting))
             firsts = examples.first_regions[images]
-            rows = ranges(firsts, firsts + counts[images])
+            _, rows = ranges(firsts, firsts + counts[images])
             found = self._embed(examples.features.take_regions(rows)).numpy()
             yield images, np.split(found, ends[: len(images) - 1])
             start += len(images)

@@ -92,7 +92,7 @@ def captions_of_phrases(phrases, records):
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
-    found = same_captions(phrases.images, records, photos).rows
+    found, _ = same_captions(phrases.images, records, photos)
     captions = found[phrases.phrase_to_caption]
     if (captions < 0).any():
         lost = phrases.phrase_to_caption[np.argmin(captions)]
