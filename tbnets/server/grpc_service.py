@@ -13,7 +13,7 @@ from tbnets.errors import InputError
 from tbnets.server import models, protocol
 from tbnets.server.loopback import in_url
 from tbnets.server.protocol import HTTP_STATUS, RequestError, invalid
-from tbnets.server.version import DEFAULT_SIGNATURE
+from tbnets.serving import export
 
 _SPARE_THREADS = 4
 """That send clients away while all others work."""
@@ -134,7 +134,7 @@ class _Service:
         answer = protocol.api("predict_pb2").PredictResponse()
         answer.model_spec.name = request.model_spec.name
         answer.model_spec.version.value = version.number
-        signature = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        signature = request.model_spec.signature_name or export.DEFAULT
         answer.model_spec.signature_name = signature
         for name, array in outputs.items():
             answer.outputs[name].CopyFrom(protocol.to_proto(array))
