@@ -16,10 +16,6 @@ from tbnets.errors import InputError, UserError
 from tbnets.server.protocol import RequestError
 from tbnets.serving import saved_files
 
-LOADING, AVAILABLE, UNLOADING, END = (
-    *("LOADING", "AVAILABLE", "UNLOADING", "END"),
-)
-
 
 class State(NamedTuple):
     """What GetModelStatus tells of a version.
@@ -39,13 +35,17 @@ class State(NamedTuple):
 
 @dataclasses.dataclass
 class _Held:
-    """A version that serves, or is drained, and how many requests it has."""
+    """A version that serves, or is drained.
+
+    Args:
+        number: which one.
+        served: what serves.
+        users: requests that it has, and one more while it takes others.
+    """
 
     number: int
     served: object
-    users: int = 0
-    is_retired: bool = False
-    is_ended: bool = False
+    users: int = 1
 
 
 def newest(numbers, count=1):
@@ -107,20 +107,17 @@ class Versions:
                 number = max(self._serving, default=None)
             held = self._serving.get(number)
             if held is None:
-                kind = "Latest" if version is None else "Specific"
-                told = [] if version is None else [str(version)]
-                asked = ", ".join([self.name, *told])
+                asked = f"Specific({self.name}, {version})"
+                if version is None:
+                    asked = f"Latest({self.name})"
                 raise RequestError(
-                    "NOT_FOUND",
-                    f"Servable not found for request: {kind}({asked})",
+                    "NOT_FOUND", f"Servable not found for request: {asked}"
                 )
             held.users += 1
         try:
             yield held.served
         finally:
-            with self._lock:
-                held.users -= 1
-            self._end_if_drained(held)
+            self._leave(held)
 
     def start(self):
         """Loads what there is.
@@ -130,7 +127,7 @@ class Versions:
         """
         self.look()
         for state in self._states.values():
-            if state.state == END:
+            if state.state == "END":
                 raise InputError(state.message)
         if not self._serving:
             raise InputError(
@@ -166,7 +163,7 @@ class Versions:
         files = _files_of(path)
         if self._failed.get(number) == files:
             return
-        self._put(State(number, LOADING))
+        self._put(State(number, "LOADING"))
         try:
             served = self._load(number, path)
         except Exception as error:  # It must not end the ones that serve.
@@ -175,7 +172,7 @@ class Versions:
             reason = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, UserError):
                 reason = f"{type(error).__name__}: {reason}"
-            self._put(State(number, END, code, reason))
+            self._put(State(number, "END", code, reason))
             serving = ", ".join(map(str, sorted(self._serving))) or "none"
             self._tell(
                 f"{self.name} version {number} does not load, {serving} "
@@ -185,26 +182,25 @@ class Versions:
         self._failed.pop(number, None)
         with self._lock:
             self._serving[number] = _Held(number, served)
-            self._states[number] = State(number, AVAILABLE)
+            self._states[number] = State(number, "AVAILABLE")
         self._tell(f"{self.name} version {number} serves")
 
     def _retire(self, number):
         """Gives a version to no further request, and ends it when drained."""
         with self._lock:
             held = self._serving.pop(number)
-            self._states[number] = State(number, UNLOADING)
-            held.is_retired = True
-        self._end_if_drained(held)
+            self._states[number] = State(number, "UNLOADING")
+        self._leave(held)
 
-    def _end_if_drained(self, held):
-        """Tells that a version has ended that is retired and not used."""
+    def _leave(self, held):
+        """Ends a version with the last who leaves it, and tells that."""
         with self._lock:
-            if not held.is_retired or held.users or held.is_ended:
+            held.users -= 1
+            if held.users:
                 return
-            held.is_ended = True
             # It may have come back meanwhile.
-            if self._states[held.number].state == UNLOADING:
-                self._states[held.number] = State(held.number, END)
+            if self._states[held.number].state == "UNLOADING":
+                self._states[held.number] = State(held.number, "END")
         self._tell(f"{self.name} version {held.number} has ended")
 
     def _put(self, state):

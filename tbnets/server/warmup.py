@@ -58,19 +58,19 @@ def write_requests(folder, signatures):
         signatures: name -> concrete function whose arguments have the names
             of its inputs.
     """
-    requests = [
-        _request(name, _inputs(signature, size))
-        for name, signature in signatures.items()
-        for size in SIZES
-    ]
-    for request in requests:
-        _answer(request, signatures[request.model_spec.signature_name])
-    log = protocol.api("prediction_log_pb2")
+    records = []
+    for name, signature in signatures.items():
+        for size in SIZES:
+            log = protocol.api("prediction_log_pb2").PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.signature_name = name
+            for key, array in _inputs(signature, size).items():
+                request.inputs[key].CopyFrom(protocol.to_proto(array))
+            _answer(request, signature)
+            records.append(log.SerializeToString())
     with tf.io.TFRecordWriter(str(pathlib.Path(folder, WARMUP_FILE))) as file:
-        for request in requests:
-            entry = log.PredictLog(request=request)
-            record = log.PredictionLog(predict_log=entry)
-            file.write(record.SerializeToString())
+        for record in records:
+            file.write(record)
 
 
 def read_requests(folder):
@@ -106,15 +106,6 @@ def _damaged(path, found):
         f"`{path}` must hold TFRecords of PredictionLog. Received: "
         f"{found[:300]}. Export the model again, or remove the file."
     )
-
-
-def _request(name, inputs):
-    """Returns the `PredictRequest` for a signature."""
-    request = protocol.api("predict_pb2").PredictRequest()
-    request.model_spec.signature_name = name
-    for key, array in inputs.items():
-        request.inputs[key].CopyFrom(protocol.to_proto(array))
-    return request
 
 
 def _answer(request, signature):
