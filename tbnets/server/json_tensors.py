@@ -11,10 +11,12 @@ import base64
 import binascii
 import itertools
 import json
+import math
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_files import parse_json
 from tbnets.server.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
@@ -22,8 +24,8 @@ MOST_VALUES = 2**20
 """
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
-# Of whole numbers all up to here are float32's.
-_MOST_WHOLE = 2**24 - 1
+_TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
+"""For float32: below are all whole numbers its own, others rounded to it."""
 _TYPES = {
     tf.string: {str, dict},
     tf.float32: {float, int},
@@ -48,12 +50,7 @@ def parse(body):
             "Send fewer rows at once, or ask by gRPC."
         )
     try:
-        document = json.loads(body.decode("utf-8"))
-    except RecursionError:
-        raise invalid(
-            "The body must be JSON. Received: lists in lists without end. "
-            "Send what the signature says."
-        ) from None
+        document = parse_json(body.decode("utf-8"))
     except ValueError as error:
         raise invalid(
             f"The body must be JSON in UTF-8. Received: {str(error)[:200]}. "
@@ -235,18 +232,10 @@ def _typed(name, leaves, kind):
         raise _other_values(name, kind, _kind(bad))
     if kind == tf.string:
         return [_content(name, one) for one in leaves]
-    whole = [one for one in leaves if type(one) is int]
-    most = _MOST_WHOLE if kind.is_floating else kind.max
-    for one in whole:
-        if abs(one) > most:
+    bounds = _TOO_LARGE if kind == tf.float32 else {int: kind.max + 1}
+    for one in leaves:
+        if bounds.get(type(one), math.inf) <= abs(one) < math.inf:
             raise _other_values(name, kind, "a number too large for it")
-    if kind == tf.float32:
-        with np.errstate(over="ignore"):
-            narrow = np.asarray(leaves, np.float64).astype(np.float32)
-        lost = np.isinf(narrow) & np.isfinite(np.asarray(leaves, np.float64))
-        if lost.any():
-            raise _other_values(name, kind, "a number too large for it")
-        return narrow
     return leaves
 
 
