@@ -18,8 +18,8 @@ import PIL.Image
 from tbnets.cores import usable_cores
 from tbnets.data.photos import sort_files
 from tbnets.errors import MissingFileError
-from tbnets.files import folder_beside, readable
-from tbnets.images import BrokenImageError, fault_of, read_photo
+from tbnets.files import readable
+from tbnets.images import read_photo
 from tbnets.pictures.page import jpeg
 from tbnets.serving import index
 
@@ -63,8 +63,7 @@ class Photos:
         self._names = dict(zip(_keys(inside), inside))
         self._paths = inside
         self._given = collections.OrderedDict()
-        place = None if cache is False else folder_beside(folder, cache)
-        self._index = index.Index(place, model, folder)
+        self._index = index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
         # Decoding takes the memory of a photo: so many are decoded at once.
@@ -85,8 +84,7 @@ class Photos:
     @property
     def num_read(self):
         """How many of them were looked at so far, good or broken."""
-        known = dict(self._index.entries)
-        return len(self) if self._embedded else len(known.keys() & self._paths)
+        return len(dict(self._index.entries).keys() & self._paths)
 
     def embed(self):
         """Embeds what is new in the folder; other threads may ask meanwhile.
@@ -126,9 +124,7 @@ class Photos:
             BrokenImageError: it is no photo.
         """
         with self.decoding:
-            reason = fault_of(content)
-        if reason:
-            raise BrokenImageError(content, reason)
+            read_photo(content)
         key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
         with self._lock:
             self._given[key] = content
