@@ -261,7 +261,9 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         )
     checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent
-    way = _choice(model, dict(zip(choices.CHOOSING, given)))
+    told = own_choice(model) if choice is None else {}
+    told |= {k: v for k, v in zip(choices.CHOOSING, given) if v is not None}
+    way = choices.checked_choice(**told)
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:
@@ -278,13 +280,6 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
         found.append([(own[one], float(row[one])) for one in kept])
     return found
-
-
-def _choice(model, given):
-    """Returns the `Choice` of a user, or that of the model."""
-    given = {k: v for k, v in given.items() if v is not None}
-    own = {} if "choice" in given else own_choice(model)
-    return choices.checked_choice(**{**own, **given})
 
 
 def own_choice(model):

@@ -13,10 +13,8 @@ from tbnets.errors import InputError
 from tbnets.index import exact
 from tbnets.photo_head import require
 from tbnets.serving.entries import about
+from tbnets.serving.served import PAIRS_AT_ONCE
 from tbnets.store.arrays import check_finite
-
-PAIRS_AT_ONCE = 8192
-"""Pairs of a query and a row that a learned comparison works on at once."""
 
 
 def add_search(index):
