@@ -9,7 +9,6 @@ taken here is taken there.
 
 import base64
 import binascii
-import itertools
 import json
 import math
 
@@ -195,33 +194,21 @@ def _other_names(where, value, specs):
 
 def _array(name, value, kind):
     """Returns an array of nested lists, which are as long as the first."""
-    shape, first = [], value
-    while isinstance(first, list):
-        shape.append(len(first))
-        first = first[0] if first else None
-    if len(shape) > MOST_SIDES:
+    given = np.array(value, object)
+    if given.ndim > MOST_SIDES:
         raise invalid(
             f"`{name}` must be lists in lists as the signature says. Received: "
-            f"{len(shape)} of them in each other. Send at most {MOST_SIDES}."
+            f"{given.ndim} of them in each other. Send at most {MOST_SIDES}."
         )
-    leaves = [value]
-    for size in shape:
-        if not all(type(one) is list and len(one) == size for one in leaves):
-            raise _uneven(name)
-        leaves = list(itertools.chain.from_iterable(leaves))
+    leaves = given.ravel().tolist()
     if any(type(one) is list for one in leaves):
-        raise _uneven(name)
+        raise invalid(
+            f"`{name}` must be of lists that are equally long and deep. "
+            "Received: others. Fill the shorter ones up, or send them one by "
+            "one."
+        )
     leaves = _typed(name, leaves, kind)
-    array = np.empty(len(leaves), kind.as_numpy_dtype)
-    array[:] = leaves
-    return array.reshape(shape)
-
-
-def _uneven(name):
-    return invalid(
-        f"`{name}` must be of lists that are equally long and deep. Received: "
-        "others. Fill the shorter ones up, or send them one by one."
-    )
+    return np.array(leaves, kind.as_numpy_dtype).reshape(given.shape)
 
 
 def _typed(name, leaves, kind):
@@ -271,9 +258,7 @@ def listed(name, array):
     if array.dtype.kind in "OSU":
         as_bytes = name.endswith("_bytes")
         flat = [as_b64(one) if as_bytes else _text(one) for one in flat]
-    nested = np.empty(len(flat), object)
-    nested[:] = flat
-    return nested.reshape(array.shape).tolist()
+    return np.array(flat, object).reshape(array.shape).tolist()
 
 
 def _text(content):

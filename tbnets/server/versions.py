@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tbnets.errors import InputError, UserError
 from tbnets.server.protocol import RequestError
 from tbnets.serving import saved_files
+from tbnets.serving.index import stamp_of
 
 
 class State(NamedTuple):
@@ -160,7 +161,8 @@ class Versions:
 
     def _try(self, number, path):
         """Loads a version, unless these files of it have failed before."""
-        files = _files_of(path)
+        found = [one for one in path.rglob("*") if one.is_file()]
+        files = {one: stamp_of(one) for one in found}
         if self._failed.get(number) == files:
             return
         self._put(State(number, "LOADING"))
@@ -206,10 +208,3 @@ class Versions:
     def _put(self, state):
         with self._lock:
             self._states[state.version] = state
-
-
-def _files_of(path):
-    """Returns names, sizes and times of the files below a folder."""
-    found = [one for one in path.rglob("*") if one.is_file()]
-    stats = [(str(one), one.stat()) for one in sorted(found)]
-    return [(name, each.st_size, each.st_mtime_ns) for name, each in stats]

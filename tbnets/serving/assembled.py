@@ -51,15 +51,13 @@ _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
-def put_together(source, path, weights="imagenet"):
+def put_together(source, path):
     """Writes a model of photos: networks, and what learned on their features.
 
     Args:
         source: a SavedModel of features by networks on photos, as in
             `saved_files.newest_version`.
         path: folder to write, as in `export.write_saved_model`.
-        weights: of the networks, as `photo_features.build_named_cnn` takes
-            them.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -73,7 +71,7 @@ def put_together(source, path, weights="imagenet"):
         made_by = served.metadata.get("metadata", {})
         made_by = made_by.get("image_features_made_by", {})
         try:
-            features = open_photo_features(made_by, weights)
+            features = open_photo_features(made_by, "imagenet")
         except (KeyError, TypeError) as error:
             raise InputError(
                 "`source` must tell which networks made its features. "

@@ -100,7 +100,7 @@ def search(
         advice = "Name a folder; without one there is that beside the photos."
         check_kind("cache", cache, (str, os.PathLike), advice)
     if images is not None:
-        images, embeddings = _gallery(model, images, cache)
+        names, embeddings = _gallery(model, images, cache)
     sentences = [one for one in queries if isinstance(one, str)]
     notes = searching.notes_on(model, sentences)
     for query, (_, note) in zip(sentences, notes):
@@ -114,7 +114,7 @@ def search(
         return _search_held(model, queries, top)
     order, similarities = searching.rank(model, queries, like, embeddings, top)
     return [
-        [(_name(images, row), float(value)) for row, value in zip(rows, values)]
+        [(names[row], float(value)) for row, value in zip(rows, values)]
         for rows, values in zip(order, similarities)
     ]
 
@@ -130,7 +130,7 @@ def _search_held(model, queries, top):
 
 
 def _gallery(model, images, cache):
-    """Returns the images that are searched, and their embeddings."""
+    """Returns what images are called in answers, and their embeddings."""
     if isinstance(images, SearchIndex):
         images.check_embedded_by(about(model))
         return images.ids, images
@@ -143,7 +143,7 @@ def _gallery(model, images, cache):
                 f"{folder}, and the model takes no photos. Give an array."
             )
         names, embeddings = index.embed_folder(model, folder, cache)
-        return [folder / name for name in names], embeddings
+        return [str(folder / name) for name in names], embeddings
     if takes_photos and getattr(images, "ndim", 0) == 2:
         images = np.asarray(images)
         if images.shape[1] != model.embedding_dim:
@@ -153,19 +153,16 @@ def _gallery(model, images, cache):
                 f"{images.shape}. Put a single photo into a list."
             )
         check_finite("images", images)
-        return images, images
+        return range(len(images)), images
     if not isinstance(images, np.ndarray):
         refuse_single("images", images)
     sizes = searching.BATCH_SIZE, searching.PHOTO_BATCH_SIZE
-    embed = model.embed_images
-    return images, searching.embed(embed, images, "image", sizes[takes_photos])
-
-
-def _name(images, row):
-    """Returns the path of an image, or its row where it has none."""
-    image = images[row]
-    is_path = isinstance(image, str | os.PathLike)
-    return os.fspath(image) if is_path else int(row)
+    embed, paths = model.embed_images, str | os.PathLike
+    names = [
+        os.fspath(image) if isinstance(image, paths) else row
+        for row, image in enumerate(images)
+    ]
+    return names, searching.embed(embed, images, "image", sizes[takes_photos])
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:

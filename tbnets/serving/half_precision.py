@@ -7,6 +7,7 @@ variances of batch normalisation may lie beyond what float16 holds.
 """
 
 import copy
+import re
 import zlib
 
 import tensorflow as tf
@@ -20,12 +21,8 @@ _READS = {
     "ReadVariableOp": "value",
     "ResourceGather": "output",
 }
-_CALLS = {
-    # What calls functions -> how many inputs stand before their arguments.
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), 0),
-    **dict.fromkeys(("While", "StatelessWhile"), 0),
-    **dict.fromkeys(("If", "StatelessIf", "Case", "StatelessCase"), 1),
-}
+_CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
+"""What calls functions: the last two have an input before their arguments."""
 
 
 def copy_halved(variables):
@@ -137,13 +134,13 @@ class _Rewriter:
             if places and node.op in _READS:
                 written += _read_and_cast(node, in_body)
                 continue
-            if places and node.op not in _CALLS:
+            if places and not _CALLS.fullmatch(node.op):
                 raise InputError(
                     "`half_precision` must come with a graph that reads its "
                     f"weights by {', '.join(_READS)}. Received: {node.name}, a "
                     f"{node.op}. Export without."
                 )
-            before = _CALLS.get(node.op, 0)
+            before = node.op.endswith(("If", "Case"))
             places = tuple(i - before for i in places)
             for call in calls(node):
                 call.name = self._rewrite_function(call.name, places)
