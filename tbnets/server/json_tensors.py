@@ -99,11 +99,17 @@ def read_inputs(document, specs):
             f"The body must have `{_ROWS}` or `{_COLUMNS}`. Received: "
             f"{' and '.join(given) or 'neither'}. Send one of them."
         )
-    by_rows = given == [_ROWS]
-    columns = (_of_rows if by_rows else _of_columns)(document[given[0]], specs)
+    by_rows, value = given == [_ROWS], document[given[0]]
+    if by_rows and not (isinstance(value, list) and value):
+        raise invalid(
+            f"`{_ROWS}` must be a list of one row at least. Received: "
+            f"{_kind(value)}. Send `{_COLUMNS}` for none."
+        )
+    # What comes by columns is one row, of all.
+    columns = _columns(given[0], value if by_rows else [value], specs)
     arrays = {
-        name: _array(name, columns[name], spec.dtype)
-        for name, spec in specs.items()
+        name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
+        for name, rows in columns.items()
     }
     return arrays, by_rows
 
@@ -148,48 +154,27 @@ def _is_named(value):
     return isinstance(value, dict) and not _is_b64(value)
 
 
-def _of_rows(rows, specs):
-    """Returns name -> list, of what came as a list of rows."""
-    if not isinstance(rows, list) or not rows:
-        raise invalid(
-            f"`{_ROWS}` must be a list of one row at least. Received: "
-            f"{_kind(rows)}. Send `{_COLUMNS}` for none."
-        )
+def _columns(key, rows, specs):
+    """Returns what rows have of each input: name -> list."""
+    wanted = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
-        return {_only(_ROWS, specs): rows}
+        if len(specs) != 1:
+            raise invalid(
+                f"`{key}` must name the inputs {wanted}. Received: values "
+                "without names. Send objects."
+            )
+        return dict.fromkeys(specs, rows)
     for place, row in enumerate(rows):
         if not _is_named(row) or row.keys() != specs.keys():
-            raise _other_names(f"Row {place} of `{_ROWS}`", row, specs)
+            names = _kind(row)
+            if isinstance(row, dict):
+                names = ", ".join(sorted(row))[:200] or "none"
+            which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
+            raise invalid(
+                f"{which} must have the inputs {wanted}. Received: {names}. "
+                "Send these and no other."
+            )
     return {name: [row[name] for row in rows] for name in specs}
-
-
-def _of_columns(value, specs):
-    """Returns name -> value, of what came as columns or as a single one."""
-    if not _is_named(value):
-        return {_only(_COLUMNS, specs): value}
-    if value.keys() != specs.keys():
-        raise _other_names(f"`{_COLUMNS}`", value, specs)
-    return value
-
-
-def _only(where, specs):
-    """Returns the name of the input of a signature that has one."""
-    if len(specs) != 1:
-        raise invalid(
-            f"`{where}` must name the inputs {', '.join(sorted(specs))}. "
-            "Received: values without names. Send objects."
-        )
-    return next(iter(specs))
-
-
-def _other_names(where, value, specs):
-    names = _kind(value)
-    if isinstance(value, dict):
-        names = ", ".join(sorted(value))[:200] or "none"
-    return invalid(
-        f"{where} must have the inputs {', '.join(sorted(specs))}. Received: "
-        f"{names}. Send these and no other."
-    )
 
 
 def _array(name, value, kind):
