@@ -125,7 +125,7 @@ class ApproximateIndex(SearchIndex):
         return np.concatenate(taken)
 
 
-def open_approximate(path, model=None):
+def open_approximate(path):
     """Opens an index whose cells are there, as `search_index.open_index`.
 
     Raises:
@@ -134,7 +134,7 @@ def open_approximate(path, model=None):
         ImportError: FAISS is not installed.
     """
     faiss = import_extra("faiss", "faiss")
-    index = open_index(path, model)
+    index = open_index(path)
     place = file_of(path, index.store.manifest.shards)
     if not place.is_file():
         raise MissingFileError(

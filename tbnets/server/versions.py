@@ -103,14 +103,12 @@ class Versions:
             RequestError: it does not serve.
         """
         with self._lock:
-            number = version
+            number, asked = version, f"Specific({self.name}, {version})"
             if version is None:
                 number = max(self._serving, default=None)
+                asked = f"Latest({self.name})"
             held = self._serving.get(number)
             if held is None:
-                asked = f"Specific({self.name}, {version})"
-                if version is None:
-                    asked = f"Latest({self.name})"
                 raise RequestError(
                     "NOT_FOUND", f"Servable not found for request: {asked}"
                 )

@@ -110,12 +110,11 @@ def _check_reader(model, tokenizer):
     reader = reader or getattr(model, "text_branch", None)
     # A layer of one's own need not tell how many words it reads.
     known = getattr(reader, "vocabulary_size", None)
-    size = tokenizer.vocabulary and tokenizer.vocabulary.size
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
-    if told and known != size:
+    if told and known != tokenizer.vocabulary.size:
         raise InputError(
             "`vocabulary` must have the words that `text_encoder` reads. "
-            f"Received: {size} words for {known}. {advice}"
+            f"Received: {tokenizer.vocabulary.size} words for {known}. {advice}"
         )
 
 

@@ -13,11 +13,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
-from tbnets.checked_numbers import (
-    check_finite,
-    checked_array,
-    checked_number,
-)
+from tbnets.checked_numbers import check_finite, checked_array, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import choices
 from tbnets.features.proposals import proposer_of

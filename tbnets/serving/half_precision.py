@@ -79,8 +79,7 @@ def with_halves(function, halves):
     )
 
     @tf.function(
-        input_signature=function.structured_input_signature[0],
-        autograph=False,
+        input_signature=function.structured_input_signature[0], autograph=False
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}

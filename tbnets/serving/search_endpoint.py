@@ -102,10 +102,7 @@ def _find(shards, signatures, queries, k):
         for dtype in (tf.int32, tf.float32)
     ]
     _, arrays = tf.while_loop(
-        lambda block, _: block < blocks,
-        one,
-        (0, arrays),
-        parallel_iterations=1,
+        lambda block, _: block < blocks, one, (0, arrays), parallel_iterations=1
     )
     count = tf.minimum(k, total)
     return [

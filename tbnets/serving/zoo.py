@@ -23,12 +23,7 @@ from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.rounding import per_cent
-from tbnets.serving.checksums import (
-    ANSWERS,
-    CHECKSUMS,
-    check_files,
-    list_files,
-)
+from tbnets.serving.checksums import ANSWERS, CHECKSUMS, check_files, list_files
 from tbnets.shipped import shipped_folder
 
 if TYPE_CHECKING:
