@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.server import protocol
 from tbnets.serving.export import inputs_of
@@ -89,23 +90,18 @@ def read_requests(folder):
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
         return []
+    file, wanted = CheckedFile(path), "TFRecords of PredictionLog"
+    advice = "Export the model again, or remove the file."
     log = protocol.api("prediction_log_pb2").PredictionLog
     try:
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         entries = [log.FromString(record) for record in records]
     except (tf.errors.OpError, DecodeError) as error:
-        raise InputError(_damaged(path, " ".join(str(error).split()))) from None
+        file.refuse(wanted, " ".join(str(error).split()), advice=advice)
     kinds = {entry.WhichOneof("log_type") for entry in entries}
     if not kinds <= {"predict_log"}:
-        raise InputError(_damaged(path, f"other requests: {sorted(kinds)}"))
+        file.refuse(f"{wanted}, all predict_log", kinds, advice=advice)
     return [entry.predict_log.request for entry in entries]
-
-
-def _damaged(path, found):
-    return (
-        f"`{path}` must hold TFRecords of PredictionLog. Received: "
-        f"{found[:300]}. Export the model again, or remove the file."
-    )
 
 
 def _answer(request, signature):
