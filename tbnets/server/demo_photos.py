@@ -141,12 +141,10 @@ class Photos:
             return given
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):
-            advice = "Choose or drop it again."
-            if not key.startswith(GIVEN):
-                advice = "Start tbnets demo again if it is new."
             raise MissingFileError(
                 "`photo` must be one that is served. Received: "
-                f"photo={readable(key)}. {advice}"
+                f"photo={readable(key)}. Choose or drop it again; of one that "
+                "is new in the folder, start tbnets demo again."
             )
         return path.path
 

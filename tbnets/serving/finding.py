@@ -83,8 +83,7 @@ def search(
             f"{model.path}, which has {sorted(model.signatures)}. "
             'Load tbnets.zoo.load("flickr8k_photos"); this one has `find`.'
         )
-    is_held = images is None and model.has("search")
-    if images is None and (len(like) or not is_held):
+    if images is None and (len(like) or not model.has("search")):
         raise InputError(
             "`images` must be what is searched: a folder, photos or their "
             "embeddings. Received: None. Name for example images='photos'."

@@ -106,8 +106,7 @@ def describe() -> Descriptions:
             for way in _DIRECTIONS
             if f"{way}/recall_at_1" in test
         }
-        is_of_boxes = _DIRECTIONS[-1] in recall
-        task = "localization" if is_of_boxes else "matching"
+        task = "localization" if _DIRECTIONS[-1] in recall else "matching"
         language = metrics["language"]
         found.append(Described(name, task, language, size(path), recall))
     return found
