@@ -125,7 +125,7 @@ class ApproximateIndex(SearchIndex):
         return np.concatenate(taken)
 
 
-def open_approximate(path, model=None):
+def open_approximate(path):
     """Opens an index whose cells are there, as `search_index.open_index`.
 
     Raises:
@@ -134,23 +134,23 @@ def open_approximate(path, model=None):
         ImportError: FAISS is not installed.
     """
     faiss = import_extra("faiss", "faiss")
-    index = open_index(path, model)
+    index = open_index(path)
     place = file_of(path, index.store.manifest.shards)
     if not place.is_file():
         raise MissingFileError(
             "`--approximate` must come with an index that was made so. "
             f"Received: {index.path}, whose rows have no {place.name}. {_CURE}"
         )
-    content = CheckedFile(place).read_bytes()
+    file = CheckedFile(place)
+    content = file.read_bytes()
     body = memoryview(content)[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:
-        CheckedFile(place).report(
+        file.report(
             f"expected the sha256 it begins with; found another. {_CURE}"
         )
     cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
     if (cells.ntotal, cells.d) != (len(index), index.dim):
-        CheckedFile(place).refuse(
-            f"{len(index)} rows of {index.dim}", (cells.ntotal, cells.d)
-        )
+        wanted = f"{len(index)} rows of {index.dim}"
+        file.refuse(wanted, (cells.ntotal, cells.d))
     cells.nprobe = min(CELLS_LOOKED_INTO, cells.nlist)
     return ApproximateIndex(index.store, cells)

@@ -219,16 +219,16 @@ class IndexWriter:
                 (self.path / name).unlink()
 
     def _old(self):
-        """Returns what stays of the shards that there were."""
-        first, parts = 0, []
+        """Yields what stays of the shards that there were."""
+        first = 0
         for shard, file in zip(
             self._store.manifest.shards, self._store.row_files
         ):
             rows = slice(first, first + shard.rows)
             left = np.flatnonzero(~self._gone[rows])
-            parts.append(_Part(shard, self._store.ids[rows], file, left))
+            if len(left):
+                yield _Part(shard, self._store.ids[rows], file, left)
             first += shard.rows
-        return [part for part in parts if len(part.left)]
 
     def _flush(self, size):
         """Writes shards of rows that were put, each at least so large."""

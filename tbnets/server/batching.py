@@ -53,13 +53,9 @@ def read_parameters(path):
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
     known = {field.name for field in dataclasses.fields(Batching)}
-    found, sizes = {}, []
-    for name, plain, wrapped in _ENTRY.findall(text):
-        if name == "allowed_batch_sizes":
-            sizes.append(int(plain or wrapped))
-            found[name] = tuple(sizes)
-        else:
-            found[name] = int(plain or wrapped)
+    entries = [(name, int(a or b)) for name, a, b in _ENTRY.findall(text)]
+    sizes = [one for name, one in entries if name == "allowed_batch_sizes"]
+    found = dict(entries) | {"allowed_batch_sizes": tuple(sizes)}
     rest = " ".join(_ENTRY.sub("", text).split()).replace(",", "")
     wrong = sorted(found.keys() - known) + [rest] * bool(rest)
     if wrong:
@@ -97,7 +93,6 @@ class Batched:
         self._name, self._most = name, options.max_batch_size
         outputs = sorted(function.structured_outputs)
         more = dataclasses.asdict(options)
-        more["allowed_batch_sizes"] = list(options.allowed_batch_sizes)
         # The threads are shared by all; a queue has calls of one function.
         more["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
         more["batching_queue"] = str(next(self._queues))

@@ -67,10 +67,9 @@ class Client(Served):
         retries: int = 3,
         batch_size: int = BATCH_SIZE,
     ) -> None:
-        checked_number("timeout", timeout, 0, above=True)
-        checked_number("retries", retries, 0, whole=True)
-        self.server, self.model, self.timeout = server, model, timeout
-        self.retries = retries
+        self.server, self.model = server, model
+        self.timeout = checked_number("timeout", timeout, 0, above=True)
+        self.retries = checked_number("retries", retries, 0, whole=True)
         self.batch_size = checked_number(
             "batch_size", batch_size, 1, whole=True
         )
@@ -170,12 +169,11 @@ class Client(Served):
             "NOT_FOUND": f"`model` must be one that is served. Received: model="
             f"{self.model} at {self.server} ({words}). Ask for another.",
         }
-        is_away = failure.code in _AWAY
         usual = (
             f"{self.model} at {self.server} does not answer: {words} "
             f"({failure.code}). Change what is asked, or see the server's log."
         )
-        kind = UnreachableError if is_away else InputError
+        kind = UnreachableError if failure.code in _AWAY else InputError
         return kind(tells.get(failure.code, usual))
 
 
@@ -195,8 +193,7 @@ class Signature:
         self._ask, self._batch_size = ask, batch_size
         self.structured_input_signature = (), _specs(told.inputs)
         self.structured_outputs = _specs(told.outputs)
-        [described] = export.describe({"": self}).values()
-        self._is_by_rows = export.is_batchable(described)
+        self._is_by_rows = export.is_batchable(export.describe(self))
 
     def __call__(self, **inputs):
         """Returns the outputs by their names, as tensors."""

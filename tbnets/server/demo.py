@@ -180,25 +180,21 @@ class Demo:
         side = request.args.get("side", SIDES[0], int)
         if side not in SIDES:
             raise NotFound(f"`side` must be one of {SIDES}.")
-        key = request.args.get("photo", "")
-        response = Response(self.shown.photos.picture(key, side))
-        response.mimetype = "image/jpeg"
-        response.cache_control.private = True
-        response.cache_control.max_age = 300
-        return response
+        picture = self.shown.photos.picture(request.args.get("photo", ""), side)
+        headers = {"Cache-Control": "private, max-age=300"}
+        return Response(picture, headers=headers, mimetype="image/jpeg")
 
     def _give(self, request):
         if request.method != "POST":
             raise MethodNotAllowed(["POST"], "/photos takes a POST alone.")
         try:
-            return in_json(
-                {"photo": self.shown.photos.give(request.get_data())}
-            )
+            key = self.shown.photos.give(request.get_data())
         except BrokenImageError as error:
             raise InputError(
                 f"This file is no photo: it {error.reason}. Choose one of "
                 f"{KINDS}."
             ) from error
+        return in_json({"photo": key})
 
 
 def _texts(request, name):

@@ -18,8 +18,8 @@ import PIL.Image
 from tbnets.cores import usable_cores
 from tbnets.data.photos import sort_files
 from tbnets.errors import MissingFileError
-from tbnets.files import folder_beside, readable
-from tbnets.images import BrokenImageError, fault_of, read_photo
+from tbnets.files import readable
+from tbnets.images import read_photo
 from tbnets.pictures.page import jpeg
 from tbnets.serving import index
 
@@ -51,20 +51,18 @@ class Photos:
         self.folder = folder
         self._model, self._root = model, os.path.realpath(folder)
         found, self._others = sort_files(folder)
-        inside = {n: one for n, one in found.items() if self._is_inside(one)}
+        self._paths = {n: x for n, x in found.items() if self._is_inside(x)}
         self.links_out = [
-            one.path for n, one in found.items() if n not in inside
+            one.path for n, one in found.items() if n not in self._paths
         ]
-        if not inside:
+        if not self._paths:
             raise MissingFileError(
                 "`folder` must hold photos. Received: folder="
                 f"{folder}, which has links out of it alone. Name that folder."
             )
-        self._names = dict(zip(_keys(inside), inside))
-        self._paths = inside
+        self._names = dict(zip(_keys(self._paths), self._paths))
         self._given = collections.OrderedDict()
-        place = None if cache is False else folder_beside(folder, cache)
-        self._index = index.Index(place, model, folder)
+        self._index = index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
         # Decoding takes the memory of a photo: so many are decoded at once.
@@ -78,38 +76,36 @@ class Photos:
     @property
     def keys(self):
         """The keys of the folder's photos but those known to be broken."""
-        known = dict(self._index.entries)
-        broken = {name for name, one in known.items() if one.reason}
-        return [k for k, name in self._names.items() if name not in broken]
+        broken = {key for key, one in self._known().items() if one.reason}
+        return [key for key in self._names if key not in broken]
 
     @property
     def num_read(self):
         """How many of them were looked at so far, good or broken."""
-        known = dict(self._index.entries)
-        return len(self) if self._embedded else len(known.keys() & self._paths)
+        return len(self._known())
+
+    def _known(self):
+        """Returns what is known of the folder's photos: key -> `Entry`."""
+        known = dict(self._index.entries)  # At once: another thread adds.
+        return {k: known[n] for k, n in self._names.items() if n in known}
 
     def embed(self):
         """Embeds what is new in the folder; other threads may ask meanwhile.
 
         Raises: as `index.embed_photos`.
         """
-        names, rows = index.embed_photos(
+        index.embed_photos(
             *(self._model, self.folder, self._paths),
             *(self._others, self._index),
         )
-        keys = {name: key for key, name in self._names.items()}
-        self._embedded = [keys[name] for name in names], rows
+        self._embedded = self.embedded()
 
     def embedded(self):
         """Returns the keys and the embeddings of what is embedded so far."""
         if self._embedded:
             return self._embedded
-        known = dict(self._index.entries)  # At once: another thread adds.
-        found = {
-            key: known[name].embedding
-            for key, name in self._names.items()
-            if name in known and not known[name].reason
-        }
+        known = self._known().items()
+        found = {key: one.embedding for key, one in known if not one.reason}
         rows = np.float32([*found.values()])
         return list(found), rows.reshape(len(found), self._model.embedding_dim)
 
@@ -126,9 +122,7 @@ class Photos:
             BrokenImageError: it is no photo.
         """
         with self.decoding:
-            reason = fault_of(content)
-        if reason:
-            raise BrokenImageError(content, reason)
+            read_photo(content)
         key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
         with self._lock:
             self._given[key] = content
@@ -147,12 +141,10 @@ class Photos:
             return given
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):
-            advice = "Choose or drop it again."
-            if not key.startswith(GIVEN):
-                advice = "Start tbnets demo again if it is new."
             raise MissingFileError(
                 "`photo` must be one that is served. Received: "
-                f"photo={readable(key)}. {advice}"
+                f"photo={readable(key)}. Choose or drop it again; of one that "
+                "is new in the folder, start tbnets demo again."
             )
         return path.path
 

@@ -13,7 +13,7 @@ from tbnets.errors import InputError
 from tbnets.server import models, protocol
 from tbnets.server.loopback import in_url
 from tbnets.server.protocol import HTTP_STATUS, RequestError, invalid
-from tbnets.server.version import DEFAULT_SIGNATURE
+from tbnets.serving import export
 
 _SPARE_THREADS = 4
 """That send clients away while all others work."""
@@ -48,7 +48,7 @@ class GrpcServer:
         import grpc
 
         threads = models.MOST_REQUESTS + _SPARE_THREADS
-        self._server = grpc.server(
+        server = self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, "grpc"),
             options=[
                 ("grpc.max_receive_message_length", protocol.MOST_BYTES),
@@ -59,19 +59,16 @@ class GrpcServer:
             maximum_concurrent_rpcs=4 * threads,
         )
         service = _Service(served, tell, grpc.StatusCode)
-        predictions.add_PredictionServiceServicer_to_server(
-            service, self._server
-        )
-        states.add_ModelServiceServicer_to_server(service, self._server)
-        place = f"{in_url(host)}:{port}"
+        predictions.add_PredictionServiceServicer_to_server(service, server)
+        states.add_ModelServiceServicer_to_server(service, server)
         try:
-            self.port = self._server.add_insecure_port(place)
+            self.port = server.add_insecure_port(f"{in_url(host)}:{port}")
         except RuntimeError as error:
             raise InputError(
                 f"`port` must be one that can be opened at {host}. Received: "
                 f"port={port}: {error}. Name another; 0 takes any that is free."
             ) from error
-        self._server.start()
+        server.start()
 
     def close(self, grace=None):
         """Takes no more requests, and ends when those in work are answered.
@@ -134,7 +131,7 @@ class _Service:
         answer = protocol.api("predict_pb2").PredictResponse()
         answer.model_spec.name = request.model_spec.name
         answer.model_spec.version.value = version.number
-        signature = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        signature = request.model_spec.signature_name or export.DEFAULT
         answer.model_spec.signature_name = signature
         for name, array in outputs.items():
             answer.outputs[name].CopyFrom(protocol.to_proto(array))

@@ -9,12 +9,13 @@ taken here is taken there.
 
 import base64
 import binascii
-import itertools
 import json
+import math
 
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_files import parse_json
 from tbnets.server.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
@@ -22,8 +23,8 @@ MOST_VALUES = 2**20
 """
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
-# Of whole numbers all up to here are float32's.
-_MOST_WHOLE = 2**24 - 1
+_TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
+"""For float32: below are all whole numbers its own, others rounded to it."""
 _TYPES = {
     tf.string: {str, dict},
     tf.float32: {float, int},
@@ -48,12 +49,7 @@ def parse(body):
             "Send fewer rows at once, or ask by gRPC."
         )
     try:
-        document = json.loads(body.decode("utf-8"))
-    except RecursionError:
-        raise invalid(
-            "The body must be JSON. Received: lists in lists without end. "
-            "Send what the signature says."
-        ) from None
+        document = parse_json(body.decode("utf-8"))
     except ValueError as error:
         raise invalid(
             f"The body must be JSON in UTF-8. Received: {str(error)[:200]}. "
@@ -103,11 +99,17 @@ def read_inputs(document, specs):
             f"The body must have `{_ROWS}` or `{_COLUMNS}`. Received: "
             f"{' and '.join(given) or 'neither'}. Send one of them."
         )
-    by_rows = given == [_ROWS]
-    columns = (_of_rows if by_rows else _of_columns)(document[given[0]], specs)
+    by_rows, value = given == [_ROWS], document[given[0]]
+    if by_rows and not (isinstance(value, list) and value):
+        raise invalid(
+            f"`{_ROWS}` must be a list of one row at least. Received: "
+            f"{_kind(value)}. Send `{_COLUMNS}` for none."
+        )
+    # What comes by columns is one row, of all.
+    columns = _columns(given[0], value if by_rows else [value], specs)
     arrays = {
-        name: _array(name, columns[name], spec.dtype)
-        for name, spec in specs.items()
+        name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
+        for name, rows in columns.items()
     }
     return arrays, by_rows
 
@@ -152,79 +154,46 @@ def _is_named(value):
     return isinstance(value, dict) and not _is_b64(value)
 
 
-def _of_rows(rows, specs):
-    """Returns name -> list, of what came as a list of rows."""
-    if not isinstance(rows, list) or not rows:
-        raise invalid(
-            f"`{_ROWS}` must be a list of one row at least. Received: "
-            f"{_kind(rows)}. Send `{_COLUMNS}` for none."
-        )
+def _columns(key, rows, specs):
+    """Returns what rows have of each input: name -> list."""
+    wanted = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
-        return {_only(_ROWS, specs): rows}
+        if len(specs) != 1:
+            raise invalid(
+                f"`{key}` must name the inputs {wanted}. Received: values "
+                "without names. Send objects."
+            )
+        return dict.fromkeys(specs, rows)
     for place, row in enumerate(rows):
         if not _is_named(row) or row.keys() != specs.keys():
-            raise _other_names(f"Row {place} of `{_ROWS}`", row, specs)
+            names = _kind(row)
+            if isinstance(row, dict):
+                names = ", ".join(sorted(row))[:200] or "none"
+            which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
+            raise invalid(
+                f"{which} must have the inputs {wanted}. Received: {names}. "
+                "Send these and no other."
+            )
     return {name: [row[name] for row in rows] for name in specs}
-
-
-def _of_columns(value, specs):
-    """Returns name -> value, of what came as columns or as a single one."""
-    if not _is_named(value):
-        return {_only(_COLUMNS, specs): value}
-    if value.keys() != specs.keys():
-        raise _other_names(f"`{_COLUMNS}`", value, specs)
-    return value
-
-
-def _only(where, specs):
-    """Returns the name of the input of a signature that has one."""
-    if len(specs) != 1:
-        raise invalid(
-            f"`{where}` must name the inputs {', '.join(sorted(specs))}. "
-            "Received: values without names. Send objects."
-        )
-    return next(iter(specs))
-
-
-def _other_names(where, value, specs):
-    names = _kind(value)
-    if isinstance(value, dict):
-        names = ", ".join(sorted(value))[:200] or "none"
-    return invalid(
-        f"{where} must have the inputs {', '.join(sorted(specs))}. Received: "
-        f"{names}. Send these and no other."
-    )
 
 
 def _array(name, value, kind):
     """Returns an array of nested lists, which are as long as the first."""
-    shape, first = [], value
-    while isinstance(first, list):
-        shape.append(len(first))
-        first = first[0] if first else None
-    if len(shape) > MOST_SIDES:
+    given = np.array(value, object)
+    if given.ndim > MOST_SIDES:
         raise invalid(
             f"`{name}` must be lists in lists as the signature says. Received: "
-            f"{len(shape)} of them in each other. Send at most {MOST_SIDES}."
+            f"{given.ndim} of them in each other. Send at most {MOST_SIDES}."
         )
-    leaves = [value]
-    for size in shape:
-        if not all(type(one) is list and len(one) == size for one in leaves):
-            raise _uneven(name)
-        leaves = list(itertools.chain.from_iterable(leaves))
+    leaves = given.ravel().tolist()
     if any(type(one) is list for one in leaves):
-        raise _uneven(name)
+        raise invalid(
+            f"`{name}` must be of lists that are equally long and deep. "
+            "Received: others. Fill the shorter ones up, or send them one by "
+            "one."
+        )
     leaves = _typed(name, leaves, kind)
-    array = np.empty(len(leaves), kind.as_numpy_dtype)
-    array[:] = leaves
-    return array.reshape(shape)
-
-
-def _uneven(name):
-    return invalid(
-        f"`{name}` must be of lists that are equally long and deep. Received: "
-        "others. Fill the shorter ones up, or send them one by one."
-    )
+    return np.array(leaves, kind.as_numpy_dtype).reshape(given.shape)
 
 
 def _typed(name, leaves, kind):
@@ -235,18 +204,10 @@ def _typed(name, leaves, kind):
         raise _other_values(name, kind, _kind(bad))
     if kind == tf.string:
         return [_content(name, one) for one in leaves]
-    whole = [one for one in leaves if type(one) is int]
-    most = _MOST_WHOLE if kind.is_floating else kind.max
-    for one in whole:
-        if abs(one) > most:
+    bounds = _TOO_LARGE if kind == tf.float32 else {int: kind.max + 1}
+    for one in leaves:
+        if bounds.get(type(one), math.inf) <= abs(one) < math.inf:
             raise _other_values(name, kind, "a number too large for it")
-    if kind == tf.float32:
-        with np.errstate(over="ignore"):
-            narrow = np.asarray(leaves, np.float64).astype(np.float32)
-        lost = np.isinf(narrow) & np.isfinite(np.asarray(leaves, np.float64))
-        if lost.any():
-            raise _other_values(name, kind, "a number too large for it")
-        return narrow
     return leaves
 
 
@@ -282,9 +243,7 @@ def listed(name, array):
     if array.dtype.kind in "OSU":
         as_bytes = name.endswith("_bytes")
         flat = [as_b64(one) if as_bytes else _text(one) for one in flat]
-    nested = np.empty(len(flat), object)
-    nested[:] = flat
-    return nested.reshape(array.shape).tolist()
+    return np.array(flat, object).reshape(array.shape).tolist()
 
 
 def _text(content):

@@ -96,11 +96,8 @@ def is_own_name(name, listening):
     """
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
-    except ValueError:
-        return False
-    if name in ("localhost", HOST, listening):
-        return True
-    try:
+        if name in ("localhost", HOST, listening):
+            return True
         ipaddress.ip_address(name or "")
     except ValueError:
         return False

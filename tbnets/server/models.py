@@ -4,7 +4,8 @@
 
     models = Models({"flickr8k": "served/flickr8k"})
     models.start()
-    models.predict("flickr8k", "embed_text", {"captions": ["a dog"]})
+    with models.using("flickr8k") as version:
+        version.predict("embed_text", {"captions": ["a dog"]})
     models.close()
 
 A client gets a model's newest version, or one by its number or label. It is
@@ -132,11 +133,6 @@ class Models:
             yield
         finally:
             self._requests.release()
-
-    def predict(self, model, signature, inputs, version=None, **more):
-        """Calls a signature; see `using` and `Version.predict`."""
-        with self.using(model, version) as served:
-            return served.predict(signature, inputs, **more)
 
     def metadata(self, model, version=None, label=""):
         """Returns (number of the version, name -> `SignatureDef`)."""

@@ -153,11 +153,9 @@ def to_array(name, proto):
 def _size_of(name, shape, kind):
     """Returns how many values a shape holds, if they may be as many."""
     sides = [dim.size for dim in shape.dim]
-    bytes_each = max(1, kind.size)
-    good = not shape.unknown_rank and len(sides) <= MOST_SIDES
-    good = good and all(size >= 0 for size in sides)
-    most = math.prod(max(1, size) for size in sides) * bytes_each
-    if not good or most > MOST_BYTES:
+    good = not shape.unknown_rank and min(sides, default=0) >= 0
+    most = math.prod(max(1, size) for size in (kind.size, *sides))
+    if not good or len(sides) > MOST_SIDES or most > MOST_BYTES:
         raise invalid(
             f"`{name}` must be of a known shape, at most {MOST_SIDES} sides "
             f"and {MOST_BYTES} bytes. Received: shape={sides[:20]} of "

@@ -10,6 +10,7 @@ It is for trying and for tests. In production TensorFlow Serving does this.
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import ClosingIterator
@@ -69,13 +70,8 @@ class StandIn:
             grace: seconds after which they are cut off.
         """
         closing = [one for one in (self._rest, self._grpc) if one]
-        threads = [
-            threading.Thread(target=one.close, args=(grace,)) for one in closing
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda one: one.close(grace), closing))
         self.models.close()
 
     def __enter__(self):

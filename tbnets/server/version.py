@@ -4,7 +4,6 @@ What clients send is checked here, in the words of TensorFlow Serving: it may
 be of another type or shape than a signature takes.
 """
 
-import contextlib
 import math
 import threading
 
@@ -19,10 +18,10 @@ from tbnets.server.protocol import (
     to_numpy,
 )
 from tbnets.server.warmup import WARMUP_FILE, read_requests
-from tbnets.serving import export, saved_files
-from tbnets.serving.served import Served
+from tbnets.serving import export
+from tbnets.serving.saved_files import read_graphs
+from tbnets.serving.served import load_saved_model
 
-DEFAULT_SIGNATURE = "serving_default"
 MOST_ROWS = 4096
 """Of an input: a million of empty captions are few bytes, their network not."""
 MOST_PAIRS = 2**18
@@ -36,7 +35,7 @@ class Version:
     Args:
         number: which one.
         path: folder of the SavedModel.
-        trust: as of `saved_files.load`.
+        trust: as of `load_saved_model`.
         slots: semaphore, as many calls as shall run at once; None for any.
         batching: `Batching`; None for none.
 
@@ -45,22 +44,20 @@ class Version:
         signature_defs: name -> `SignatureDef`, of each signature.
 
     Raises:
-        ValueError: see `saved_files.load`; or a request that the model comes
+        ValueError: see `load_saved_model`; or a request that the model comes
             with to warm up by fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
         self.number = number
         self._slots = slots or threading.Semaphore(1 << 30)
-        # Held: a graph holds its variables weakly.
-        path, self._root, metadata = saved_files.load(path, trust)
-        self.served = Served(path, dict(self._root.signatures), metadata)
-        self.signature_defs = saved_files.read_signature_defs(path)
-        signatures = self.served.signatures
+        self.served = load_saved_model(path, trust)
+        path, signatures = self.served.path, self.served.signatures
+        self.signature_defs = dict(read_graphs(path)[0].signature_def)
         self._batched = {
-            name: Batched(signatures[name], batching)
-            for name, described in export.describe(signatures).items()
-            if batching and export.is_batchable(described)
+            name: Batched(one, batching)
+            for name, one in signatures.items()
+            if batching and export.is_batchable(export.describe(one))
         }
         for request in read_requests(path):
             self._warm_up(request)
@@ -74,7 +71,7 @@ class Version:
         Raises:
             RequestError: there is none of this name.
         """
-        signature = signature or DEFAULT_SIGNATURE
+        signature = signature or export.DEFAULT
         function = self.served.signatures.get(signature)
         if function is None:
             raise RequestError(
@@ -99,7 +96,7 @@ class Version:
         Raises:
             RequestError: the request is wrong, or the graph raised an error.
         """
-        signature = signature or DEFAULT_SIGNATURE
+        signature = signature or export.DEFAULT
         specs = self.inputs(signature)
         _check_names(specs, inputs)
         tensors = {n: _tensor(specs[n], v) for n, v in inputs.items()}
@@ -118,8 +115,13 @@ class Version:
         answers = batched and batched(tensors)
         if answers:
             return answers
-        with self._turn(timeout):
+        # Each call takes memory while it runs.
+        if not self._slots.acquire(timeout=timeout):
+            raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
+        try:
             return self.served.signatures[signature](**tensors)
+        finally:
+            self._slots.release()
 
     def _warm_up(self, request):
         """Answers a `PredictRequest`, so that the next one is answered fast."""
@@ -131,16 +133,6 @@ class Version:
         except RequestError as error:
             error.args = (f"{WARMUP_FILE} of {signature}: {error}",)
             raise
-
-    @contextlib.contextmanager
-    def _turn(self, timeout):
-        """Waits until a call may run: each takes memory while it does."""
-        if not self._slots.acquire(timeout=timeout):
-            raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
-        try:
-            yield
-        finally:
-            self._slots.release()
 
 
 def _check_names(specs, inputs):

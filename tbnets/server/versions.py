@@ -15,10 +15,7 @@ from typing import NamedTuple
 from tbnets.errors import InputError, UserError
 from tbnets.server.protocol import RequestError
 from tbnets.serving import saved_files
-
-LOADING, AVAILABLE, UNLOADING, END = (
-    *("LOADING", "AVAILABLE", "UNLOADING", "END"),
-)
+from tbnets.serving.index import stamp_of
 
 
 class State(NamedTuple):
@@ -39,13 +36,17 @@ class State(NamedTuple):
 
 @dataclasses.dataclass
 class _Held:
-    """A version that serves, or is drained, and how many requests it has."""
+    """A version that serves, or is drained.
+
+    Args:
+        number: which one.
+        served: what serves.
+        users: requests that it has, and one more while it takes others.
+    """
 
     number: int
     served: object
-    users: int = 0
-    is_retired: bool = False
-    is_ended: bool = False
+    users: int = 1
 
 
 def newest(numbers, count=1):
@@ -102,25 +103,20 @@ class Versions:
             RequestError: it does not serve.
         """
         with self._lock:
-            number = version
+            number, asked = version, f"Specific({self.name}, {version})"
             if version is None:
                 number = max(self._serving, default=None)
+                asked = f"Latest({self.name})"
             held = self._serving.get(number)
             if held is None:
-                kind = "Latest" if version is None else "Specific"
-                told = [] if version is None else [str(version)]
-                asked = ", ".join([self.name, *told])
                 raise RequestError(
-                    "NOT_FOUND",
-                    f"Servable not found for request: {kind}({asked})",
+                    "NOT_FOUND", f"Servable not found for request: {asked}"
                 )
             held.users += 1
         try:
             yield held.served
         finally:
-            with self._lock:
-                held.users -= 1
-            self._end_if_drained(held)
+            self._leave(held)
 
     def start(self):
         """Loads what there is.
@@ -130,7 +126,7 @@ class Versions:
         """
         self.look()
         for state in self._states.values():
-            if state.state == END:
+            if state.state == "END":
                 raise InputError(state.message)
         if not self._serving:
             raise InputError(
@@ -163,10 +159,11 @@ class Versions:
 
     def _try(self, number, path):
         """Loads a version, unless these files of it have failed before."""
-        files = _files_of(path)
+        found = [one for one in path.rglob("*") if one.is_file()]
+        files = {one: stamp_of(one) for one in found}
         if self._failed.get(number) == files:
             return
-        self._put(State(number, LOADING))
+        self._put(State(number, "LOADING"))
         try:
             served = self._load(number, path)
         except Exception as error:  # It must not end the ones that serve.
@@ -175,7 +172,7 @@ class Versions:
             reason = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, UserError):
                 reason = f"{type(error).__name__}: {reason}"
-            self._put(State(number, END, code, reason))
+            self._put(State(number, "END", code, reason))
             serving = ", ".join(map(str, sorted(self._serving))) or "none"
             self._tell(
                 f"{self.name} version {number} does not load, {serving} "
@@ -185,35 +182,27 @@ class Versions:
         self._failed.pop(number, None)
         with self._lock:
             self._serving[number] = _Held(number, served)
-            self._states[number] = State(number, AVAILABLE)
+            self._states[number] = State(number, "AVAILABLE")
         self._tell(f"{self.name} version {number} serves")
 
     def _retire(self, number):
         """Gives a version to no further request, and ends it when drained."""
         with self._lock:
             held = self._serving.pop(number)
-            self._states[number] = State(number, UNLOADING)
-            held.is_retired = True
-        self._end_if_drained(held)
+            self._states[number] = State(number, "UNLOADING")
+        self._leave(held)
 
-    def _end_if_drained(self, held):
-        """Tells that a version has ended that is retired and not used."""
+    def _leave(self, held):
+        """Ends a version with the last who leaves it, and tells that."""
         with self._lock:
-            if not held.is_retired or held.users or held.is_ended:
+            held.users -= 1
+            if held.users:
                 return
-            held.is_ended = True
             # It may have come back meanwhile.
-            if self._states[held.number].state == UNLOADING:
-                self._states[held.number] = State(held.number, END)
+            if self._states[held.number].state == "UNLOADING":
+                self._states[held.number] = State(held.number, "END")
         self._tell(f"{self.name} version {held.number} has ended")
 
     def _put(self, state):
         with self._lock:
             self._states[state.version] = state
-
-
-def _files_of(path):
-    """Returns names, sizes and times of the files below a folder."""
-    found = [one for one in path.rglob("*") if one.is_file()]
-    stats = [(str(one), one.stat()) for one in sorted(found)]
-    return [(name, each.st_size, each.st_mtime_ns) for name, each in stats]

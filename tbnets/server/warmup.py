@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
 from tbnets.server import protocol
 from tbnets.serving.export import inputs_of
@@ -58,19 +59,19 @@ def write_requests(folder, signatures):
         signatures: name -> concrete function whose arguments have the names
             of its inputs.
     """
-    requests = [
-        _request(name, _inputs(signature, size))
-        for name, signature in signatures.items()
-        for size in SIZES
-    ]
-    for request in requests:
-        _answer(request, signatures[request.model_spec.signature_name])
-    log = protocol.api("prediction_log_pb2")
+    records = []
+    for name, signature in signatures.items():
+        for size in SIZES:
+            log = protocol.api("prediction_log_pb2").PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.signature_name = name
+            for key, array in _inputs(signature, size).items():
+                request.inputs[key].CopyFrom(protocol.to_proto(array))
+            _answer(request, signature)
+            records.append(log.SerializeToString())
     with tf.io.TFRecordWriter(str(pathlib.Path(folder, WARMUP_FILE))) as file:
-        for request in requests:
-            entry = log.PredictLog(request=request)
-            record = log.PredictionLog(predict_log=entry)
-            file.write(record.SerializeToString())
+        for record in records:
+            file.write(record)
 
 
 def read_requests(folder):
@@ -89,32 +90,18 @@ def read_requests(folder):
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
         return []
+    file, wanted = CheckedFile(path), "TFRecords of PredictionLog"
+    advice = "Export the model again, or remove the file."
     log = protocol.api("prediction_log_pb2").PredictionLog
     try:
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         entries = [log.FromString(record) for record in records]
     except (tf.errors.OpError, DecodeError) as error:
-        raise InputError(_damaged(path, " ".join(str(error).split()))) from None
+        file.refuse(wanted, " ".join(str(error).split()), advice=advice)
     kinds = {entry.WhichOneof("log_type") for entry in entries}
     if not kinds <= {"predict_log"}:
-        raise InputError(_damaged(path, f"other requests: {sorted(kinds)}"))
+        file.refuse(f"{wanted}, all predict_log", kinds, advice=advice)
     return [entry.predict_log.request for entry in entries]
-
-
-def _damaged(path, found):
-    return (
-        f"`{path}` must hold TFRecords of PredictionLog. Received: "
-        f"{found[:300]}. Export the model again, or remove the file."
-    )
-
-
-def _request(name, inputs):
-    """Returns the `PredictRequest` for a signature."""
-    request = protocol.api("predict_pb2").PredictRequest()
-    request.model_spec.signature_name = name
-    for key, array in inputs.items():
-        request.inputs[key].CopyFrom(protocol.to_proto(array))
-    return request
 
 
 def _answer(request, signature):

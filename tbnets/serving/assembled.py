@@ -51,15 +51,13 @@ _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
-def put_together(source, path, weights="imagenet"):
+def put_together(source, path):
     """Writes a model of photos: networks, and what learned on their features.
 
     Args:
         source: a SavedModel of features by networks on photos, as in
             `saved_files.newest_version`.
         path: folder to write, as in `export.write_saved_model`.
-        weights: of the networks, as `photo_features.build_named_cnn` takes
-            them.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -73,7 +71,7 @@ def put_together(source, path, weights="imagenet"):
         made_by = served.metadata.get("metadata", {})
         made_by = made_by.get("image_features_made_by", {})
         try:
-            features = open_photo_features(made_by, weights)
+            features = open_photo_features(made_by, "imagenet")
         except (KeyError, TypeError) as error:
             raise InputError(
                 "`source` must tell which networks made its features. "
@@ -117,15 +115,11 @@ def check_answers(model, wanted):
         model: the `Served`.
         wanted: path of `answers.json`.
 
-    Returns:
-        The largest difference.
-
     Raises:
         ValueError: an answer differs by more than `TOLERANCE`.
     """
-    told, found = CheckedFile(wanted).json(), answers_of(model)
-    differs = 0.0
-    for name, rows in found.items():
+    told = CheckedFile(wanted).json()
+    for name, rows in answers_of(model).items():
         try:
             worst = np.abs(np.subtract(rows, told[name])).max()
         except (LookupError, TypeError, ValueError):
@@ -137,8 +131,6 @@ def check_answers(model, wanted):
                 'networks of `pip install "tbnets[photos]"` anew, or another '
                 "version of TensorFlow."
             )
-        differs = max(differs, float(worst))
-    return differs
 
 
 def cache_folder():
@@ -189,8 +181,6 @@ def _tell(holder):
 
 def _is_whole(path):
     """Tells whether a folder is there, each file as it was written."""
-    if not path.is_dir():
-        return False
     try:
         check_files(path)
     except (UserError, OSError):

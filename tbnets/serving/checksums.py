@@ -3,7 +3,6 @@
 import pathlib
 import re
 
-from tbnets import startup
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError
@@ -54,6 +53,23 @@ def read_checksums(path: Path) -> dict[str, str]:
     return wanted
 
 
+def differences(folder, wanted):
+    """Yields what of a folder is not as it was, each in some words.
+
+    Args:
+        folder: `pathlib.Path`.
+        wanted: name of a file -> sha256.
+    """
+    for name, digits in sorted(wanted.items()):
+        file = folder / name
+        if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
+            yield f"{name} is not below the folder"
+        elif not file.is_file():
+            yield f"{name} is missing"
+        elif file_sha256(file) != digits:
+            yield f"{name} was changed: its sha256 is another"
+
+
 def check_files(path: Path) -> None:
     """Refuses a folder whose files are not those of its list.
 
@@ -64,8 +80,6 @@ def check_files(path: Path) -> None:
         ValueError: a file is missing, too many, or changed by a byte; names
             the first one.
     """
-    with startup.quiet_tensorflow():
-        from tbnets.serving.saved_files import differences
     path = pathlib.Path(path)
     wanted, found = read_checksums(path), list_files(path)
     problems = [

@@ -110,12 +110,11 @@ def _check_reader(model, tokenizer):
     reader = reader or getattr(model, "text_branch", None)
     # A layer of one's own need not tell how many words it reads.
     known = getattr(reader, "vocabulary_size", None)
-    size = tokenizer.vocabulary and tokenizer.vocabulary.size
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
-    if told and known != size:
+    if told and known != tokenizer.vocabulary.size:
         raise InputError(
             "`vocabulary` must have the words that `text_encoder` reads. "
-            f"Received: {size} words for {known}. {advice}"
+            f"Received: {tokenizer.vocabulary.size} words for {known}. {advice}"
         )
 
 
@@ -161,22 +160,14 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     vocabulary = getattr(tokenizer, "vocabulary", None)
     description = {
         **versions(),
-        "signatures": describe(signatures),
+        "signatures": {n: describe(one) for n, one in signatures.items()},
         "vocabulary_size": vocabulary and vocabulary.size,
         "max_tokens": tokenizer and tokenizer.max_tokens,
         "max_pixels": photos and photos.max_pixels,
         "metadata": metadata or {},
     }
-
     signatures = {DEFAULT: signatures[endpoints.default], **signatures}
-
-    def fill(folder):
-        if vocabulary is not None:
-            vocabulary.save(folder / VOCABULARY_FILE)
-        if extra is not None:
-            extra(folder)
-
-    return save(module, signatures, path, description, fill)
+    return save(module, signatures, path, description, vocabulary, extra)
 
 
 def check_new(path):
@@ -194,7 +185,7 @@ def check_new(path):
     return path
 
 
-def save(root, signatures, path, description, fill):
+def save(root, signatures, path, description, vocabulary=None, extra=None):
     """Writes a SavedModel whole, with what it says of itself.
 
     Args:
@@ -204,8 +195,8 @@ def save(root, signatures, path, description, fill):
         path: folder to write, which does not exist.
         description: JSON-ready dict for `assets.extra/tbnets.json`, which
             gets the sha256 of the other files.
-        fill: function of the folder, called for more files in its
-            `assets.extra`.
+        vocabulary: the `Vocabulary` of its texts, or None.
+        extra: as of `write_saved_model`.
 
     Returns:
         `path`.
@@ -224,7 +215,10 @@ def save(root, signatures, path, description, fill):
             )
             tf.saved_model.save(root, str(folder), signatures, options)
             (folder / METADATA_FILE).parent.mkdir()
-            fill(folder)
+            if vocabulary is not None:
+                vocabulary.save(folder / VOCABULARY_FILE)
+            if extra is not None:
+                extra(folder)
             description[SHA256] = hash_files(folder)
             write_json(folder / METADATA_FILE, description)
     except (OSError, tf.errors.OpError) as error:
@@ -267,9 +261,7 @@ def next_version(folder):
     Returns:
         One more than the largest number there, from 1.
     """
-    folder = pathlib.Path(folder)
-    entries = folder.iterdir() if folder.is_dir() else ()
-    names = [entry.name for entry in entries]
+    names = [one.name for one in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
     return max(numbers, default=0) + 1
 
@@ -293,21 +285,15 @@ def inputs_of(function):
     return {spec.name: spec for spec in (*arguments, *named.values())}
 
 
-def describe(signatures):
-    """Returns, ready for JSON, what concrete functions take and return."""
-
-    def shapes(specs):
-        return {
+def describe(function):
+    """Returns, ready for JSON, what a concrete function takes and returns."""
+    inputs, outputs = inputs_of(function), function.structured_outputs
+    return {
+        side: {
             name: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
             for name, spec in specs.items()
         }
-
-    return {
-        name: {
-            "inputs": shapes(inputs_of(function)),
-            "outputs": shapes(function.structured_outputs),
-        }
-        for name, function in signatures.items()
+        for side, specs in (("inputs", inputs), ("outputs", outputs))
     }
 
 

@@ -13,11 +13,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
-from tbnets.checked_numbers import (
-    check_finite,
-    checked_array,
-    checked_number,
-)
+from tbnets.checked_numbers import check_finite, checked_array, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import choices
 from tbnets.features.proposals import proposer_of
@@ -87,8 +83,7 @@ def search(
             f"{model.path}, which has {sorted(model.signatures)}. "
             'Load tbnets.zoo.load("flickr8k_photos"); this one has `find`.'
         )
-    is_held = images is None and model.has("search")
-    if images is None and (len(like) or not is_held):
+    if images is None and (len(like) or not model.has("search")):
         raise InputError(
             "`images` must be what is searched: a folder, photos or their "
             "embeddings. Received: None. Name for example images='photos'."
@@ -100,7 +95,7 @@ def search(
         advice = "Name a folder; without one there is that beside the photos."
         check_kind("cache", cache, (str, os.PathLike), advice)
     if images is not None:
-        images, embeddings = _gallery(model, images, cache)
+        names, embeddings = _gallery(model, images, cache)
     sentences = [one for one in queries if isinstance(one, str)]
     notes = searching.notes_on(model, sentences)
     for query, (_, note) in zip(sentences, notes):
@@ -114,7 +109,7 @@ def search(
         return _search_held(model, queries, top)
     order, similarities = searching.rank(model, queries, like, embeddings, top)
     return [
-        [(_name(images, row), float(value)) for row, value in zip(rows, values)]
+        [(names[row], float(value)) for row, value in zip(rows, values)]
         for rows, values in zip(order, similarities)
     ]
 
@@ -130,7 +125,7 @@ def _search_held(model, queries, top):
 
 
 def _gallery(model, images, cache):
-    """Returns the images that are searched, and their embeddings."""
+    """Returns what images are called in answers, and their embeddings."""
     if isinstance(images, SearchIndex):
         images.check_embedded_by(about(model))
         return images.ids, images
@@ -143,7 +138,7 @@ def _gallery(model, images, cache):
                 f"{folder}, and the model takes no photos. Give an array."
             )
         names, embeddings = index.embed_folder(model, folder, cache)
-        return [folder / name for name in names], embeddings
+        return [str(folder / name) for name in names], embeddings
     if takes_photos and getattr(images, "ndim", 0) == 2:
         images = np.asarray(images)
         if images.shape[1] != model.embedding_dim:
@@ -153,19 +148,16 @@ def _gallery(model, images, cache):
                 f"{images.shape}. Put a single photo into a list."
             )
         check_finite("images", images)
-        return images, images
+        return range(len(images)), images
     if not isinstance(images, np.ndarray):
         refuse_single("images", images)
     sizes = searching.BATCH_SIZE, searching.PHOTO_BATCH_SIZE
-    embed = model.embed_images
-    return images, searching.embed(embed, images, "image", sizes[takes_photos])
-
-
-def _name(images, row):
-    """Returns the path of an image, or its row where it has none."""
-    image = images[row]
-    is_path = isinstance(image, str | os.PathLike)
-    return os.fspath(image) if is_path else int(row)
+    embed, paths = model.embed_images, str | os.PathLike
+    names = [
+        os.fspath(image) if isinstance(image, paths) else row
+        for row, image in enumerate(images)
+    ]
+    return names, searching.embed(embed, images, "image", sizes[takes_photos])
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
@@ -261,7 +253,9 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         )
     checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent
-    way = _choice(model, dict(zip(choices.CHOOSING, given)))
+    told = own_choice(model) if choice is None else {}
+    told |= {k: v for k, v in zip(choices.CHOOSING, given) if v is not None}
+    way = choices.checked_choice(**told)
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:
@@ -278,13 +272,6 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
         found.append([(own[one], float(row[one])) for one in kept])
     return found
-
-
-def _choice(model, given):
-    """Returns the `Choice` of a user, or that of the model."""
-    given = {k: v for k, v in given.items() if v is not None}
-    own = {} if "choice" in given else own_choice(model)
-    return choices.checked_choice(**{**own, **given})
 
 
 def own_choice(model):

@@ -7,6 +7,7 @@ variances of batch normalisation may lie beyond what float16 holds.
 """
 
 import copy
+import re
 import zlib
 
 import tensorflow as tf
@@ -20,12 +21,8 @@ _READS = {
     "ReadVariableOp": "value",
     "ResourceGather": "output",
 }
-_CALLS = {
-    # What calls functions -> how many inputs stand before their arguments.
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), 0),
-    **dict.fromkeys(("While", "StatelessWhile"), 0),
-    **dict.fromkeys(("If", "StatelessIf", "Case", "StatelessCase"), 1),
-}
+_CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
+"""What calls functions: the last two have an input before their arguments."""
 
 
 def copy_halved(variables):
@@ -82,8 +79,7 @@ def with_halves(function, halves):
     )
 
     @tf.function(
-        input_signature=function.structured_input_signature[0],
-        autograph=False,
+        input_signature=function.structured_input_signature[0], autograph=False
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}
@@ -109,10 +105,8 @@ class _Rewriter:
 
     def __init__(self, graph_def):
         self.graph_def = graph_def
-        self.before = {
-            function.signature.name: function
-            for function in graph_def.library.function
-        }
+        library = graph_def.library.function
+        self.before = {one.signature.name: one for one in library}
         self.after = {}  # (name before, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
@@ -123,32 +117,39 @@ class _Rewriter:
             dropped: names of nodes to leave out.
         """
         nodes = [n for n in self.graph_def.node if n.name not in dropped]
+        nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
         result = tf.compat.v1.GraphDef(versions=self.graph_def.versions)
-        result.node.extend(self._rewrite_nodes(nodes, halved, in_body=False))
+        result.node.extend(nodes)
         result.library.function.extend(self.after.values())
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns nodes of the graph, or of a function's body."""
-        written = []
+        """Returns nodes of the graph, or of a function's body.
+
+        And how outputs in a body are called now: name before -> name.
+        """
+        written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
             places = [i for i, name in enumerate(inputs) if name in halved]
             if places and node.op in _READS:
                 written += _read_and_cast(node, in_body)
+                renamed[f"{node.name}:{_READS[node.op]}:0"] = f"{node.name}:y:0"
                 continue
-            if places and node.op not in _CALLS:
+            if places and not _CALLS.fullmatch(node.op):
                 raise InputError(
                     "`half_precision` must come with a graph that reads its "
                     f"weights by {', '.join(_READS)}. Received: {node.name}, a "
                     f"{node.op}. Export without."
                 )
-            before = _CALLS.get(node.op, 0)
+            before = node.op.endswith(("If", "Case"))
             places = tuple(i - before for i in places)
             for call in calls(node):
                 call.name = self._rewrite_function(call.name, places)
             written.append(node)
-        return written
+        for node in written:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+        return written, renamed
 
     def _rewrite_function(self, name, places):
         """Returns the name of a function that takes float16 in some places."""
@@ -162,16 +163,10 @@ class _Rewriter:
             function.signature.name = f"{name}_half_{which:08x}"
         arguments = [argument.name for argument in function.signature.input_arg]
         halved = {arguments[place] for place in places}
-        nodes = self._rewrite_nodes(function.node_def, halved, in_body=True)
+        nodes, renamed = self._rewrite_nodes(
+            function.node_def, halved, in_body=True
+        )
         nodes = copy.deepcopy(nodes)
-        renamed = {
-            f"{node.name}:{output}:0": f"{node.name}:y:0"
-            for node in nodes
-            for output in _READS.values()
-            if node.op == "Cast"
-        }
-        for node in nodes:
-            node.input[:] = [renamed.get(name, name) for name in node.input]
         for key, value in function.ret.items():
             function.ret[key] = renamed.get(value, value)
         del function.node_def[:]

@@ -65,9 +65,6 @@ def embed_folder(model, folder, place=None, batch_size=None):
             finite.
     """
     paths, others = sort_files(folder)
-    # Behind an address another model may stand tomorrow.
-    is_kept = place is not False and os.path.isdir(model.path)
-    place = files.folder_beside(folder, place) if is_kept else None
     index = Index(place, model, folder)
     return embed_photos(model, folder, paths, others, index, batch_size)
 
@@ -163,23 +160,23 @@ class Index:
     """What is kept of a folder of photos.
 
     Args:
-        place: folder beside the photos; nothing is written until `save`, and
-            nothing at all without it.
-        model: the `Served` that embeds them.
+        place: as of `embed_folder`; nothing is written until `save`.
+        model: the `Served` that embeds them; nothing is kept of one that is
+            no folder here: behind an address another may stand tomorrow.
         folder: that of the photos.
 
     Attributes:
         entries: dict, name of a photo in the folder -> `Entry`.
     """
 
-    def __init__(self, place=None, model=None, folder=""):
+    def __init__(self, place=False, model=None, folder=""):
         self.entries, self._unsaved, self._files = {}, {}, []
-        self._beside, self._folder = place, folder
-        self._can_write = place is not None
-        if place is not None:
-            self._about = about(model)
+        self._can_write = place is not False and os.path.isdir(model.path)
+        if self._can_write:
+            self._folder, self._about = folder, about(model)
+            self._beside = files.folder_beside(folder, place)
             name = self._about["model"][:16]
-            self.place = pathlib.Path(place, "embeddings", name)
+            self.place = self._beside / "embeddings" / name
             self._read()
 
     def knows(self, name, stamp):
@@ -226,12 +223,11 @@ class Index:
         What is of a kind that is read since then is forgotten.
         """
         try:
-            found = list(self.place.glob(f"*{SUFFIX}"))
-            found.sort(key=lambda path: path.stat().st_mtime_ns)
+            found = self.place.glob(f"*{SUFFIX}")
+            self._files = sorted(found, key=lambda x: x.stat().st_mtime_ns)
         except OSError:
             return
-        self._files += found
-        for path in found:
+        for path in self._files:
             try:
                 self.entries.update(parse(path.read_bytes(), self._about))
             except (OSError, ValueError) as error:
@@ -239,11 +235,8 @@ class Index:
                     f"note: {path} is not what was kept there ({error}); its "
                     "photos are embedded again"
                 )
-        reasons = {one.reason for one in self.entries.values()}
-        cured = set(filter(photo_kinds.is_cured, reasons))
-        self.entries = {
-            n: e for n, e in self.entries.items() if e.reason not in cured
-        }
+        found, is_cured = self.entries.items(), photo_kinds.is_cured
+        self.entries = {n: e for n, e in found if not is_cured(e.reason)}
 
     def _write(self, entries):
         """Writes entries into a file of their own; says where it can not.

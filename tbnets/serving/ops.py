@@ -9,7 +9,6 @@ again, has ops that compute and no others.
 import re
 
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from tbnets.errors import InputError
@@ -108,24 +107,19 @@ def check_ops(name, graph_def):
         )
 
 
-def foreign_ops(content):
+def foreign_ops(graphs):
     """Finds the ops of a SavedModel that `check_ops` would not let out.
 
     Nothing of it is executed.
 
     Args:
-        content: bytes of its `saved_model.pb`.
+        graphs: its `MetaGraphDef`s.
 
     Returns:
         Sorted list of names.
-
-    Raises:
-        google.protobuf.message.DecodeError: the bytes are none.
     """
-    foreign = set()
-    for graph in saved_model_pb2.SavedModel.FromString(content).meta_graphs:
-        foreign |= {op for op in _ops_called(graph) if not is_allowed(op)}
-    return sorted(foreign)
+    ops = set().union(*map(_ops_called, graphs))
+    return sorted(op for op in ops if not is_allowed(op))
 
 
 def _ops_called(graph):

@@ -9,6 +9,7 @@ Its ops are TensorFlow's own, which run wherever a SavedModel does.
 import tensorflow as tf
 
 from tbnets import photo_head
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.pipelines import untuned
 from tbnets.serving.doors import require_rows
@@ -193,11 +194,8 @@ def limit_pixels(endpoints, max_pixels):
         ValueError: they take no photos or were traced, or it is no such
             number.
     """
-    if not 1 <= max_pixels <= photo_head.MAX_PIXELS:
-        raise InputError(
-            f"`max_pixels` must be from 1 to {photo_head.MAX_PIXELS}. "
-            f"Received: max_pixels={max_pixels}. Change it, or leave it out."
-        )
+    most = photo_head.MAX_PIXELS
+    checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
     photos = endpoints.photos
     if photos is None or photos.is_traced:
         fault = "takes none" if photos is None else "was exported before"

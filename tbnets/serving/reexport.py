@@ -1,11 +1,9 @@
 """An exported model written once more, with other signatures."""
 
-import shutil
-
-from tbnets.errors import InputError
+from tbnets.errors import check_choice
 from tbnets.serving import export, saved_files
 from tbnets.serving.doors import guarded
-from tbnets.serving.served import Served
+from tbnets.serving.served import load_saved_model
 from tbnets.store.manifest import file_sha256
 
 
@@ -55,82 +53,49 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         reexport("runs/own", "served/own/1", add=add)
     """
     path = export.check_new(path)
-    source, root, said = saved_files.load(source, trust)
-    before = dict(root.signatures)
+    served = load_saved_model(source, trust)
+    root, before = served.root, served.signatures
     # Held to the end: a graph holds its variables weakly.
-    words = saved_files.read_vocabulary(source)
-    made = add(Served(source, before, said, words)) if add else {}
+    made = add(served) if add else {}
     added = {name: guarded(one) for name, one in made.items()}
     signatures = {**before, **added}
     signatures.pop(export.DEFAULT, None)
-    kept = {name: signatures[name] for name in _chosen(keep, signatures)}
+    for name in keep:
+        advice = "Leave it out, or export from what has it."
+        check_choice("signatures", name, sorted(signatures), advice)
+    kept = {name: signatures[name] for name in keep or signatures}
     default = _default(before.get(export.DEFAULT), kept)
     for name in before.keys() - kept.keys():
         if hasattr(root, name):
             delattr(root, name)
     for name in added.keys() & kept.keys():
         setattr(root, name, kept[name])
-    _keep_variables(root, [default, *kept.values()])
-
-    def fill(folder):
-        vocabulary = source / saved_files.VOCABULARY_FILE
-        if vocabulary.is_file():
-            shutil.copyfile(vocabulary, folder / saved_files.VOCABULARY_FILE)
-        if extra is not None:
-            extra(folder)
-
     signatures = {export.DEFAULT: default, **kept}
-    said = _described(source, {**said, **(told or {})}, kept)
-    return export.save(root, signatures, path, said, fill)
-
-
-def _chosen(keep, signatures):
-    """Returns the names to keep, once there are such signatures."""
-    unknown = [name for name in keep if name not in signatures]
-    if unknown:
-        raise InputError(
-            f"`signatures` must be some of {', '.join(sorted(signatures))}. "
-            f"Received: {unknown[0]}. Leave it out, or export from what has it."
-        )
-    return list(keep) or list(signatures)
+    read = {id(v): v for one in signatures.values() for v in one.variables}
+    # What is saved tracks these, and no others.
+    setattr(root, saved_files.KEPT, list(read.values()))
+    said = _described(served, told or {}, kept)
+    return export.save(root, signatures, path, said, served.vocabulary, extra)
 
 
 def _default(default, kept):
     """Returns the default signature: the one there was, or the first."""
-    if default is not None:
-        taken = export.describe({export.DEFAULT: default})[export.DEFAULT]
-        if taken in export.describe(kept).values():
-            return default
-    return next(iter(kept.values()))
+    taken = default and export.describe(default)
+    is_kept = taken in map(export.describe, kept.values())
+    return default if is_kept else next(iter(kept.values()))
 
 
-def _keep_variables(root, functions):
-    """Lets what is saved track the variables that functions read, no others."""
-    read = {id(v): v for one in functions for v in one.variables}
-    setattr(root, saved_files.KEPT, list(read.values()))
-
-
-def _described(source, said, kept):
+def _described(served, told, kept):
     """Returns what the new SavedModel says of itself.
 
     Args:
-        source: folder of the old one.
-        said: what that says.
+        served: the old one.
+        told: what else it says.
         kept: the signatures.
     """
-    graph = file_sha256(source / saved_files.GRAPH_FILE)
-    was = {name: said.get(name) for name in export.versions()}
-    known = said.get("signatures", {})
-    # Inputs in the order in which they were written down.
-    signatures = {**export.describe(kept)}
-    signatures |= {
-        name: known[name]
-        for name, one in signatures.items()
-        if known.get(name) == one
-    }
-    return {
-        **said,
-        **export.versions(),
-        "signatures": signatures,
-        "exported_from": {**was, "sha256": graph},
-    }
+    said, versions = served.metadata, export.versions()
+    was = {name: said.get(name) for name in versions}
+    was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
+    signatures = {name: export.describe(one) for name, one in kept.items()}
+    more = {"signatures": signatures, "exported_from": was}
+    return {**said, **told, **versions, **more}

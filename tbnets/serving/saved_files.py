@@ -14,6 +14,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.photos import list_files
 from tbnets.errors import InputError, MissingFileError, check_kind
+from tbnets.serving.checksums import differences
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.store.manifest import file_sha256
 from tbnets.text.vocabulary import Vocabulary
@@ -89,8 +90,12 @@ def load(path, trust=False):
     path = newest_version(path)
     metadata = read_metadata(path)
     _check_files(path, metadata)
-    if not trust:
-        _check_graph(path)
+    if not trust and (foreign := foreign_ops(read_graphs(path))):
+        raise InputError(
+            "`path` must be a SavedModel whose ops compute and no more. "
+            f"Received: path='{path}' with {foreign}, which may write files. "
+            "If you trust who made it: --trust, load_saved_model(trust=True)."
+        )
     try:
         root = tf.saved_model.load(str(path))
     except Exception as error:  # Whatever bytes of others lead TensorFlow to.
@@ -103,23 +108,30 @@ def load(path, trust=False):
     return path, root, metadata
 
 
-def read_signature_defs(path):
-    """Reads what a SavedModel says of its signatures.
+def read_graphs(path):
+    """Reads the graphs of a SavedModel; nothing of them is executed.
 
     Args:
         path: its folder.
 
     Returns:
-        dict, name -> `SignatureDef`.
+        `MetaGraphDef`s; of one that loads the first is the model's.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged, or too large to be parsed.
     """
+    file = path / GRAPH_FILE
+    size = file.stat().st_size
+    if size > MOST_GRAPH_BYTES:
+        raise InputError(
+            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
+            f"Received: {file} of {size}. Keep weights in variables."
+        )
     try:
-        model = saved_model_pb2.SavedModel.FromString(_read_graph(path))
-        return dict(model.meta_graphs[0].signature_def)
-    except (DecodeError, IndexError) as error:
+        model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    except DecodeError as error:
         raise _failed(path, error) from error
+    return model.meta_graphs
 
 
 def hash_files(path):
@@ -197,8 +209,7 @@ def read_weights(path):
     """
     _check_files(path, read_metadata(path))
     try:
-        model = saved_model_pb2.SavedModel.FromString(_read_graph(path))
-        nodes = model.meta_graphs[0].object_graph_def.nodes
+        nodes = read_graphs(path)[0].object_graph_def.nodes
         kept = {one.local_name: one.node_id for one in nodes[0].children}
         reader = tf.train.load_checkpoint(str(path / "variables/variables"))
         return [
@@ -212,56 +223,10 @@ def read_weights(path):
         raise _failed(path, error) from error
 
 
-def differences(folder, wanted):
-    """Yields what of a folder is not as it was, each in some words.
-
-    Args:
-        folder: `pathlib.Path`.
-        wanted: name of a file -> sha256.
-    """
-    for name, digits in sorted(wanted.items()):
-        file = folder / name
-        if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
-            yield f"{name} is not below the folder"
-        elif not file.is_file():
-            yield f"{name} is missing"
-        elif file_sha256(file) != digits:
-            yield f"{name} was changed: its sha256 is another"
-
-
 def _check_files(path, metadata):
     """Refuses a SavedModel whose files are not those that were exported."""
     for problem in differences(path, metadata.get(SHA256, {})):
         raise _damaged(path, f"where {problem}")
-
-
-def _check_graph(path):
-    """Refuses a SavedModel whose graph could do more than compute.
-
-    Nothing of it is executed for this.
-    """
-    try:
-        foreign = foreign_ops(_read_graph(path))
-    except DecodeError as error:
-        raise _failed(path, error) from error
-    if foreign:
-        raise InputError(
-            "`path` must be a SavedModel whose ops compute and no more. "
-            f"Received: path='{path}' with {foreign}, which may write files. "
-            "If you trust who made it: --trust, load_saved_model(trust=True)."
-        )
-
-
-def _read_graph(path):
-    """Returns the bytes of a SavedModel's graph, which must not be too many."""
-    file = path / GRAPH_FILE
-    size = file.stat().st_size
-    if size > MOST_GRAPH_BYTES:
-        raise InputError(
-            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
-            f"Received: {file} of {size}. Keep weights in variables."
-        )
-    return file.read_bytes()
 
 
 def _failed(path, error):

@@ -183,22 +183,21 @@ def rank(model, queries, like, embeddings, top):
             f"Received: {model.path}, which learned to compare images with "
             "texts alone. Take an embedding network, or ask by sentences."
         )
+
+    def closest(rows, similarities):
+        if isinstance(embeddings, SearchIndex):
+            learned = model.compare if model.has("compare") else None
+            return embeddings.search(rows, top, learned)
+        return best(similarities(rows), top)
+
     found = []
     if len(queries) or not len(like):
         texts = embed(model.embed_text, queries, "query")
-        if isinstance(embeddings, SearchIndex):
-            learned = model.compare if model.has("compare") else None
-            found.append(embeddings.search(texts, top, learned))
-        else:
-            found.append(best(model.compare(embeddings, texts).T, top))
+        found.append(closest(texts, lambda x: model.compare(embeddings, x).T))
     if len(like):
         examples = embed_examples(model, like)
-        if isinstance(embeddings, SearchIndex):
-            found.append(embeddings.search(examples, top))
-        else:
-            found.append(best(examples @ embeddings.T, top))
-    order, similarities = map(np.concatenate, zip(*found))
-    return order, similarities
+        found.append(closest(examples, lambda x: x @ embeddings.T))
+    return tuple(map(np.concatenate, zip(*found)))
 
 
 def titles_of(queries, notes):

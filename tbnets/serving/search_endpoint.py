@@ -13,10 +13,8 @@ from tbnets.errors import InputError
 from tbnets.index import exact
 from tbnets.photo_head import require
 from tbnets.serving.entries import about
+from tbnets.serving.served import PAIRS_AT_ONCE
 from tbnets.store.arrays import check_finite
-
-PAIRS_AT_ONCE = 8192
-"""Pairs of a query and a row that a learned comparison works on at once."""
 
 
 def add_search(index):
@@ -104,10 +102,7 @@ def _find(shards, signatures, queries, k):
         for dtype in (tf.int32, tf.float32)
     ]
     _, arrays = tf.while_loop(
-        lambda block, _: block < blocks,
-        one,
-        (0, arrays),
-        parallel_iterations=1,
+        lambda block, _: block < blocks, one, (0, arrays), parallel_iterations=1
     )
     count = tf.minimum(k, total)
     return [

@@ -49,6 +49,8 @@ class Served:
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} where absent.
         vocabulary: the `Vocabulary` of its texts; None without.
+        root: what TensorFlow loaded: it holds the variables, which a graph
+            does weakly; None of what is asked elsewhere.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class Served:
         signatures: dict,
         metadata: dict,
         vocabulary: Vocabulary | None = None,
+        root: Any = None,
     ) -> None:
         self.path: Path = pathlib.Path(path)
         self.metadata = metadata
         self.signatures = signatures
         self.vocabulary = vocabulary
+        self.root = root
 
     __repr__ = short_repr(
         "path",
@@ -85,8 +89,7 @@ class Served:
                 f"Received: signature={name!r} of {self.path}. What begins "
                 "with a photo comes by tools/export.py --cnn_weights=imagenet."
             )
-        specs = self.signatures[name].structured_input_signature[1]
-        return {spec.name: spec for spec in specs.values()}
+        return self.signatures[name].structured_input_signature[1]
 
     @property
     def takes_photos(self) -> bool:
@@ -320,4 +323,4 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
     """
     path, root, metadata = saved_files.load(path, trust)
     words = saved_files.read_vocabulary(path)
-    return Served(path, root.signatures, metadata, words)
+    return Served(path, dict(root.signatures), metadata, words, root)

@@ -73,8 +73,7 @@ def refuse_single(argument, values):
     is_pixels = isinstance(values, np.ndarray) and values.ndim in (2, 3)
     is_one = isinstance(values, single) or is_pixels
     if is_one or not hasattr(values, "__len__"):
-        advice = "Put it into a list." if is_one else "Make a list of it."
         raise InputError(
             f"`{argument}` must be a list. Received: one "
-            f"{type(values).__name__}. {advice}"
+            f"{type(values).__name__}. Give a list, of a single one too."
         )

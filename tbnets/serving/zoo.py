@@ -23,12 +23,7 @@ from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
 from tbnets.rounding import per_cent
-from tbnets.serving.checksums import (
-    ANSWERS,
-    CHECKSUMS,
-    check_files,
-    list_files,
-)
+from tbnets.serving.checksums import ANSWERS, CHECKSUMS, check_files, list_files
 from tbnets.shipped import shipped_folder
 
 if TYPE_CHECKING:
@@ -111,8 +106,7 @@ def describe() -> Descriptions:
             for way in _DIRECTIONS
             if f"{way}/recall_at_1" in test
         }
-        is_of_boxes = _DIRECTIONS[-1] in recall
-        task = "localization" if is_of_boxes else "matching"
+        task = "localization" if _DIRECTIONS[-1] in recall else "matching"
         language = metrics["language"]
         found.append(Described(name, task, language, size(path), recall))
     return found

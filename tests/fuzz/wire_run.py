@@ -145,10 +145,10 @@ def specs_of(models):
     """Returns model -> signature -> list of `requests.Input`, of the zoo."""
     found = {}
     for model in models:
-        defs = saved_files.read_signature_defs(zoo.folder() / model / "1")
+        graphs = saved_files.read_graphs(zoo.folder() / model / "1")
         found[model] = {
             name: requests.inputs_of(one)
-            for name, one in defs.items()
+            for name, one in graphs[0].signature_def.items()
             if one.inputs and name != "serving_default"
         }
     return found

@@ -33,7 +33,7 @@ def path(tmp_path, monkeypatch):
 
 def test_what_is_found_in_all_cells_is_what_there_is(path):
     queries = rows_of(5, seed=1)
-    rows, values = open_approximate(path, MODEL).search(queries, 4)
+    rows, values = open_approximate(path).search(queries, 4)
     wanted, best = open_index(path).search(queries, 4)
     np.testing.assert_array_equal(rows, wanted)
     np.testing.assert_allclose(values, best, atol=1e-6)

@@ -375,6 +375,15 @@ def test_names_that_are_no_text_have_keys(tmp_path):
         assert photos.picture(key, 400)
 
 
+def test_nothing_is_kept_of_a_model_on_a_server(tmp_path):
+    model = shown_colours.Colours(tmp_path / "model")
+    model.path = "http://localhost:8501/colours"
+    photos = demo_photos.Photos(model, shown_colours.write_photos(tmp_path))
+    photos.embed()
+    assert len(photos.embedded()[0]) == 4
+    assert not (tmp_path / "photos.tbnets").exists()
+
+
 def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "a.png").write_bytes(png("red"))

@@ -39,6 +39,7 @@ def read(specs, **document):
         (NUMBERS, {"instances": [[1, 2.5]]}, [[1, 2.5]]),
         (NUMBERS, {"inputs": {"x": [[16777215, -1e-9]]}}, None),
         (NUMBERS, {"inputs": {"x": [[float("inf"), 1]]}}, [[np.inf, 1]]),
+        (NUMBERS, {"inputs": {"x": [[3.4028235e38, -1]]}}, None),
     ],
 )
 def test_a_single_input_needs_no_name(specs, document, wanted):
@@ -83,6 +84,7 @@ def test_rows_and_columns_say_the_same(document):
         (NUMBERS, {"inputs": [[True, 1]]}, "Received: a boolean"),
         (NUMBERS, {"inputs": [["1", 1]]}, "Received: a string"),
         (NUMBERS, {"inputs": [[1e39, 1]]}, "too large"),
+        (NUMBERS, {"inputs": [[3.4028236e38, 1]]}, "too large"),
         (NUMBERS, {"inputs": [[16777217, 1]]}, "too large"),
         (THREE, {"inputs": {**COLUMNS, "signal": [2**31]}}, "too large"),
         (THREE, {"inputs": {**COLUMNS, "signal": [1.5]}}, "values of int32"),
@@ -100,9 +102,10 @@ def test_what_the_signature_does_not_say_is_refused(specs, document, told):
         (b"{", "Expecting property"),
         (b"[]", "JSON object. Received: a list"),
         (b'{"inputs": ["\xff"]}', "UTF-8"),
-        (b'{"inputs": ' + b"[" * 100_000, "without end"),
+        (b'{"inputs": ' + b"[" * 100_000, "nested less"),
         (b'{"inputs": ' + b"9" * 5000 + b"}", "JSON in UTF-8"),
-        (b'{"inputs": ' + b"[" * 60 + b"]" * 60 + b"}", "60 of them"),
+        (b'{"inputs": ' + b"[" * 60 + b"]" * 60 + b"}", "of them in ea"),
+        (b'{"inputs": [1], "inputs": [2]}', "'inputs' twice"),
         (b'{"signature_name": 3}', "must be a string"),
     ],
 )

@@ -37,16 +37,21 @@ def models(versions):
 ONES = np.ones([3, 2], np.float32)
 
 
+def predict(models, model, signature, inputs, version=None, **more):
+    with models.using(model, version) as served:
+        return served.predict(signature, inputs, **more)
+
+
 def states(versions):
     return {one.version: one.state for one in versions.states()}
 
 
 def test_the_newest_version_answers(models):
-    answers = models.predict("tiny", "times", {"numbers": ONES})
+    answers = predict(models, "tiny", "times", {"numbers": ONES})
     np.testing.assert_array_equal(answers["products"], 2 * ONES)
     np.testing.assert_array_equal(answers["sums"], [4, 4, 4])
-    answers = models.predict(
-        "tiny", "", {"numbers": ONES}, version=2, output_filter=["sums"]
+    answers = predict(
+        *(models, "tiny", "", {"numbers": ONES}, 2), output_filter=["sums"]
     )
     assert list(answers) == ["sums"]
 
@@ -100,7 +105,7 @@ def test_what_is_refused(models, asked, code, message):
         **asked,
     }
     with pytest.raises(RequestError, match=message) as caught:
-        models.predict(**asked)
+        predict(models, **asked)
     assert caught.value.code == code
 
 

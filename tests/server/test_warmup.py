@@ -83,9 +83,9 @@ def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
 def test_a_damaged_file_is_named(folder):
     path = folder / warmup.WARMUP_FILE
     path.write_bytes(b"These are no records." * 5)
-    with pytest.raises(ValueError, match="warmup_requests` must hold TFRec"):
+    with pytest.raises(ValueError, match="warmup_requests: expected TFRec"):
         warmup.read_requests(folder)
     with tf.io.TFRecordWriter(str(path)) as file:
         file.write(b"\x12\x00")
-    with pytest.raises(ValueError, match="other requests: .'classify_log'"):
+    with pytest.raises(ValueError, match="predict_log; found .'classify_log'"):
         warmup.read_requests(folder)

@@ -399,7 +399,7 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(tf.saved_model, "save", save)
     with pytest.raises(OSError, match="`path` must be .*No space left"):
-        export.save(tf.Module(), {}, tmp_path / "1", {}, lambda folder: None)
+        export.save(tf.Module(), {}, tmp_path / "1", {})
     assert os.listdir(tmp_path) == []
 
 

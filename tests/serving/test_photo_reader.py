@@ -128,7 +128,7 @@ def test_a_folder_is_searched_without_what_is_no_photo(path, tmp_path, capsys):
 
 @pytest.mark.parametrize("max_pixels", [0, -1, 80_000_001])
 def test_a_limit_that_is_none_is_refused(tmp_path, max_pixels):
-    with pytest.raises(ValueError, match="`max_pixels` must be from 1 to 80"):
+    with pytest.raises(ValueError, match="`max_pixels` must lie from 1 to 80"):
         export_saved_model(
             make_network((SIZE, SIZE, 3), from_captions=False),
             None,
