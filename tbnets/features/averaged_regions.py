@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
 from tbnets.features.cnn import LAST, SQUEEZED, in_float32
-from tbnets.features.cutting import roi_average
+from tbnets.features.cutting import BOXES, roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo
 from tbnets.photo_head import read_upright_sides
@@ -87,13 +87,8 @@ class AveragedFeatures:
             int(maps[name].shape[-1]) * grid**2
             for name, grid in zip(self.layers, self.grids)
         )
-        self._forward = tf.function(
-            self.forward,
-            input_signature=[
-                tf.TensorSpec([None, None, 3], tf.uint8),
-                tf.TensorSpec([None, 4], tf.float32),
-            ],
-        )
+        photo = tf.TensorSpec([None, None, 3], tf.uint8)
+        self._forward = tf.function(self.forward, [photo, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -213,10 +208,9 @@ def _cells(feature_map, sides):
 
 def _map(cnn, name, output):
     """Returns the map that a layer gives, or that it averages."""
-    for layer in cnn.network.layers:
-        averages = isinstance(layer, keras.layers.GlobalAveragePooling2D)
-        if averages and layer.output is output:
-            return layer.input
+    kind = keras.layers.GlobalAveragePooling2D
+    averages = [x for x in cnn.network.layers if isinstance(x, kind)]
+    output = next((x.input for x in averages if x.output is output), output)
     if len(output.shape) != 4:
         raise InputError(
             "`layers` must give maps [n, height, width, channels], or the "

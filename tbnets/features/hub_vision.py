@@ -25,11 +25,7 @@ from tbnets.features.cnn import Cnn, in_float32
 USUAL_SIZE = 224
 """Side of the images where neither the backbone nor its converter says."""
 _WITH_CLASS_TOKEN = ("DINOV2Backbone", "DINOV3Backbone", "DeiTBackbone")
-_AFTER_ENCODER = (
-    "vision_pooler",
-    "vision_post_layer_norm",
-    "vision_projection",
-)
+_AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:

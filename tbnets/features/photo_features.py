@@ -83,19 +83,15 @@ class PhotoFeatures:
         self.photo_size = cnn.image_size
         if crops == "ten":
             self.photo_size = round(cnn.image_size / cnn.crop_fraction)
-        side = self.photo_size
-        self.squares = cnn.photos_of(side)
-        self.compiled_forward = tf.function(
-            self.forward,
-            input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
-        )
+        self.squares = cnn.photos_of(self.photo_size)
+        photos = tf.TensorSpec([None, self.photo_size, self.photo_size, 3])
+        self.compiled_forward = tf.function(self.forward, [photos])
 
     def description(self):
         """Returns what made the features, as the store's manifest keeps it."""
+        resize = getattr(self.squares, "description", SQUEEZED)
         return {
-            **self.cnn.describe(
-                self.layers, getattr(self.squares, "description", SQUEEZED)
-            ),
+            **self.cnn.describe(self.layers, resize),
             "crops": self.crops,
             "photo_size": self.photo_size,
             "pooling": "average",

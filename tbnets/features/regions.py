@@ -15,13 +15,14 @@ from tbnets.boxes import check_boxes
 from tbnets.errors import InputError, check_choice
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST, in_float32, pooled_network
-from tbnets.features.cutting import roi_pool, warped_crops
+from tbnets.features.cutting import BOXES, roi_pool, warped_crops
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
 _RESIZE = "bilinear, antialiased, upright"
+_PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
@@ -43,13 +44,7 @@ class WarpFeatures:
             pooled_network(cnn, cnn.outputs([layer]))
         )
         self.dim = int(self.network.output_shape[-1])
-        self._forward = tf.function(
-            self.forward,
-            input_signature=[
-                tf.TensorSpec([None, None, 3]),
-                tf.TensorSpec([None, 4]),
-            ],
-        )
+        self._forward = tf.function(self.forward, [_PHOTO, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -115,25 +110,16 @@ class RoiFeatures:
         self.shorter_side = shorter_side
         self.longest_side = longest_side
         [(_, output)] = cnn.outputs([layer])
-        self.head, self.output_size = None, output_size
+        self.dim, self.head, bins = int(output.shape[-1]), None, None
         if len(output.shape) == 2:
             self.head, output, bins = _cut(cnn.network, layer, output)
-            self.output_size = bins or output_size
-        last = output if self.head is None else self.head.output
-        self.dim = int(last.shape[-1])
+        self.output_size = bins or output_size
         self.convolutions = fold_batch_normalization(
             _any_size(cnn.network, output)
         )
-        self._map = tf.function(
-            self.feature_map, input_signature=[tf.TensorSpec([None, None, 3])]
-        )
-        self._pooled = tf.function(
-            self.pooled,
-            input_signature=[
-                tf.TensorSpec([None, None, int(output.shape[-1])]),
-                tf.TensorSpec([None, 4]),
-            ],
-        )
+        self._map = tf.function(self.feature_map, [_PHOTO])
+        found = tf.TensorSpec([None, None, output.shape[-1]])
+        self._pooled = tf.function(self.pooled, [found, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -191,13 +177,10 @@ class RoiFeatures:
         Returns:
             float32 `[k, dim]`.
         """
-        boxes = check_boxes(boxes)
-        if not len(boxes):
-            return np.zeros((0, self.dim), np.float32)
         pixels = tf.cast(pixels, tf.float32)
         found = self._map(pixels)
         scale = [m / n for m, n in zip(found.shape[1::-1], pixels.shape[1::-1])]
-        boxes = boxes * (scale * 2)
+        boxes = check_boxes(boxes) * (scale * 2)
         return _in_blocks(self._pooled, found, boxes, POOLED_AT_ONCE, self.dim)
 
 
@@ -246,7 +229,8 @@ def _cut(network, layer, output):
         (head, map, size): a model from bins to the layer's output, the Keras
         tensor to pool from, and the bins a side it expects or None.
     """
-    joints = (keras.layers.Flatten, keras.layers.GlobalAveragePooling2D)
+    layers = keras.layers
+    joints = (layers.Flatten, layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
     try:
         bins = joint.input
@@ -257,14 +241,11 @@ def _cut(network, layer, output):
             f"or averaged. Received: layer={layer} of {network.name}. Choose "
             "another layer."
         ) from error
-    if isinstance(joint, keras.layers.GlobalAveragePooling2D):
+    if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None
-    size = int(bins.shape[1])
-    for before in network.layers:
-        is_pool = isinstance(before, keras.layers.MaxPooling2D)
-        if is_pool and before.output is bins:
-            return head, before.input, size
-    return head, bins, size
+    pools = [x for x in network.layers if isinstance(x, layers.MaxPooling2D)]
+    before = next((x.input for x in pools if x.output is bins), bins)
+    return head, before, int(bins.shape[1])
 
 
 def _any_size(network, output):
@@ -289,10 +270,5 @@ def open_averaged_features(description, weights):
         ValueError: the weights are others than those of the description.
     """
     cnn = build_described_cnn(description, weights)
-    return AveragedFeatures(
-        cnn,
-        description["layers"],
-        description["geometry"],
-        description.get("grids"),
-        description.get("scales"),
-    )
+    names = {"layers", "geometry", "grids", "scales"} & description.keys()
+    return AveragedFeatures(cnn, **{name: description[name] for name in names})
