@@ -13,7 +13,6 @@ from tbnets.features import hub, hub_texts
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.cnn import in_float32
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.text.word_vectors import WordVectors
 
 BATCH = 64
 
@@ -73,12 +72,6 @@ class HubFeatures(CaptionEncoder):
         """Returns what reads captions, a `hub_texts.HubTokenizer`."""
         return hub_texts.HubTokenizer(self.opened.preset, max_tokens)
 
-    def fit(
-        self, captions: Sequence[str], vectors: WordVectors | None = None
-    ) -> Self:
-        """Returns itself: a preset is trained."""
-        return self
-
     def describe(self) -> str:
         """Returns what it is, in a few words."""
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
@@ -86,10 +79,6 @@ class HubFeatures(CaptionEncoder):
     def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns the vectors of captions, float32 `[n, dim]`."""
         return self.opened.embed(list(captions))
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns nothing: no array is fitted."""
-        return {}
 
 
 class _Opened:
@@ -104,10 +93,8 @@ class _Opened:
             self.side = hub_texts.TextSide(
                 self.preset.backbone, self.pooling, padding_id
             )
-        spec = tf.TensorSpec([None, None], tf.int32)
-        self._embed = tf.function(
-            self.side, input_signature=[spec], autograph=False
-        )
+        spec = [tf.TensorSpec([None, None], tf.int32)]
+        self._embed = tf.function(self.side, spec, autograph=False)
 
     def told(self):
         """Returns all that decides what it makes of a text; no path."""
