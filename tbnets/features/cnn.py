@@ -124,10 +124,6 @@ class Cnn:
     top: bool
     crop_fraction: float = CROP_FRACTION
 
-    def weights_hash(self) -> str:
-        """Returns the sha256 of all weights, wherever they came from."""
-        return cnn_weights.weights_sha256(self.network)
-
     def photos_of(self, side):
         """Returns what `images.decode_image` takes for squares of a side."""
         return side
@@ -141,7 +137,7 @@ class Cnn:
         """
         return {
             "cnn": self.name,
-            "weights_sha256": self.weights_hash(),
+            "weights_sha256": cnn_weights.weights_sha256(self.network),
             "layers": layers,
             "image_size": self.image_size,
             "top": self.top,
@@ -211,8 +207,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             installed or can not be fetched; the message names the tensor or
             what to install.
     """
-    known = sorted(NETWORKS)
-    check_choice("name", name, known, "Change `name`.")
+    check_choice("name", name, sorted(NETWORKS), "Change `name`.")
     row = NETWORKS[name]
     top = top and row.has_top
     side = image_size or row.image_size
@@ -226,17 +221,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # What Keras raises when it can not fetch.
-        received = (
-            f"Received: image_size={side}, weights={weights} for {name} "
-            f"({' '.join(str(error).split())})."
-        )
+        wanted = "`weights` must be a file, or such as can be fetched."
+        advice = "Fetch that file elsewhere, and name it by `weights`."
         if isinstance(error, ValueError):
-            raise InputError(
-                f"`image_size` must suit {name}. {received} Change it."
-            ) from error
+            wanted, advice = f"`image_size` must suit {name}.", "Change it."
         raise InputError(
-            f"`weights` must be a file, or such as can be fetched. {received} "
-            "Fetch that file elsewhere, and name it by `weights`."
+            f"{wanted} Received: image_size={side}, weights={weights} for "
+            f"{name} ({' '.join(str(error).split())}). {advice}"
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)

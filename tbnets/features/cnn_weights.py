@@ -12,13 +12,11 @@ import h5py
 import numpy as np
 
 from tbnets.errors import InputError, MissingFileError
+from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
 # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
-_DAMAGES = (
-    *(OSError, LookupError, TypeError, AttributeError, RuntimeError),
-    ValueError,
-)
+_DAMAGES = (*ERRORS, OSError, RuntimeError)
 
 
 def weights_sha256(network) -> str:

@@ -31,12 +31,10 @@ def _activation(layer, readers_of):
     """Returns the output of a layer after its normalisation and activation."""
     layers = keras.layers
     following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
-    output = layer.output
-    readers = readers_of.get(id(output), [])
-    while len(readers) == 1 and isinstance(readers[0], following):
-        output = readers[0].output
-        readers = readers_of.get(id(output), [])
-    return output
+    readers = readers_of.get(id(layer.output), [])
+    if len(readers) == 1 and isinstance(readers[0], following):
+        return _activation(readers[0], readers_of)
+    return layer.output
 
 
 def full_network_outputs(cnn):

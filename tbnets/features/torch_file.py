@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.store.npy import ERRORS
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
@@ -39,10 +40,7 @@ _INSTRUCTIONS = frozenset(
 )
 
 
-_DAMAGES = (
-    *(ValueError, TypeError, LookupError, AttributeError, EOFError),
-    *(OverflowError, RecursionError, pickle.UnpicklingError),
-)
+_DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError)
 """What running a broken pickle, or following what it says, may raise."""
 
 
