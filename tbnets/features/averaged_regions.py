@@ -80,9 +80,8 @@ class AveragedFeatures:
         self._distinct = list(dict.fromkeys(self.layers))
         outputs = cnn.outputs(self._distinct)
         maps = {name: _map(cnn, name, output) for name, output in outputs}
-        self.network = fold_batch_normalization(
-            keras.Model(cnn.network.inputs[0], list(maps.values()))
-        )
+        network = keras.Model(cnn.network.inputs[0], list(maps.values()))
+        self.network = fold_batch_normalization(network)
         self.dim = GEOMETRY_DIM * geometry + sum(
             int(maps[name].shape[-1]) * grid**2
             for name, grid in zip(self.layers, self.grids)

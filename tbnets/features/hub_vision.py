@@ -112,10 +112,8 @@ def build_hub_cnn(name, random=False, image_size=None):
         ValueError: it has no such side, or it is not for this size; see
             `hub.open_preset` too.
     """
-    return vision_of(
-        hub.open_preset(name, "image", image_size, weights=not random),
-        image_size,
-    )
+    preset = hub.open_preset(name, "image", image_size, weights=not random)
+    return vision_of(preset, image_size)
 
 
 def vision_of(preset, image_size=None):
@@ -131,29 +129,23 @@ def vision_of(preset, image_size=None):
             "`preset` must take squares of three colours. Received: preset="
             f"{preset.name}, which takes {inputs.shape[1:]}. Choose another."
         )
-    return HubCnn(
-        f"{hub.PREFIX}{preset.kind}",
-        keras.Model(inputs, output),
-        _scaling(converter),
-        side,
-        top=False,
-        preset=preset,
-    )
+    name, scaling = f"{hub.PREFIX}{preset.kind}", _scaling(converter)
+    network = keras.Model(inputs, output)
+    return HubCnn(name, network, scaling, side, top=False, preset=preset)
 
 
 def _inputs_and_vector(preset):
     """Returns the Keras tensors of the images and of what becomes of them."""
     backbone = preset.backbone
     encoder = getattr(backbone, "vision_encoder", backbone)
+    has_token = getattr(backbone, "use_class_token", False)
     output = encoder.output
     if isinstance(output, dict):
         output = output.get("sequence_output", list(output.values())[-1])
     if encoder is not backbone:
         for name in _AFTER_ENCODER:
             output = getattr(backbone, name, lambda same: same)(output)
-    elif preset.kind in _WITH_CLASS_TOKEN or getattr(
-        backbone, "use_class_token", False
-    ):
+    elif has_token or preset.kind in _WITH_CLASS_TOKEN:
         output = output[:, 0]
     return encoder.inputs[0], output
 

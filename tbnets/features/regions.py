@@ -40,9 +40,8 @@ class WarpFeatures:
         self.cnn = cnn
         self.layer = layer
         self.context = context
-        self.network = fold_batch_normalization(
-            pooled_network(cnn, cnn.outputs([layer]))
-        )
+        network = pooled_network(cnn, cnn.outputs([layer]))
+        self.network = fold_batch_normalization(network)
         self.dim = int(self.network.output_shape[-1])
         self._forward = tf.function(self.forward, [_PHOTO, BOXES])
 
@@ -114,9 +113,8 @@ class RoiFeatures:
         if len(output.shape) == 2:
             self.head, output, bins = _cut(cnn.network, layer, output)
         self.output_size = bins or output_size
-        self.convolutions = fold_batch_normalization(
-            _any_size(cnn.network, output)
-        )
+        network = _any_size(cnn.network, output)
+        self.convolutions = fold_batch_normalization(network)
         self._map = tf.function(self.feature_map, [_PHOTO])
         found = tf.TensorSpec([None, None, output.shape[-1]])
         self._pooled = tf.function(self.pooled, [found, BOXES])
@@ -141,15 +139,12 @@ class RoiFeatures:
             float32 `[map height, map width, channels]`.
         """
         sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
-        scale = tf.minimum(
-            self.shorter_side / tf.reduce_min(sides),
-            self.longest_side / tf.reduce_max(sides),
-        )
+        scale = self.shorter_side / tf.reduce_min(sides)
+        scale = tf.minimum(scale, self.longest_side / tf.reduce_max(sides))
         size = tf.cast(tf.maximum(tf.round(scale * sides), 1), tf.int32)
         photo = tf.image.resize(pixels, size, "bilinear", antialias=True)
-        outputs = self.convolutions(
-            self.cnn.preprocess(photo[None]), training=False
-        )
+        photo = self.cnn.preprocess(photo[None])
+        outputs = self.convolutions(photo, training=False)
         return tf.cast(outputs[0], tf.float32)
 
     def pooled(self, feature_map, boxes):
@@ -251,9 +246,8 @@ def _cut(network, layer, output):
 def _any_size(network, output):
     """Returns the network up to a map, for photos of any size."""
     fixed = keras.Model(network.inputs[0], output)
-    free = keras.models.clone_model(
-        fixed, input_tensors=keras.Input((None, None, 3))
-    )
+    photo = keras.Input((None, None, 3))
+    free = keras.models.clone_model(fixed, input_tensors=photo)
     free.set_weights(fixed.get_weights())
     return free
 
