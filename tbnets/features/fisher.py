@@ -259,10 +259,9 @@ class FisherFeatures(CaptionEncoder):
         shares, points = self.shares_[rows], self.vectors_[rows]
         shape = (self.num_components, len(rows), 2 * points.shape[1])
         terms = np.empty(shape, np.float32)
-        for k in range(self.num_components):
-            terms[k] = gradient_terms(
-                points, self.locations_[k], self.scales_[k], self.laplacian_[k]
-            )
+        components = zip(self.locations_, self.scales_, self.laplacian_)
+        for k, component in enumerate(components):
+            terms[k] = gradient_terms(points, *component)
             terms[k] *= shares[:, k, None]
         return terms
 

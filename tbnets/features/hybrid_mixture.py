@@ -25,7 +25,7 @@ from tbnets.short_repr import short_repr
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
 LEAST_WEIGHT = 1e-6
-_ROWS = 4096
+_ROWS = 512
 
 
 class HybridMixture:
@@ -153,15 +153,12 @@ class HybridMixture:
         gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
         gaussian -= variance / (2 * np.square(deviation))
         laplacian = -np.log(2 * scale) - spread / scale
-        chosen = laplacian > gaussian
-        rows = alive[:, None]
+        chosen, rows = laplacian > gaussian, alive[:, None]
+        location = np.where(chosen, median, mean)
+        scale = np.where(chosen, scale, deviation)
         self.laplacian_ = np.where(rows, chosen, self.laplacian_)
-        self.locations_ = np.where(
-            rows, np.where(chosen, median, mean), self.locations_
-        )
-        self.scales_ = np.where(
-            rows, np.where(chosen, scale, deviation), self.scales_
-        )
+        self.locations_ = np.where(rows, location, self.locations_)
+        self.scales_ = np.where(rows, scale, self.scales_)
 
     def log_densities(self, points: np.ndarray) -> np.ndarray:
         """Returns `log(w_k prod_d f_kd(x_d))`, float64 `[n, K]`."""
