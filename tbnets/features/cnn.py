@@ -94,7 +94,7 @@ NETWORKS = {
     **dict(_keras_networks()),
     "SqueezeNet": Network(
         squeezenet.SqueezeNet,
-        squeezenet.preprocess_input,
+        keras.applications.vgg16.preprocess_input,  # BGR less the mean.
         has_top=False,
         find_imagenet=lambda: "imagenet",
     ),
@@ -270,12 +270,10 @@ def call_with_any_batch(function, photos):
         return function(photos)
     num_photos = tf.shape(photos)[0]
     num_added = tf.cast(num_photos == 0, tf.int32)
+    added = [[0, num_added], [0, 0], [0, 0], [0, 0]]
     # Ones, as a padding by zeros would be merged with a convolution that
     # follows, to a kernel of oneDNN that pads height and width alone.
-    padded = tf.pad(
-        photos, [[0, num_added], [0, 0], [0, 0], [0, 0]], constant_values=1
-    )
-    return function(padded)[:num_photos]
+    return function(tf.pad(photos, added, constant_values=1))[:num_photos]
 
 
 def pooled_network(cnn, outputs):

@@ -87,10 +87,8 @@ def _stored_layers(root):
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]
-        tensors = [
-            np.asarray(group[_text(tensor)])
-            for tensor in group.attrs["weight_names"]
-        ]
+        names = map(_text, group.attrs["weight_names"])
+        tensors = [np.asarray(group[tensor]) for tensor in names]
         if tensors:
             stored[name.replace("/", "_")] = tensors
     return stored

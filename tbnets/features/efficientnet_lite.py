@@ -127,12 +127,10 @@ def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
 
 def _normalise(inputs, name, activate=True):
     """Batch normalisation and, where asked for, ReLU6."""
-    outputs = keras.layers.BatchNormalization(
-        epsilon=EPSILON, name=f"{name}_bn"
-    )(inputs)
+    layer = keras.layers.BatchNormalization(epsilon=EPSILON, name=f"{name}_bn")
     if not activate:
-        return outputs
-    return keras.layers.ReLU(6.0, name=f"{name}_relu6")(outputs)
+        return layer(inputs)
+    return keras.layers.ReLU(6.0, name=f"{name}_relu6")(layer(inputs))
 
 
 def preprocess_input(pixels):

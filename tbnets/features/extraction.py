@@ -64,10 +64,9 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
         dataset = dataset.ignore_errors().batch(batch_size)
         return dataset.map(lambda rows, photos: (shard, rows, photos))
 
-    dataset = tf.data.Dataset.from_tensor_slices(
-        tf.RaggedTensor.from_row_lengths(paths, lengths)
-    )
-    return untuned(dataset.enumerate().flat_map(one_shard).prefetch(2))
+    paths = tf.RaggedTensor.from_row_lengths(paths, lengths)
+    dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
+    return untuned(dataset.flat_map(one_shard).prefetch(2))
 
 
 def decoded_by_shard(shards, decode, batch_size):

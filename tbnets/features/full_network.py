@@ -8,6 +8,8 @@ images and cuts them to {-1, 0, +1} is `ternary` of
 Source: Vilalta et al. 2017, Sec. 3.1. Departures: none.
 """
 
+import contextlib
+
 import keras
 import tensorflow as tf
 
@@ -18,12 +20,9 @@ def consumers(network):
     """Returns output tensor's id -> layers that read it."""
     found = {}
     for layer in network.layers:
-        try:
-            tensors = tf.nest.flatten(layer.input)
-        except AttributeError:  # a layer that is applied twice
-            continue
-        for tensor in tensors:
-            found.setdefault(id(tensor), []).append(layer)
+        with contextlib.suppress(AttributeError):  # One applied twice.
+            for tensor in tf.nest.flatten(layer.input):
+                found.setdefault(id(tensor), []).append(layer)
     return found
 
 

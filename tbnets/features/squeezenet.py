@@ -44,10 +44,3 @@ def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
         if name in ("fire3", "fire5"):
             outputs = layers.MaxPooling2D(3, 2, name=f"pool{name[-1]}")(outputs)
     return keras.Model(inputs, outputs, name="squeezenet")
-
-
-def preprocess_input(pixels):
-    """BGR minus the mean colour of ImageNet."""
-    return keras.applications.imagenet_utils.preprocess_input(
-        pixels, mode="caffe"
-    )
