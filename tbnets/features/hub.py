@@ -201,11 +201,9 @@ class Preset:
 
     def description(self):
         """Returns what manifests tell of it: its class, digests, no path."""
-        text = json.dumps(self.config(), sort_keys=True)
-        return {
-            "preset": self.kind,
-            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        }
+        text = json.dumps(self.config(), sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        return {"preset": self.kind, "config_sha256": digest}
 
 
 def open_preset(name, side=None, image_size=None, weights=True):
@@ -290,9 +288,8 @@ def _made_of(config, kind, name):
     with _damage_told(name):
         found = make(preset_files.bare(config), safe_mode=True)
     if not isinstance(found, kind):
-        raise preset_files.damaged(
-            name, f"no {kind.__name__}, {checked_files.shown(found)}"
-        )
+        reason = f"no {kind.__name__}, {checked_files.shown(found)}"
+        raise preset_files.damaged(name, reason)
     return found
 
 
@@ -313,9 +310,8 @@ def _damage_told(name):
             name=error.name,
         ) from error
     except Exception as error:  # Keras Hub raises what it likes here.
-        raise preset_files.damaged(
-            name, " ".join(str(error).split())[:500]
-        ) from error
+        reason = " ".join(str(error).split())[:500]
+        raise preset_files.damaged(name, reason) from error
 
 
 def _sides(backbone):

@@ -89,10 +89,8 @@ class _Opened:
             self.preset = hub.open_preset(name, "text")
             self.pooling = hub_texts.pooling_of(self.preset)
             self.tokenizer = hub_texts.HubTokenizer(self.preset)
-            padding_id = self.tokenizer.padding_id
-            self.side = hub_texts.TextSide(
-                self.preset.backbone, self.pooling, padding_id
-            )
+            backbone, padding = self.preset.backbone, self.tokenizer.padding_id
+            self.side = hub_texts.TextSide(backbone, self.pooling, padding)
         spec = [tf.TensorSpec([None, None], tf.int32)]
         self._embed = tf.function(self.side, spec, autograph=False)
 

@@ -63,9 +63,8 @@ class HubTokenizer(tf.Module):
         spec = [tf.TensorSpec([None], tf.string)]
         # Outside of graphs Keras Hub reads otherwise. A partial is kept by no
         # SavedModel.
-        self._in_graph = functools.partial(
-            tf.function(self._read, spec, autograph=False)
-        )
+        read = tf.function(self._read, spec, autograph=False)
+        self._in_graph = functools.partial(read)
 
     __repr__ = short_repr("max_tokens")
 
@@ -117,9 +116,8 @@ class _Clip(tf.Module):
         vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
-        self._pairs = BytePairs(
-            tokenizer.vocabulary, tokenizer.merges, specials
-        )
+        words, merges = tokenizer.vocabulary, tokenizer.merges
+        self._pairs = BytePairs(words, merges, specials)
         self._ends = [tokenizer.token_to_id(one) for one in specials]
         self.told = "byte pairs", most
 

@@ -187,9 +187,8 @@ def files_of_others(source, name):
             for path in paths
             if path.is_file() and not path.name.startswith((".", "README"))
         }
-    found = weights_files(
-        source, name, "model.safetensors", "model.safetensors.index.json"
-    )
+    whole = "model.safetensors"
+    found = weights_files(source, name, whole, f"{whole}.index.json")
     return {path.name: path for path in [fetch(source, CONFIG, name), *found]}
 
 
@@ -265,9 +264,8 @@ def _is_harmless(config):
         return getattr(found, "__module__", "").startswith("keras_hub.")
     if kind == "function":
         return module == "builtins" and ">" not in str(config.get("config"))
-    is_policy = module == "keras" and str(kind).endswith(
-        ("DTypePolicy", "DTypePolicyMap")
-    )
+    policies = "DTypePolicy", "DTypePolicyMap"
+    is_policy = module == "keras" and str(kind).endswith(policies)
     return not registered and (is_policy or module in _OF_KERAS)
 
 
