@@ -72,8 +72,7 @@ class HubCnn(Cnn):
 
     def describe(self, layers, resize=None):
         """Returns what descriptions of features tell; no path."""
-        told = super().describe(layers, resize)
-        return {**told, **self.preset.description()}
+        return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
         """Refuses: which these are differs from backbone to backbone."""
@@ -91,10 +90,6 @@ class HubCnn(Cnn):
                 output = output[0]
             found = {**found, name: output}
         return found
-
-    def last_output(self):
-        """Returns the Keras tensor of the vector as it was trained."""
-        return self.network.output
 
 
 def build_hub_cnn(name, random=False, image_size=None):

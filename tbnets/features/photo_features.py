@@ -171,7 +171,7 @@ def build_described_cnn(description, weights):
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
-        if not hub.is_hub(weights or ""):
+        if not hub.is_hub(weights):
             raise InputError(
                 f"`weights` must be the preset that made the features, a "
                 f"{name.removeprefix(hub.PREFIX)}. Received: weights={weights}."
