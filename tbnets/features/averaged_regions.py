@@ -82,10 +82,9 @@ class AveragedFeatures:
         maps = {name: _map(cnn, name, output) for name, output in outputs}
         network = keras.Model(cnn.network.inputs[0], list(maps.values()))
         self.network = fold_batch_normalization(network)
-        self.dim = GEOMETRY_DIM * geometry + sum(
-            int(maps[name].shape[-1]) * grid**2
-            for name, grid in zip(self.layers, self.grids)
-        )
+        pairs = zip(self.layers, self.grids)
+        dims = [int(maps[name].shape[-1]) * grid**2 for name, grid in pairs]
+        self.dim = GEOMETRY_DIM * geometry + sum(dims)
         photo = tf.TensorSpec([None, None, 3], tf.uint8)
         self._forward = tf.function(self.forward, [photo, BOXES])
 
@@ -117,14 +116,11 @@ class AveragedFeatures:
         photo = tf.image.resize(pixels, [size] * 2, "bilinear", antialias=True)
         maps = self.network(self.cnn.preprocess(photo[None]), training=False)
         maps = dict(zip(self._distinct, tf.nest.flatten(maps)))
-        parts = [
-            roi_average(
-                tf.cast(maps[name][0], tf.float32),
-                _scaled(boxes, scale, sides) * _cells(maps[name], sides),
-                grid,
-            )
-            for name, grid, scale in zip(self.layers, self.grids, self.scales)
-        ]
+        parts = []
+        for name, grid, scale in zip(self.layers, self.grids, self.scales):
+            places = _scaled(boxes, scale, sides) * _cells(maps[name], sides)
+            feature_map = tf.cast(maps[name][0], tf.float32)
+            parts.append(roi_average(feature_map, places, grid))
         if self.geometry:
             parts.append(box_geometry(boxes, sides))
         return tf.concat(parts, axis=1)

@@ -168,11 +168,10 @@ class Cnn:
         Raises:
             ValueError: a layer is unknown; the message lists the layers.
         """
-        known = self.known_outputs()
+        known = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
             advice = f"Change `layers`, or {self.name}."
-            check_choice("layers", name, (*known, LAST), advice)
-        known[LAST] = self.last_output()
+            check_choice("layers", name, known, advice)
         return [(name, known[name]) for name in layers]
 
     def known_outputs(self):

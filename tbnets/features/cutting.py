@@ -144,10 +144,8 @@ def roi_average(feature_map, boxes, grid=1):
     columns = _shares(boxes[:, 0], boxes[:, 2], width)
     rows = _shares(boxes[:, 1], boxes[:, 3], height)
     shares = rows[:, :, None] * columns[:, None, :]
-    return tf.matmul(
-        tf.reshape(shares, [-1, height * width]),
-        tf.reshape(feature_map, [-1, feature_map.shape[-1]]),
-    )
+    cells = tf.reshape(feature_map, [-1, feature_map.shape[-1]])
+    return tf.matmul(tf.reshape(shares, [-1, height * width]), cells)
 
 
 def grid_cells(boxes, grid):

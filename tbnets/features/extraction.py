@@ -125,11 +125,9 @@ def extract(
             done += positions
             progress(len(positions))
         failed = failed_photos(shard, set(done))
-        writer.add_shard(
-            [shard[position][0] for position in done],
-            np.concatenate(parts),
-            failed={key: reason for key, _, reason in failed},
-        )
+        ids = [shard[position][0] for position in done]
+        reasons = {key: reason for key, _, reason in failed}
+        writer.add_shard(ids, np.concatenate(parts), failed=reasons)
         failures += [(path, reason) for _, path, reason in failed]
         progress(len(failed))
     return failures
@@ -147,8 +145,5 @@ def failed_photos(shard, done):
     """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
-    return [
-        # It may have come or been mended since.
-        (key, path, reason or "was no photo when it was read")
-        for (key, path), reason in zip(left, reasons)
-    ]
+    mended = "was no photo when it was read"
+    return [(*photo, why or mended) for photo, why in zip(left, reasons)]

@@ -53,7 +53,5 @@ def full_network_outputs(cnn):
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
-    return [
-        (layer.name, _activation(layer, readers_of))
-        for layer in (layers[:-1] if cnn.top else layers)
-    ]
+    layers = layers[:-1] if cnn.top else layers
+    return [(layer.name, _activation(layer, readers_of)) for layer in layers]

@@ -158,8 +158,7 @@ class Preset:
     @functools.cached_property
     def tokenizer(self):
         """The `keras_hub.tokenizers.Tokenizer`, with its words."""
-        kind = keras_hub().tokenizers.Tokenizer
-        return self.part("tokenizer.json", kind)
+        return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
     def part(self, file, kind, **given):
         """Opens what prepares inputs, as a `kind`: a class of Keras Hub.
@@ -194,10 +193,8 @@ class Preset:
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
-        return {
-            name: preset_files.bare(keras.saving.serialize_keras_object(part))
-            for name, part in parts.items()
-        }
+        told = keras.saving.serialize_keras_object
+        return {k: preset_files.bare(told(part)) for k, part in parts.items()}
 
     def description(self):
         """Returns what manifests tell of it: its class, digests, no path."""

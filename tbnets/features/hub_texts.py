@@ -137,10 +137,9 @@ class _OfPair(tf.Module):
         family = preset.kind.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
+        made, file = getattr(models, kind), "preprocessor.json"
         # Not given, Keras Hub may read that of images, which nobody checked.
-        packer = preset.part(
-            "preprocessor.json", getattr(models, kind), image_converter=None
-        )
+        packer = preset.part(file, made, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         flags = ("canonicalize_text", "to_lower", "add_start_token")

@@ -111,8 +111,7 @@ class Proposer:
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
-            parts["edge_boxes"] = EDGE_BOXES
-            parts["edges"] = _EDGES
+            parts |= {"edge_boxes": EDGE_BOXES, "edges": _EDGES}
             parts["most_candidates"] = MOST_CANDIDATES
         return parts
 

@@ -54,13 +54,11 @@ def extract_regions(
     good = [[photo for photo in x if photo[0] not in without] for x in shards]
     decoded = extraction.decoded_by_shard(good, images.decode_photo, 1)
     for whole, (shard, batches) in zip(shards, decoded):
-        rows = proposals.rows([key for key, _ in shard]).tolist()
         found = {}
         for [at], [pixels] in batches:
-            regions = _regions(
-                extractor, pixels.numpy(), proposals, rows[at], writer.dtype
-            )
-            found[at] = (shard[at][0], *regions)
+            key, pixels = shard[at][0], pixels.numpy()
+            regions = _regions(extractor, pixels, proposals, key, writer.dtype)
+            found[at] = (key, *regions)
             progress(1)
         failed = extraction.failed_photos(shard, found) + [
             (key, path, f"has no proposals{why.get(key, '')}")
@@ -72,15 +70,15 @@ def extract_regions(
     return failures
 
 
-def _regions(extractor, pixels, proposals, row, dtype):
+def _regions(extractor, pixels, proposals, key, dtype):
     """Returns features, boxes, scores and the size of one photo."""
-    size = pixels.shape[1::-1]
+    size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
         expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
             "`proposals` must be those of these photos. Received: "
-            f"{proposals.path}, where {proposals.ids[row]!r} has {expected} "
+            f"{proposals.path}, where {key!r} has {expected} "
             f"pixels, and a photo of {size[0]} x {size[1]}. Propose regions "
             "for these photos, or name the folder of the others."
         )

@@ -210,10 +210,8 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 def _in_blocks(function, picture, boxes, size, dim):
     """Calls a function for some boxes at a time, so that memory is bounded."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
-    parts = [
-        function(picture, boxes[start : start + size]).numpy()
-        for start in range(0, len(boxes), size)
-    ]
+    blocks = [boxes[at : at + size] for at in range(0, len(boxes), size)]
+    parts = [function(picture, some).numpy() for some in blocks]
     return np.concatenate([np.zeros((0, dim), np.float32), *parts])
 
 
