@@ -117,14 +117,9 @@ def decode_image(image_bytes, image_size):
     Raises:
         tf.errors.InvalidArgumentError: see `decode_photo`.
     """
-    side = None if callable(image_size) else image_size
-    return squeezed(decode_photo(image_bytes, side), image_size)
-
-
-def squeezed(image, image_size):
-    """Makes of a decoded photo the square of `decode_image`."""
     if callable(image_size):
-        return image_size(image)
+        return image_size(decode_photo(image_bytes))
+    image = decode_photo(image_bytes, image_size)
     size = [image_size, image_size]
     image = tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
