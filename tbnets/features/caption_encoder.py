@@ -8,7 +8,6 @@ The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.
 """
 
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -112,7 +111,7 @@ class CaptionEncoder:
                 f"{type(self).__name__} that knows no word. Fit it on the "
                 "training captions, or load one."
             )
-        return _vocabulary_of(self.words_)
+        return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *self.words_))
 
     def _header(self):
         return {
@@ -144,9 +143,9 @@ class CaptionEncoder:
             KeyError, TypeError, ValueError: something is missing or of
                 another shape or type.
         """
-        self.words_ = tuple(header["words"])
+        checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
+        self.words_ = checked.words[_SPECIAL:]
         self.notes_ = dict(header["notes"])
-        _vocabulary_of(self.words_)  # Checks them.
         for name in self.shapes():
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
@@ -163,11 +162,6 @@ class CaptionEncoder:
 
     def check(self) -> None:
         """Raises ValueError where fitted arrays contradict each other."""
-
-
-@functools.lru_cache(maxsize=4)
-def _vocabulary_of(words):
-    return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *words))
 
 
 def word_counts(vocabulary, captions):

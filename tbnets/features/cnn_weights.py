@@ -15,8 +15,6 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
-# RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
-_DAMAGES = (*ERRORS, OSError, RuntimeError)
 
 
 def weights_sha256(network) -> str:
@@ -51,7 +49,8 @@ def load_weights(network, path):
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}
-    except _DAMAGES as error:
+    # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
+    except (*ERRORS, OSError, RuntimeError) as error:
         raise InputError(
             "`weights` must be an HDF5 file of weights that Keras wrote. "
             f"Received: weights={path}, which can not be read as one "

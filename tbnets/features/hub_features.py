@@ -106,11 +106,10 @@ class _Opened:
 
     def embed(self, captions):
         """Returns the vectors of a list of texts, long ones beside long."""
-        ids, made = self.tokenizer.ragged(captions), []
+        ids = self.tokenizer.ragged(captions)
+        made = [np.zeros((0, self.side.dim), np.float32)]
         order = np.argsort(ids.row_lengths().numpy(), kind="stable")
         for start in range(0, len(order), BATCH):
             rows = tf.gather(ids, order[start : start + BATCH])
             made.append(self._embed(rows.to_tensor(0)).numpy())
-        vectors = np.empty((len(order), self.side.dim), np.float32)
-        vectors[order] = np.concatenate([vectors[:0], *made])
-        return vectors
+        return np.concatenate(made)[np.argsort(order)]

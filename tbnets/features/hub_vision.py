@@ -45,8 +45,7 @@ class PresetPhotos:
         options.pop("dtype", None)
         self._resizing = type(converter)(**options).resizing
         how = "cropped" if converter.crop_to_aspect_ratio else "squeezed"
-        if converter.pad_to_aspect_ratio:
-            how = "padded"
+        how = "padded" if converter.pad_to_aspect_ratio else how
         smooth = "antialiased, " if converter.antialias else ""
         self.description = f"{how}, {converter.interpolation}, {smooth}upright"
 
