@@ -77,8 +77,14 @@ class HubFeatures(CaptionEncoder):
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of captions, float32 `[n, dim]`."""
-        return self.opened.embed(list(captions))
+        """Returns the vectors, float32 `[n, dim]`; long ones go together."""
+        opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
+        ids = opened.tokenizer.ragged(list(captions))
+        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
+        for start in range(0, len(order), BATCH):
+            rows = tf.gather(ids, order[start : start + BATCH])
+            made.append(opened.embed(rows.to_tensor(0)).numpy())
+        return np.concatenate(made)[np.argsort(order)]
 
 
 class _Opened:
@@ -92,7 +98,7 @@ class _Opened:
             backbone, padding = self.preset.backbone, self.tokenizer.padding_id
             self.side = hub_texts.TextSide(backbone, self.pooling, padding)
         spec = [tf.TensorSpec([None, None], tf.int32)]
-        self._embed = tf.function(self.side, spec, autograph=False)
+        self.embed = tf.function(self.side, spec, autograph=False)
 
     def told(self):
         """Returns all that decides what it makes of a text; no path."""
@@ -103,13 +109,3 @@ class _Opened:
             "pooling": self.pooling,
             "dim": self.side.dim,
         }
-
-    def embed(self, captions):
-        """Returns the vectors of a list of texts, long ones beside long."""
-        ids = self.tokenizer.ragged(captions)
-        made = [np.zeros((0, self.side.dim), np.float32)]
-        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
-        for start in range(0, len(order), BATCH):
-            rows = tf.gather(ids, order[start : start + BATCH])
-            made.append(self._embed(rows.to_tensor(0)).numpy())
-        return np.concatenate(made)[np.argsort(order)]
