@@ -195,9 +195,7 @@ def load_weights(network, path):
 def _as_keras(network, tensors):
     """Returns layer -> list of arrays, for the layers that the file has."""
     stored = {}
-    for layer in network.layers:
-        if not layer.weights:
-            continue
+    for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")
         is_block = block.startswith("block")
         source = _SOURCES[part if is_block else layer.name]

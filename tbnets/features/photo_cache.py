@@ -69,12 +69,10 @@ def photo_sums(folder, names, index):
 
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))
-    now = dict(known)
-    for name, found in zip(names, entries):
-        is_sum = isinstance(found, list)
-        # A later change of one that is older shows in its time.
-        if is_sum and time.time() - found[1] / 1e9 > _SETTLED_SECONDS:
-            now[name] = found
+    sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
+    # A later change of one that is older shows in its time.
+    latest = (time.time() - _SETTLED_SECONDS) * 1e9
+    now = known | {name: x for name, x in sums.items() if x[1] < latest}
     if now != known:
         with contextlib.suppress(OSError):  # Then they are read once more.
             write_json(index, now)

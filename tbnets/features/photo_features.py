@@ -79,9 +79,8 @@ class PhotoFeatures:
         outputs = full_network_outputs(cnn) if is_full else cnn.outputs(layers)
         self.network = fold_batch_normalization(pooled_network(cnn, outputs))
         self.dim = int(self.network.output_shape[-1])
-        self.photo_size = cnn.image_size
-        if crops == "ten":
-            self.photo_size = round(cnn.image_size / cnn.crop_fraction)
+        part = cnn.crop_fraction if crops == "ten" else 1
+        self.photo_size = round(cnn.image_size / part)
         self.squares = cnn.photos_of(self.photo_size)
         photos = tf.TensorSpec([None, self.photo_size, self.photo_size, 3])
         self.compiled_forward = tf.function(self.forward, [photos])
