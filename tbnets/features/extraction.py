@@ -145,5 +145,5 @@ def failed_photos(shard, done):
     """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
-    mended = "was no photo when it was read"
+    mended = "was no photo when it was read"  # Or it has come since.
     return [(*photo, why or mended) for photo, why in zip(left, reasons)]

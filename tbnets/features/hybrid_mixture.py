@@ -25,7 +25,7 @@ from tbnets.short_repr import short_repr
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
 LEAST_WEIGHT = 1e-6
-_ROWS = 512
+_ROWS = 512  # Of points at a time, which fit into a cache.
 
 
 class HybridMixture:
