@@ -81,26 +81,19 @@ def decode_photo(image_bytes, side=None):
             file, or one too large.
     """
     image_bytes, sides = photo_head.small_enough(image_bytes)
+    # It reads PNG as well.
+    decode = functools.partial(tf.io.decode_jpeg, image_bytes, 3)
     if side is None:
-        image = _decode(image_bytes)
+        image = decode()
     else:
         has_room = photo_head.is_jpeg(image_bytes) & (
             tf.reduce_min(sides) >= [one * ROOM * side for one in _SCALES[1:]]
         )
         image = tf.switch_case(
             tf.reduce_sum(tf.cast(has_room, tf.int32)),
-            [functools.partial(_decode, image_bytes, one) for one in _SCALES],
+            [functools.partial(decode, one) for one in _SCALES],
         )
     return photo_head.upright(image, photo_head.orientation(image_bytes))
-
-
-def _decode(image_bytes, scale=1):
-    """Decodes a photo; at a part of its size, a JPEG."""
-    if scale == 1:
-        return tf.io.decode_image(
-            image_bytes, channels=3, expand_animations=False
-        )
-    return tf.io.decode_jpeg(image_bytes, channels=3, ratio=scale)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -124,14 +117,9 @@ def decode_image(image_bytes, image_size):
     Raises:
         tf.errors.InvalidArgumentError: see `decode_photo`.
     """
-    side = None if callable(image_size) else image_size
-    return squeezed(decode_photo(image_bytes, side), image_size)
-
-
-def squeezed(image, image_size):
-    """Makes of a decoded photo the square of `decode_image`."""
     if callable(image_size):
-        return image_size(image)
+        return image_size(decode_photo(image_bytes))
+    image = decode_photo(image_bytes, image_size)
     size = [image_size, image_size]
     image = tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
@@ -328,8 +316,5 @@ def faults(paths):
         For each in its order what is wrong with it, a few words after
         "which"; None for a photo.
     """
-    pool = concurrent.futures.ThreadPoolExecutor(usable_cores())
-    try:
+    with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -129,10 +129,9 @@ def orientation(image_bytes):
     """
     head = tf.strings.substr(image_bytes, 0, _EXIF_BYTES)
     # The op alone: `tf.strings.split` would make a ragged tensor of it.
-    split = tf.raw_ops.StringSplitV2(
-        input=[head], sep=b"Exif\x00\x00", maxsplit=1
-    )
-    parts = tf.concat([split.values, ["", ""]], axis=0)
+    split = tf.raw_ops.StringSplitV2
+    found = split(input=[head], sep=b"Exif\x00\x00", maxsplit=1)
+    parts = tf.concat([found.values, ["", ""]], axis=0)
     before, after = parts[0], parts[1]
     # The mark of the segment and its length stand before the name.
     mark_at = tf.maximum(tf.strings.length(before) - 4, 0)
@@ -142,9 +141,7 @@ def orientation(image_bytes):
         & (tf.strings.length(after) > 0)
     )
     return tf.cond(
-        is_exif,
-        lambda: _read_orientation(after),
-        lambda: tf.constant(UPRIGHT),
+        is_exif, lambda: _read_orientation(after), lambda: tf.constant(UPRIGHT)
     )
 
 
@@ -165,9 +162,8 @@ def _read_orientation(tiff):
     directory = number(tf.where(little, 4, 6))
     count = tf.minimum(number(directory), _MOST_ENTRIES)
     entries = directory + 2 + 12 * tf.range(count)
-    values = tf.boolean_mask(
-        number(entries + 8), number(entries) == _ORIENTATION_TAG
-    )
+    is_it = number(entries) == _ORIENTATION_TAG
+    values = tf.boolean_mask(number(entries + 8), is_it)
     value = tf.concat([values, [UPRIGHT]], axis=0)[0]
     return tf.where((value >= 1) & (value <= 8), value, UPRIGHT)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets.boxes import check_boxes
 from tbnets.errors import InputError
 from tbnets.features.cnn import LAST, SQUEEZED, in_float32
-from tbnets.features.cutting import roi_average
+from tbnets.features.cutting import BOXES, roi_average
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.images import decode_photo
 from tbnets.photo_head import read_upright_sides
@@ -80,20 +80,13 @@ class AveragedFeatures:
         self._distinct = list(dict.fromkeys(self.layers))
         outputs = cnn.outputs(self._distinct)
         maps = {name: _map(cnn, name, output) for name, output in outputs}
-        self.network = fold_batch_normalization(
-            keras.Model(cnn.network.inputs[0], list(maps.values()))
-        )
-        self.dim = GEOMETRY_DIM * geometry + sum(
-            int(maps[name].shape[-1]) * grid**2
-            for name, grid in zip(self.layers, self.grids)
-        )
-        self._forward = tf.function(
-            self.forward,
-            input_signature=[
-                tf.TensorSpec([None, None, 3], tf.uint8),
-                tf.TensorSpec([None, 4], tf.float32),
-            ],
-        )
+        network = keras.Model(cnn.network.inputs[0], list(maps.values()))
+        self.network = fold_batch_normalization(network)
+        pairs = zip(self.layers, self.grids)
+        dims = [int(maps[name].shape[-1]) * grid**2 for name, grid in pairs]
+        self.dim = GEOMETRY_DIM * geometry + sum(dims)
+        photo = tf.TensorSpec([None, None, 3], tf.uint8)
+        self._forward = tf.function(self.forward, [photo, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -123,14 +116,11 @@ class AveragedFeatures:
         photo = tf.image.resize(pixels, [size] * 2, "bilinear", antialias=True)
         maps = self.network(self.cnn.preprocess(photo[None]), training=False)
         maps = dict(zip(self._distinct, tf.nest.flatten(maps)))
-        parts = [
-            roi_average(
-                tf.cast(maps[name][0], tf.float32),
-                _scaled(boxes, scale, sides) * _cells(maps[name], sides),
-                grid,
-            )
-            for name, grid, scale in zip(self.layers, self.grids, self.scales)
-        ]
+        parts = []
+        for name, grid, scale in zip(self.layers, self.grids, self.scales):
+            places = _scaled(boxes, scale, sides) * _cells(maps[name], sides)
+            feature_map = tf.cast(maps[name][0], tf.float32)
+            parts.append(roi_average(feature_map, places, grid))
         if self.geometry:
             parts.append(box_geometry(boxes, sides))
         return tf.concat(parts, axis=1)
@@ -213,10 +203,9 @@ def _cells(feature_map, sides):
 
 def _map(cnn, name, output):
     """Returns the map that a layer gives, or that it averages."""
-    for layer in cnn.network.layers:
-        averages = isinstance(layer, keras.layers.GlobalAveragePooling2D)
-        if averages and layer.output is output:
-            return layer.input
+    kind = keras.layers.GlobalAveragePooling2D
+    averages = [x for x in cnn.network.layers if isinstance(x, kind)]
+    output = next((x.input for x in averages if x.output is output), output)
     if len(output.shape) != 4:
         raise InputError(
             "`layers` must give maps [n, height, width, channels], or the "

@@ -8,7 +8,6 @@ The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.
 """
 
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -72,7 +71,7 @@ class CaptionEncoder:
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Learns what it needs of captions.
+        """Learns what it needs of captions, if anything.
 
         Args:
             captions: strings, of the training split only.
@@ -82,7 +81,7 @@ class CaptionEncoder:
         Returns:
             Itself.
         """
-        raise NotImplementedError
+        return self
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns the vectors of captions, float32 `[n, dim]`.
@@ -112,7 +111,7 @@ class CaptionEncoder:
                 f"{type(self).__name__} that knows no word. Fit it on the "
                 "training captions, or load one."
             )
-        return _vocabulary_of(self.words_)
+        return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *self.words_))
 
     def _header(self):
         return {
@@ -144,9 +143,9 @@ class CaptionEncoder:
             KeyError, TypeError, ValueError: something is missing or of
                 another shape or type.
         """
-        self.words_ = tuple(header["words"])
+        checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
+        self.words_ = checked.words[_SPECIAL:]
         self.notes_ = dict(header["notes"])
-        _vocabulary_of(self.words_)  # Checks them.
         for name in self.shapes():
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
@@ -159,15 +158,10 @@ class CaptionEncoder:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the arrays that `fit` makes, by name."""
-        raise NotImplementedError
+        return {}
 
     def check(self) -> None:
         """Raises ValueError where fitted arrays contradict each other."""
-
-
-@functools.lru_cache(maxsize=4)
-def _vocabulary_of(words):
-    return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *words))
 
 
 def word_counts(vocabulary, captions):

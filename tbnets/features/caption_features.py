@@ -21,10 +21,8 @@ from tbnets.store.manifest import check_same
 from tbnets.store.npy import ERRORS, read_npz
 from tbnets.store.writer import FeatureWriter
 
-KINDS = {
-    kind.kind: kind
-    for kind in (TfidfFeatures, MeanFeatures, FisherFeatures, HubFeatures)
-}
+_KINDS = TfidfFeatures, MeanFeatures, FisherFeatures, HubFeatures
+KINDS = {kind.kind: kind for kind in _KINDS}
 ENCODER_FILE = "encoder.npz"
 SHARD_CAPTIONS = 4096
 

@@ -94,7 +94,7 @@ NETWORKS = {
     **dict(_keras_networks()),
     "SqueezeNet": Network(
         squeezenet.SqueezeNet,
-        squeezenet.preprocess_input,
+        keras.applications.vgg16.preprocess_input,  # BGR less the mean.
         has_top=False,
         find_imagenet=lambda: "imagenet",
     ),
@@ -124,10 +124,6 @@ class Cnn:
     top: bool
     crop_fraction: float = CROP_FRACTION
 
-    def weights_hash(self) -> str:
-        """Returns the sha256 of all weights, wherever they came from."""
-        return cnn_weights.weights_sha256(self.network)
-
     def photos_of(self, side):
         """Returns what `images.decode_image` takes for squares of a side."""
         return side
@@ -141,7 +137,7 @@ class Cnn:
         """
         return {
             "cnn": self.name,
-            "weights_sha256": self.weights_hash(),
+            "weights_sha256": cnn_weights.weights_sha256(self.network),
             "layers": layers,
             "image_size": self.image_size,
             "top": self.top,
@@ -172,11 +168,10 @@ class Cnn:
         Raises:
             ValueError: a layer is unknown; the message lists the layers.
         """
-        known = self.known_outputs()
+        known = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
             advice = f"Change `layers`, or {self.name}."
-            check_choice("layers", name, (*known, LAST), advice)
-        known[LAST] = self.last_output()
+            check_choice("layers", name, known, advice)
         return [(name, known[name]) for name in layers]
 
     def known_outputs(self):
@@ -211,8 +206,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             installed or can not be fetched; the message names the tensor or
             what to install.
     """
-    known = sorted(NETWORKS)
-    check_choice("name", name, known, "Change `name`.")
+    check_choice("name", name, sorted(NETWORKS), "Change `name`.")
     row = NETWORKS[name]
     top = top and row.has_top
     side = image_size or row.image_size
@@ -226,17 +220,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # What Keras raises when it can not fetch.
-        received = (
-            f"Received: image_size={side}, weights={weights} for {name} "
-            f"({' '.join(str(error).split())})."
-        )
+        wanted = "`weights` must be a file, or such as can be fetched."
+        advice = "Fetch that file elsewhere, and name it by `weights`."
         if isinstance(error, ValueError):
-            raise InputError(
-                f"`image_size` must suit {name}. {received} Change it."
-            ) from error
+            wanted, advice = f"`image_size` must suit {name}.", "Change it."
         raise InputError(
-            f"`weights` must be a file, or such as can be fetched. {received} "
-            "Fetch that file elsewhere, and name it by `weights`."
+            f"{wanted} Received: image_size={side}, weights={weights} for "
+            f"{name} ({' '.join(str(error).split())}). {advice}"
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)
@@ -279,12 +269,10 @@ def call_with_any_batch(function, photos):
         return function(photos)
     num_photos = tf.shape(photos)[0]
     num_added = tf.cast(num_photos == 0, tf.int32)
+    added = [[0, num_added], [0, 0], [0, 0], [0, 0]]
     # Ones, as a padding by zeros would be merged with a convolution that
     # follows, to a kernel of oneDNN that pads height and width alone.
-    padded = tf.pad(
-        photos, [[0, num_added], [0, 0], [0, 0], [0, 0]], constant_values=1
-    )
-    return function(padded)[:num_photos]
+    return function(tf.pad(photos, added, constant_values=1))[:num_photos]
 
 
 def pooled_network(cnn, outputs):

@@ -12,13 +12,9 @@ import h5py
 import numpy as np
 
 from tbnets.errors import InputError, MissingFileError
+from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
-# RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
-_DAMAGES = (
-    *(OSError, LookupError, TypeError, AttributeError, RuntimeError),
-    ValueError,
-)
 
 
 def weights_sha256(network) -> str:
@@ -53,7 +49,8 @@ def load_weights(network, path):
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}
-    except _DAMAGES as error:
+    # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
+    except (*ERRORS, OSError, RuntimeError) as error:
         raise InputError(
             "`weights` must be an HDF5 file of weights that Keras wrote. "
             f"Received: weights={path}, which can not be read as one "
@@ -89,10 +86,8 @@ def _stored_layers(root):
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]
-        tensors = [
-            np.asarray(group[_text(tensor)])
-            for tensor in group.attrs["weight_names"]
-        ]
+        names = map(_text, group.attrs["weight_names"])
+        tensors = [np.asarray(group[tensor]) for tensor in names]
         if tensors:
             stored[name.replace("/", "_")] = tensors
     return stored

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 
+BOXES = tf.TensorSpec([None, 4], tf.float32)
 LEAST_SIDE = 1 / 16
 """Least side of a box that is averaged, in cells of the map."""
 
@@ -58,11 +59,8 @@ def warped_crops(image, boxes, size, context=0.0):
             antialias=True,
         )[0]
 
-    crops = tf.map_fn(
-        crop,
-        (scales, shifts),
-        fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
-    )
+    kind = tf.TensorSpec([size, size, 3], tf.float32)
+    crops = tf.map_fn(crop, (scales, shifts), fn_output_signature=kind)
     return crops + mean[None]
 
 
@@ -92,7 +90,8 @@ def roi_pool(feature_map, boxes, output_size):
     edges = tf.cast(tf.floor(tf.cast(boxes, tf.float32) + 0.5), tf.int32)
     low = tf.clip_by_value(edges[:, :2], 0, cells - 1)
     high = tf.minimum(tf.maximum(edges[:, 2:], low + 1), cells)
-    channels = feature_map.shape[-1]
+    shape = [output_size, output_size, feature_map.shape[-1]]
+    kind = tf.TensorSpec(shape, feature_map.dtype)
 
     def bins(start, end):
         for i in range(output_size):
@@ -102,20 +101,13 @@ def roi_pool(feature_map, boxes, output_size):
 
     def pool(low_and_high):
         (x_min, y_min), (x_max, y_max) = map(tf.unstack, low_and_high)
-        rows = [
-            tf.reduce_max(feature_map[a:b], 0) for a, b in bins(y_min, y_max)
-        ]
-        rows = tf.stack(rows)
+        rows = tf.stack(
+            [tf.reduce_max(feature_map[a:b], 0) for a, b in bins(y_min, y_max)]
+        )
         cells = [tf.reduce_max(rows[:, a:b], 1) for a, b in bins(x_min, x_max)]
         return tf.stack(cells, axis=1)
 
-    return tf.map_fn(
-        pool,
-        (low, high),
-        fn_output_signature=tf.TensorSpec(
-            [output_size, output_size, channels], feature_map.dtype
-        ),
-    )
+    return tf.map_fn(pool, (low, high), fn_output_signature=kind)
 
 
 def roi_average(feature_map, boxes, grid=1):
@@ -152,10 +144,8 @@ def roi_average(feature_map, boxes, grid=1):
     columns = _shares(boxes[:, 0], boxes[:, 2], width)
     rows = _shares(boxes[:, 1], boxes[:, 3], height)
     shares = rows[:, :, None] * columns[:, None, :]
-    return tf.matmul(
-        tf.reshape(shares, [-1, height * width]),
-        tf.reshape(feature_map, [-1, feature_map.shape[-1]]),
-    )
+    cells = tf.reshape(feature_map, [-1, feature_map.shape[-1]])
+    return tf.matmul(tf.reshape(shares, [-1, height * width]), cells)
 
 
 def grid_cells(boxes, grid):

@@ -30,6 +30,8 @@ STAGES = (
 """Blocks, side of the kernel, stride, factor of expansion, channels."""
 STEM_CHANNELS, HEAD_CHANNELS, NUM_CLASSES = 32, 1280, 1000
 EPSILON = 1e-3
+_TENSORS = "weight", "bias", "running_mean", "running_var"
+"""What torch calls those of a layer, in the order of Keras."""
 _SOURCES = {
     "stem_conv": "_conv_stem",
     "stem_bn": "_bn0",
@@ -125,12 +127,10 @@ def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
 
 def _normalise(inputs, name, activate=True):
     """Batch normalisation and, where asked for, ReLU6."""
-    outputs = keras.layers.BatchNormalization(
-        epsilon=EPSILON, name=f"{name}_bn"
-    )(inputs)
+    layer = keras.layers.BatchNormalization(epsilon=EPSILON, name=f"{name}_bn")
     if not activate:
-        return outputs
-    return keras.layers.ReLU(6.0, name=f"{name}_relu6")(outputs)
+        return layer(inputs)
+    return keras.layers.ReLU(6.0, name=f"{name}_relu6")(layer(inputs))
 
 
 def preprocess_input(pixels):
@@ -195,32 +195,21 @@ def load_weights(network, path):
 def _as_keras(network, tensors):
     """Returns layer -> list of arrays, for the layers that the file has."""
     stored = {}
-    for layer in network.layers:
-        if not layer.weights:
-            continue
+    for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")
         is_block = block.startswith("block")
         source = _SOURCES[part if is_block else layer.name]
         source = source.format(block.removeprefix("block"))
-        found = [tensors.get(f"{source}.{name}") for name in _parts(layer)]
+        names = _TENSORS[: len(layer.weights)]
+        found = [tensors.get(f"{source}.{name}") for name in names]
         if not any(tensor is None for tensor in found):
             stored[layer.name] = [_turn(layer, tensor) for tensor in found]
     return stored
 
 
-def _parts(layer):
-    """Returns what torch calls a layer's tensors, in the order of Keras."""
-    if isinstance(layer, keras.layers.BatchNormalization):
-        return ("weight", "bias", "running_mean", "running_var")
-    return ("weight", "bias")[: len(layer.weights)]
-
-
 def _turn(layer, tensor):
     """Turns a kernel from torch's order of axes to that of Keras."""
-    if tensor.ndim == 2:
-        return tensor.T
     if tensor.ndim != 4:
-        return tensor
-    if isinstance(layer, keras.layers.DepthwiseConv2D):
-        return tensor.transpose(2, 3, 0, 1)
-    return tensor.transpose(2, 3, 1, 0)
+        return tensor.T
+    is_depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
+    return tensor.transpose((2, 3, 0, 1) if is_depthwise else (2, 3, 1, 0))

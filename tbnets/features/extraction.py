@@ -13,7 +13,6 @@ import tensorflow as tf
 from tbnets.cores import usable_cores
 from tbnets.images import faults, read_file
 from tbnets.pipelines import untuned
-from tbnets.progress import progress_bar
 
 SHARD_IMAGES = 256
 BATCH_SIZE = 32
@@ -40,45 +39,56 @@ def remaining_shards(photos, writer, size):
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 
 
-def decoded_batches(shards, features, batch_size=BATCH_SIZE):
+def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
     Args:
         shards: list of lists of (id, path).
-        features: a `PhotoFeatures`.
+        decode: function of a photo's content, as `PhotoFeatures.decode`.
         batch_size: photos a batch; the last one of a shard may be smaller.
 
     Returns:
         Its elements are (shard int64 `[]`, positions int64 `[b]` in the
-        shard, photos float32 `[b, side, side, 3]`), without the files that
-        are no photos.
+        shard, photos `[b, ...]`), without the files that are no photos.
     """
+    paths = [os.fsencode(path) for photos in shards for _, path in photos]
+    lengths = np.array([len(photos) for photos in shards], np.int64)
+    paths = tf.constant(paths, tf.string)
 
-    def numbered():
-        for shard, photos in enumerate(shards):
-            paths = [os.fsencode(path) for _, path in photos]
-            numbers = np.arange(len(paths), dtype=np.int64)
-            yield shard, numbers, np.array(paths, object)
+    def read(position, path):
+        return position, decode(read_file(path))
 
-    def decode(position, path):
-        return position, features.decode(read_file(path))
-
-    def one_shard(shard, positions, paths):
-        dataset = tf.data.Dataset.from_tensor_slices((positions, paths))
-        dataset = dataset.map(decode, usable_cores(), deterministic=True)
+    def one_shard(shard, some):
+        dataset = tf.data.Dataset.from_tensor_slices(some).enumerate()
+        dataset = dataset.map(read, usable_cores(), deterministic=True)
         dataset = dataset.ignore_errors().batch(batch_size)
         return dataset.map(lambda rows, photos: (shard, rows, photos))
 
-    # Python is entered once a shard, not once a photo.
-    dataset = tf.data.Dataset.from_generator(
-        numbered,
-        output_signature=(
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([None], tf.int64),
-            tf.TensorSpec([None], tf.string),
-        ),
-    )
-    return untuned(dataset.prefetch(1).flat_map(one_shard).prefetch(2))
+    paths = tf.RaggedTensor.from_row_lengths(paths, lengths)
+    dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
+    return untuned(dataset.flat_map(one_shard).prefetch(2))
+
+
+def decoded_by_shard(shards, decode, batch_size):
+    """Yields the elements of `decoded_batches`, sorted into their shards.
+
+    Args: as of `decoded_batches`.
+
+    Yields:
+        (shard, batches): one of `shards`, and an iterator of (list of
+        positions in it, photos), to be read before the next one.
+    """
+    batches = iter(decoded_batches(shards, decode, batch_size))
+    waiting = next(batches, None)
+
+    def of_shard(number):
+        nonlocal waiting
+        while waiting is not None and int(waiting[0]) == number:
+            yield waiting[1].numpy().tolist(), waiting[2]
+            waiting = next(batches, None)
+
+    for number, shard in enumerate(shards):
+        yield shard, of_shard(number)
 
 
 def extract(
@@ -107,44 +117,19 @@ def extract(
         list of (path, reason): the photos that failed now.
     """
     shards = remaining_shards(photos, writer, shard_images)
-    batches = iter(decoded_batches(shards, features, batch_size))
     failures = []
-    waiting = next(batches, None)
-    for number, shard in enumerate(shards):
-        positions, parts = [], []
-        while waiting is not None and int(waiting[0]) == number:
-            _, rows, decoded = waiting
+    for shard, batches in decoded_by_shard(shards, features.decode, batch_size):
+        done, parts = [], [np.zeros((0, features.dim), np.float32)]
+        for positions, decoded in batches:
             parts.append(features.compiled_forward(decoded).numpy())
-            positions += rows.numpy().tolist()
-            progress(len(rows))
-            waiting = next(batches, None)
-        failed = failed_photos(shard, set(positions))
-        rows = np.concatenate([np.zeros((0, features.dim), np.float32), *parts])
-        writer.add_shard(
-            [shard[position][0] for position in positions],
-            rows,
-            failed={key: reason for key, _, reason in failed},
-        )
+            done += positions
+            progress(len(positions))
+        failed = failed_photos(shard, set(done))
+        ids = [shard[position][0] for position in done]
+        reasons = {key: reason for key, _, reason in failed}
+        writer.add_shard(ids, np.concatenate(parts), failed=reasons)
         failures += [(path, reason) for _, path, reason in failed]
         progress(len(failed))
-    return failures
-
-
-def extract_all(photos, features, writer):
-    """Extracts with a progress bar and completes the store.
-
-    Args:
-        photos: as in `extract`.
-        features: as in `extract`.
-        writer: as in `extract`.
-
-    Returns:
-        list of (path, reason): the photos that failed now.
-    """
-    left = len(remaining(photos, writer))
-    with progress_bar(left, "extracting features", "photo", leave=True) as bar:
-        failures = extract(photos, features, writer, progress=bar.update)
-    writer.finish()
     return failures
 
 
@@ -160,8 +145,5 @@ def failed_photos(shard, done):
     """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
-    return [
-        # It may have come or been mended since.
-        (key, path, reason or "was no photo when it was read")
-        for (key, path), reason in zip(left, reasons)
-    ]
+    mended = "was no photo when it was read"  # Or it has come since.
+    return [(*photo, why or mended) for photo, why in zip(left, reasons)]

@@ -11,6 +11,7 @@ Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
 
 import concurrent.futures
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,7 +105,8 @@ class FisherFeatures(CaptionEncoder):
         """Drops what was computed from other fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
-        self._shares = self._tables = None
+        for name in ("shares_", "_tables"):
+            vars(self).pop(name, None)
 
     @property
     def full_dim(self) -> int:
@@ -116,21 +118,23 @@ class FisherFeatures(CaptionEncoder):
         """The size of a vector."""
         return len(self.pca_axes_) or self.full_dim
 
-    @property
+    @functools.cached_property
     def shares_(self) -> np.ndarray:
         """Posteriors of the words over the square root of the weights.
 
         Float32 `[len(words_), K]`: sums of information. The weights are
         bounded from below, for components without words.
         """
-        if self._shares is None:
-            mixture = HybridMixture(self.num_components)
-            for name in _OF_MIXTURE:
-                setattr(mixture, name, getattr(self, name).astype(np.float64))
-            owners = mixture.posteriors(self.vectors_).astype(np.float32)
-            weights = np.maximum(self.weights_, LEAST_WEIGHT)
-            self._shares = owners / np.sqrt(weights, dtype=np.float32)
-        return self._shares
+        mixture = HybridMixture(self.num_components)
+        for name in _OF_MIXTURE:
+            setattr(mixture, name, getattr(self, name).astype(np.float64))
+        owners = mixture.posteriors(self.vectors_).astype(np.float32)
+        weights = np.maximum(self.weights_, LEAST_WEIGHT)
+        return owners / np.sqrt(weights, dtype=np.float32)
+
+    @functools.cached_property
+    def _tables(self):
+        return self._word_terms(np.arange(len(self.words_)))
 
     def fit(
         self,
@@ -231,8 +235,6 @@ class FisherFeatures(CaptionEncoder):
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)
         if len(self.words_) * self.full_dim * 4 <= TABLE_BYTES:
-            if self._tables is None:
-                self._tables = self._word_terms(np.arange(len(self.words_)))
             tables = self._tables
         else:
             used = np.unique(counts.indices)
@@ -257,10 +259,9 @@ class FisherFeatures(CaptionEncoder):
         shares, points = self.shares_[rows], self.vectors_[rows]
         shape = (self.num_components, len(rows), 2 * points.shape[1])
         terms = np.empty(shape, np.float32)
-        for k in range(self.num_components):
-            terms[k] = gradient_terms(
-                points, self.locations_[k], self.scales_[k], self.laplacian_[k]
-            )
+        components = zip(self.locations_, self.scales_, self.laplacian_)
+        for k, component in enumerate(components):
+            terms[k] = gradient_terms(points, *component)
             terms[k] *= shares[:, k, None]
         return terms
 
@@ -280,7 +281,6 @@ class FisherFeatures(CaptionEncoder):
 
     def check(self) -> None:
         """Refuses parameters that no mixture has."""
-        self._shares = self._tables = None
         if self.laplacian_.dtype != bool:
             raise InputError("laplacian_ does not hold true and false")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():

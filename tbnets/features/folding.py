@@ -7,16 +7,10 @@ convolution: one layer does both, and a map is written and read once less.
 import keras
 import numpy as np
 
+from tbnets.features.cnn import CONVOLUTIONS
 from tbnets.features.full_network import consumers
 
 _LINEAR = keras.activations.get("linear")
-_WITH_WEIGHTS = (
-    keras.layers.Conv2D,
-    keras.layers.DepthwiseConv2D,
-    keras.layers.SeparableConv2D,
-    keras.layers.BatchNormalization,
-    keras.layers.Dense,
-)
 
 
 class _Folded(keras.layers.Layer):
@@ -42,8 +36,9 @@ def fold_batch_normalization(network):
         with certainty.
     """
     pairs = _pairs(network)
-    others = [x for x in network.layers if x.weights]
-    if not pairs or not all(isinstance(x, _WITH_WEIGHTS) for x in others):
+    known = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
+    others = [x for x in network.layers if not isinstance(x, known)]
+    if not pairs or any(layer.weights for layer in others):
         return network
     gone = {layer.name for layer in pairs.values()}
 
@@ -69,7 +64,7 @@ def _pairs(network):
     readers, found = consumers(network), {}
     outputs = {id(output) for output in network.outputs}
     for layer in network.layers:
-        if type(layer) not in _WITH_WEIGHTS[:2] or id(layer.output) in outputs:
+        if type(layer) not in CONVOLUTIONS[:2] or id(layer.output) in outputs:
             continue
         following = readers.get(id(layer.output), [])
         if len(following) != 1 or layer.activation is not _LINEAR:

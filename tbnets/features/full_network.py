@@ -8,6 +8,8 @@ images and cuts them to {-1, 0, +1} is `ternary` of
 Source: Vilalta et al. 2017, Sec. 3.1. Departures: none.
 """
 
+import contextlib
+
 import keras
 import tensorflow as tf
 
@@ -18,12 +20,9 @@ def consumers(network):
     """Returns output tensor's id -> layers that read it."""
     found = {}
     for layer in network.layers:
-        try:
-            tensors = tf.nest.flatten(layer.input)
-        except AttributeError:  # a layer that is applied twice
-            continue
-        for tensor in tensors:
-            found.setdefault(id(tensor), []).append(layer)
+        with contextlib.suppress(AttributeError):  # One applied twice.
+            for tensor in tf.nest.flatten(layer.input):
+                found.setdefault(id(tensor), []).append(layer)
     return found
 
 
@@ -31,12 +30,10 @@ def _activation(layer, readers_of):
     """Returns the output of a layer after its normalisation and activation."""
     layers = keras.layers
     following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
-    output = layer.output
-    readers = readers_of.get(id(output), [])
-    while len(readers) == 1 and isinstance(readers[0], following):
-        output = readers[0].output
-        readers = readers_of.get(id(output), [])
-    return output
+    readers = readers_of.get(id(layer.output), [])
+    if len(readers) == 1 and isinstance(readers[0], following):
+        return _activation(readers[0], readers_of)
+    return layer.output
 
 
 def full_network_outputs(cnn):
@@ -56,7 +53,5 @@ def full_network_outputs(cnn):
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
-    return [
-        (layer.name, _activation(layer, readers_of))
-        for layer in (layers[:-1] if cnn.top else layers)
-    ]
+    layers = layers[:-1] if cnn.top else layers
+    return [(layer.name, _activation(layer, readers_of)) for layer in layers]

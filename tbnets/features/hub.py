@@ -30,7 +30,6 @@ from tbnets.errors import (
 )
 from tbnets.features import preset_files
 from tbnets.features.cnn import in_float32
-from tbnets.features.cnn_weights import weights_sha256
 
 PREFIX = "hub:"
 """What stands before a preset where a flag may also name other networks."""
@@ -148,14 +147,6 @@ class Preset:
                 "Choose another preset."
             )
 
-    @property
-    def dim(self):
-        """Size of the vectors in which images and texts are compared."""
-        if len(self.sides) < len(SIDES):
-            return None
-        own = getattr(self.backbone, "projection_dim", None)
-        return own or self.backbone.vision_encoder.hidden_dim
-
     @functools.cached_property
     def image_converter(self):
         """The `keras_hub.layers.ImageConverter`, in float32."""
@@ -167,8 +158,7 @@ class Preset:
     @functools.cached_property
     def tokenizer(self):
         """The `keras_hub.tokenizers.Tokenizer`, with its words."""
-        kind = keras_hub().tokenizers.Tokenizer
-        return self.part("tokenizer.json", kind)
+        return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
     def part(self, file, kind, **given):
         """Opens what prepares inputs, as a `kind`: a class of Keras Hub.
@@ -181,7 +171,8 @@ class Preset:
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
-        return _tried(self.name, lambda: kind.from_preset(self.source, **given))
+        with _damage_told(self.name):
+            return kind.from_preset(self.source, **given)
 
     def read(self, file):
         """Returns what a JSON file of the preset holds, checked.
@@ -202,22 +193,14 @@ class Preset:
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
-        return {
-            name: preset_files.bare(keras.saving.serialize_keras_object(part))
-            for name, part in parts.items()
-        }
+        told = keras.saving.serialize_keras_object
+        return {k: preset_files.bare(told(part)) for k, part in parts.items()}
 
     def description(self):
         """Returns what manifests tell of it: its class, digests, no path."""
-        text = json.dumps(self.config(), sort_keys=True)
-        return {
-            "preset": self.kind,
-            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        }
-
-    def weights_sha256(self) -> str:
-        """Returns the sha256 of all weights of the backbone."""
-        return weights_sha256(self.backbone)
+        text = json.dumps(self.config(), sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        return {"preset": self.kind, "config_sha256": digest}
 
 
 def open_preset(name, side=None, image_size=None, weights=True):
@@ -245,29 +228,23 @@ def open_preset(name, side=None, image_size=None, weights=True):
     source = preset_files.find(name, hub.models.Backbone.presets)
     path = preset_files.fetch(source, preset_files.CONFIG, name)
     config = preset_files.check_config(preset_files.parsed(path), path)
-    told = name
-    if image_size:
-        told = f"{name} with image_size={image_size}"
-    if preset_files.is_own(config):
-        if image_size:
-            config = _tried(
-                told, lambda: preset_files.resized(config, image_size)
-            )
-        backbone = _made_of(config, hub.models.Backbone, told)
-    else:
-        size = {"image_shape": (image_size, image_size, 3)}
-        backbone = _tried(
-            told,
-            lambda: hub.models.Backbone.from_preset(
-                source, load_weights=weights, **(size if image_size else {})
-            ),
-        )
+    told = f"{name} with image_size={image_size}" if image_size else name
+    own, kind = preset_files.is_own(config), hub.models.Backbone
+    size = {"image_shape": (image_size, image_size, 3)} if image_size else {}
+    with _damage_told(told):
+        if not own:
+            backbone = kind.from_preset(source, load_weights=weights, **size)
+        elif image_size:
+            config = preset_files.resized(config, image_size)
+    if own:
+        backbone = _made_of(config, kind, told)
     preset = Preset(name, source, backbone)
     if side:
         preset.require(side)
-    if weights and preset_files.is_own(config):
+    if own and weights:
         file = preset_files.weights_files(source, name)[0]
-        _tried(told, lambda: backbone.load_weights(str(file)))
+        with _damage_told(told):
+            backbone.load_weights(str(file))
     return preset
 
 
@@ -305,22 +282,21 @@ def converter_of(config):
 def _made_of(config, kind, name):
     """Makes what a checked configuration says, of the global policy."""
     make = keras.saving.deserialize_keras_object
-    found = _tried(
-        name, lambda: make(preset_files.bare(config), safe_mode=True)
-    )
+    with _damage_told(name):
+        found = make(preset_files.bare(config), safe_mode=True)
     if not isinstance(found, kind):
-        raise preset_files.damaged(
-            name, f"no {kind.__name__}, {checked_files.shown(found)}"
-        )
+        reason = f"no {kind.__name__}, {checked_files.shown(found)}"
+        raise preset_files.damaged(name, reason)
     return found
 
 
-def _tried(name, function):
-    """Calls what reads a preset; tells of what it raises as of damage."""
+@contextlib.contextmanager
+def _damage_told(name):
+    """Tells of what reading a preset raises as of its damage."""
     try:
         with warnings.catch_warnings():  # What is amiss, it raises, too.
             warnings.simplefilter("ignore")
-            return function()
+            yield
     except UserError:
         raise
     except ModuleNotFoundError as error:
@@ -331,9 +307,8 @@ def _tried(name, function):
             name=error.name,
         ) from error
     except Exception as error:  # Keras Hub raises what it likes here.
-        raise preset_files.damaged(
-            name, " ".join(str(error).split())[:500]
-        ) from error
+        reason = " ".join(str(error).split())[:500]
+        raise preset_files.damaged(name, reason) from error
 
 
 def _sides(backbone):

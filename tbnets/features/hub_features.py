@@ -13,7 +13,6 @@ from tbnets.features import hub, hub_texts
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.cnn import in_float32
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.text.word_vectors import WordVectors
 
 BATCH = 64
 
@@ -73,23 +72,19 @@ class HubFeatures(CaptionEncoder):
         """Returns what reads captions, a `hub_texts.HubTokenizer`."""
         return hub_texts.HubTokenizer(self.opened.preset, max_tokens)
 
-    def fit(
-        self, captions: Sequence[str], vectors: WordVectors | None = None
-    ) -> Self:
-        """Returns itself: a preset is trained."""
-        return self
-
     def describe(self) -> str:
         """Returns what it is, in a few words."""
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of captions, float32 `[n, dim]`."""
-        return self.opened.embed(list(captions))
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns nothing: no array is fitted."""
-        return {}
+        """Returns the vectors, float32 `[n, dim]`; long ones go together."""
+        opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
+        ids = opened.tokenizer.ragged(list(captions))
+        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
+        for start in range(0, len(order), BATCH):
+            rows = tf.gather(ids, order[start : start + BATCH])
+            made.append(opened.embed(rows.to_tensor(0)).numpy())
+        return np.concatenate(made)[np.argsort(order)]
 
 
 class _Opened:
@@ -100,14 +95,10 @@ class _Opened:
             self.preset = hub.open_preset(name, "text")
             self.pooling = hub_texts.pooling_of(self.preset)
             self.tokenizer = hub_texts.HubTokenizer(self.preset)
-            padding_id = self.tokenizer.padding_id
-            self.side = hub_texts.TextSide(
-                self.preset.backbone, self.pooling, padding_id
-            )
-        spec = tf.TensorSpec([None, None], tf.int32)
-        self._embed = tf.function(
-            self.side, input_signature=[spec], autograph=False
-        )
+            backbone, padding = self.preset.backbone, self.tokenizer.padding_id
+            self.side = hub_texts.TextSide(backbone, self.pooling, padding)
+        spec = [tf.TensorSpec([None, None], tf.int32)]
+        self.embed = tf.function(self.side, spec, autograph=False)
 
     def told(self):
         """Returns all that decides what it makes of a text; no path."""
@@ -118,14 +109,3 @@ class _Opened:
             "pooling": self.pooling,
             "dim": self.side.dim,
         }
-
-    def embed(self, captions):
-        """Returns the vectors of a list of texts, long ones beside long."""
-        ids, made = self.tokenizer.ragged(captions), []
-        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
-        for start in range(0, len(order), BATCH):
-            rows = tf.gather(ids, order[start : start + BATCH])
-            made.append(self._embed(rows.to_tensor(0)).numpy())
-        vectors = np.empty((len(order), self.side.dim), np.float32)
-        vectors[order] = np.concatenate([vectors[:0], *made])
-        return vectors

@@ -60,12 +60,11 @@ class HubTokenizer(tf.Module):
         if type(tokenizer).__name__ == "CLIPTokenizer":
             kind = _Clip
         self._read = kind(preset, self.max_tokens)
-        spec = tf.TensorSpec([None], tf.string)
+        spec = [tf.TensorSpec([None], tf.string)]
         # Outside of graphs Keras Hub reads otherwise. A partial is kept by no
         # SavedModel.
-        self._in_graph = functools.partial(
-            tf.function(self._read, input_signature=[spec], autograph=False)
-        )
+        read = tf.function(self._read, spec, autograph=False)
+        self._in_graph = functools.partial(read)
 
     __repr__ = short_repr("max_tokens")
 
@@ -117,9 +116,8 @@ class _Clip(tf.Module):
         vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
-        self._pairs = BytePairs(
-            tokenizer.vocabulary, tokenizer.merges, specials
-        )
+        words, merges = tokenizer.vocabulary, tokenizer.merges
+        self._pairs = BytePairs(words, merges, specials)
         self._ends = [tokenizer.token_to_id(one) for one in specials]
         self.told = "byte pairs", most
 
@@ -139,10 +137,9 @@ class _OfPair(tf.Module):
         family = preset.kind.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
+        made, file = getattr(models, kind), "preprocessor.json"
         # Not given, Keras Hub may read that of images, which nobody checked.
-        packer = preset.part(
-            "preprocessor.json", getattr(models, kind), image_converter=None
-        )
+        packer = preset.part(file, made, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         flags = ("canonicalize_text", "to_lower", "add_start_token")
@@ -164,11 +161,11 @@ class _Alone(tf.Module):
     def __init__(self, preset, most):
         super().__init__()
         self.tokenizer = tokenizer = preset.tokenizer
-        names = ["start_token_id"] * (preset.kind not in _NO_START)
-        found = [getattr(tokenizer, one, None) for one in names]
-        self._start = [one for one in found if one is not None]
+        start = getattr(tokenizer, "start_token_id", None)
         end = getattr(tokenizer, "end_token_id", None)
-        self._end = [one for one in (end,) if one is not None]
+        has_start = start is not None and preset.kind not in _NO_START
+        self._start = [start] if has_start else []
+        self._end = [] if end is None else [end]
         self._most = most - len(self._start) - len(self._end)
         self.told = self._start, self._end, self._most
 
@@ -287,8 +284,7 @@ class TextSide:
         mask = ids > 0
         given = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
         given = dict(zip(_INPUTS, (*given, tf.cast(mask, tf.int32))))
-        names = self.network.input
-        given = {name: given[_plain(name)] for name in names}
+        given = {name: given[_plain(name)] for name in self.network.input}
         # Dropout would have a state that no checkpoint keeps.
         made = self.network(given, training=False)
         return self._pooled(made, mask) if made.shape.rank > 2 else made

@@ -25,11 +25,7 @@ from tbnets.features.cnn import Cnn, in_float32
 USUAL_SIZE = 224
 """Side of the images where neither the backbone nor its converter says."""
 _WITH_CLASS_TOKEN = ("DINOV2Backbone", "DINOV3Backbone", "DeiTBackbone")
-_AFTER_ENCODER = (
-    "vision_pooler",
-    "vision_post_layer_norm",
-    "vision_projection",
-)
+_AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
@@ -49,8 +45,7 @@ class PresetPhotos:
         options.pop("dtype", None)
         self._resizing = type(converter)(**options).resizing
         how = "cropped" if converter.crop_to_aspect_ratio else "squeezed"
-        if converter.pad_to_aspect_ratio:
-            how = "padded"
+        how = "padded" if converter.pad_to_aspect_ratio else how
         smooth = "antialiased, " if converter.antialias else ""
         self.description = f"{how}, {converter.interpolation}, {smooth}upright"
 
@@ -76,8 +71,7 @@ class HubCnn(Cnn):
 
     def describe(self, layers, resize=None):
         """Returns what descriptions of features tell; no path."""
-        told = super().describe(layers, resize)
-        return {**told, **self.preset.description()}
+        return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
         """Refuses: which these are differs from backbone to backbone."""
@@ -96,10 +90,6 @@ class HubCnn(Cnn):
             found = {**found, name: output}
         return found
 
-    def last_output(self):
-        """Returns the Keras tensor of the vector as it was trained."""
-        return self.network.output
-
 
 def build_hub_cnn(name, random=False, image_size=None):
     """Opens the vision side of a preset.
@@ -116,10 +106,8 @@ def build_hub_cnn(name, random=False, image_size=None):
         ValueError: it has no such side, or it is not for this size; see
             `hub.open_preset` too.
     """
-    return vision_of(
-        hub.open_preset(name, "image", image_size, weights=not random),
-        image_size,
-    )
+    preset = hub.open_preset(name, "image", image_size, weights=not random)
+    return vision_of(preset, image_size)
 
 
 def vision_of(preset, image_size=None):
@@ -135,29 +123,23 @@ def vision_of(preset, image_size=None):
             "`preset` must take squares of three colours. Received: preset="
             f"{preset.name}, which takes {inputs.shape[1:]}. Choose another."
         )
-    return HubCnn(
-        f"{hub.PREFIX}{preset.kind}",
-        keras.Model(inputs, output),
-        _scaling(converter),
-        side,
-        top=False,
-        preset=preset,
-    )
+    name, scaling = f"{hub.PREFIX}{preset.kind}", _scaling(converter)
+    network = keras.Model(inputs, output)
+    return HubCnn(name, network, scaling, side, top=False, preset=preset)
 
 
 def _inputs_and_vector(preset):
     """Returns the Keras tensors of the images and of what becomes of them."""
     backbone = preset.backbone
     encoder = getattr(backbone, "vision_encoder", backbone)
+    has_token = getattr(backbone, "use_class_token", False)
     output = encoder.output
     if isinstance(output, dict):
         output = output.get("sequence_output", list(output.values())[-1])
     if encoder is not backbone:
         for name in _AFTER_ENCODER:
             output = getattr(backbone, name, lambda same: same)(output)
-    elif preset.kind in _WITH_CLASS_TOKEN or getattr(
-        backbone, "use_class_token", False
-    ):
+    elif has_token or preset.kind in _WITH_CLASS_TOKEN:
         output = output[:, 0]
     return encoder.inputs[0], output
 

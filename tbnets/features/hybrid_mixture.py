@@ -25,7 +25,7 @@ from tbnets.short_repr import short_repr
 SCALE_FLOOR = 0.05
 """Smallest scale, in standard deviations of the dimension over all points."""
 LEAST_WEIGHT = 1e-6
-_ROWS = 4096
+_ROWS = 512  # Of points at a time, which fit into a cache.
 
 
 class HybridMixture:
@@ -109,8 +109,7 @@ class HybridMixture:
             owners, likelihood = self._expect(points)
             self.log_likelihoods_.append(likelihood)
             progress(likelihood)
-            gained = np.diff(self.log_likelihoods_[-2:])
-            if len(gained) and gained[0] < self.tolerance:
+            if np.any(np.diff(self.log_likelihoods_[-2:]) < self.tolerance):
                 break
             self._maximise(points, order, owners)
         return self
@@ -118,19 +117,16 @@ class HybridMixture:
     def _begin(self, points):
         """Returns the first posteriors; sets what EM starts from."""
         KMeans = import_extra("text", "sklearn.cluster").KMeans
-        shape = (self.num_components, points.shape[1])
-        deviation = points.std(axis=0)
+        count, deviation = self.num_components, points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
         self._floor = np.where(is_constant, 1.0, SCALE_FLOOR * deviation)
-        self.weights_ = np.full(self.num_components, 1 / self.num_components)
-        self.locations_ = np.broadcast_to(points.mean(axis=0), shape).copy()
-        self.scales_ = np.broadcast_to(
-            np.where(is_constant, 1.0, deviation), shape
-        ).copy()
-        self.laplacian_ = np.zeros(shape, bool)
-        means = KMeans(self.num_components, n_init=1, random_state=self.seed)
-        labels = means.fit(points).labels_
-        return np.eye(self.num_components)[labels]
+        deviation = np.where(is_constant, 1.0, deviation)
+        self.weights_ = np.full(count, 1 / count)
+        self.locations_ = np.tile(points.mean(axis=0), (count, 1))
+        self.scales_ = np.tile(deviation, (count, 1))
+        self.laplacian_ = np.zeros(self.scales_.shape, bool)
+        means = KMeans(count, n_init=1, random_state=self.seed).fit(points)
+        return np.eye(count)[means.labels_]
 
     def _expect(self, points):
         """Returns the posteriors `[n, K]` and the mean log-likelihood."""
@@ -157,15 +153,12 @@ class HybridMixture:
         gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
         gaussian -= variance / (2 * np.square(deviation))
         laplacian = -np.log(2 * scale) - spread / scale
-        chosen = laplacian > gaussian
-        rows = alive[:, None]
+        chosen, rows = laplacian > gaussian, alive[:, None]
+        location = np.where(chosen, median, mean)
+        scale = np.where(chosen, scale, deviation)
         self.laplacian_ = np.where(rows, chosen, self.laplacian_)
-        self.locations_ = np.where(
-            rows, np.where(chosen, median, mean), self.locations_
-        )
-        self.scales_ = np.where(
-            rows, np.where(chosen, scale, deviation), self.scales_
-        )
+        self.locations_ = np.where(rows, location, self.locations_)
+        self.scales_ = np.where(rows, scale, self.scales_)
 
     def log_densities(self, points: np.ndarray) -> np.ndarray:
         """Returns `log(w_k prod_d f_kd(x_d))`, float64 `[n, K]`."""

@@ -27,6 +27,7 @@ from tbnets.errors import FileError, InputError
 from tbnets.features import extraction
 from tbnets.files import make_folder_of, write_json
 from tbnets.images import faults
+from tbnets.progress import progress_bar
 from tbnets.store.manifest import MANIFEST, file_sha256
 from tbnets.store.opening import load_features
 from tbnets.store.shards import open_store
@@ -68,12 +69,10 @@ def photo_sums(folder, names, index):
 
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))
-    now = dict(known)
-    for name, found in zip(names, entries):
-        is_sum = isinstance(found, list)
-        # A later change of one that is older shows in its time.
-        if is_sum and time.time() - found[1] / 1e9 > _SETTLED_SECONDS:
-            now[name] = found
+    sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
+    # A later change of one that is older shows in its time.
+    latest = (time.time() - _SETTLED_SECONDS) * 1e9
+    now = known | {name: x for name, x in sums.items() if x[1] < latest}
     if now != known:
         with contextlib.suppress(OSError):  # Then they are read once more.
             write_json(index, now)
@@ -158,8 +157,7 @@ class PhotoCache:
         reasons = {name: why for name, (_, why) in zip(names, found)}
         self._keys = {name: key for name, (key, _) in zip(names, found) if key}
         failed = self._extract({key: name for name, key in self._keys.items()})
-        for name, key in self._keys.items():
-            reasons[name] = failed.get(key)
+        reasons |= {name: failed.get(x) for name, x in self._keys.items()}
         return {name: why for name, why in reasons.items() if why}
 
     def load(self, names):
@@ -199,8 +197,12 @@ class PhotoCache:
         if fresh or mended or not complete:
             features = self._build()
             writer = FeatureWriter(self.store, self.description, features.dim)
-            for some in filter(None, (fresh, mended)):
-                extraction.extract_all(some, features, writer)
+            left, what = len(fresh) + len(mended), "extracting features"
+            with progress_bar(left, what, "photo", leave=True) as bar:
+                for some in filter(None, (fresh, mended)):
+                    extraction.extract(
+                        some, features, writer, progress=bar.update
+                    )
             writer.finish()
             failed = writer.failed
         return failed

@@ -45,9 +45,8 @@ def ten_crops(photos, size):
     far = photos.shape[1] - size
     middle = far // 2
     places = ((0, 0), (0, far), (far, 0), (far, far), (middle, middle))
-    crops = tf.stack(
-        [photos[:, y : y + size, x : x + size] for y, x in places], axis=1
-    )
+    crops = [photos[:, y : y + size, x : x + size] for y, x in places]
+    crops = tf.stack(crops, axis=1)
     crops = tf.concat([crops, crops[:, :, :, ::-1]], axis=1)
     return tf.reshape(crops, [-1, size, size, 3])
 
@@ -80,22 +79,17 @@ class PhotoFeatures:
         outputs = full_network_outputs(cnn) if is_full else cnn.outputs(layers)
         self.network = fold_batch_normalization(pooled_network(cnn, outputs))
         self.dim = int(self.network.output_shape[-1])
-        self.photo_size = cnn.image_size
-        if crops == "ten":
-            self.photo_size = round(cnn.image_size / cnn.crop_fraction)
-        side = self.photo_size
-        self.squares = cnn.photos_of(side)
-        self.compiled_forward = tf.function(
-            self.forward,
-            input_signature=[tf.TensorSpec([None, side, side, 3], tf.float32)],
-        )
+        part = cnn.crop_fraction if crops == "ten" else 1
+        self.photo_size = round(cnn.image_size / part)
+        self.squares = cnn.photos_of(self.photo_size)
+        photos = tf.TensorSpec([None, self.photo_size, self.photo_size, 3])
+        self.compiled_forward = tf.function(self.forward, [photos])
 
     def description(self):
         """Returns what made the features, as the store's manifest keeps it."""
+        resize = getattr(self.squares, "description", SQUEEZED)
         return {
-            **self.cnn.describe(
-                self.layers, getattr(self.squares, "description", SQUEEZED)
-            ),
+            **self.cnn.describe(self.layers, resize),
             "crops": self.crops,
             "photo_size": self.photo_size,
             "pooling": "average",
@@ -176,7 +170,7 @@ def build_described_cnn(description, weights):
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
-        if not hub.is_hub(weights or ""):
+        if not hub.is_hub(weights):
             raise InputError(
                 f"`weights` must be the preset that made the features, a "
                 f"{name.removeprefix(hub.PREFIX)}. Received: weights={weights}."

@@ -4,10 +4,10 @@ Their JSON files may be a stranger's: before a class is made of one, every
 class that it names must be Keras Hub's own.
 """
 
+import concurrent.futures
 import difflib
 import errno
 import pathlib
-import queue
 import threading
 
 import keras
@@ -134,22 +134,18 @@ def _within(seconds, function, *args):
     """Calls a function that may hang; no longer than some seconds, if any."""
     if seconds is None:
         return function(*args)
-    answers = queue.Queue()
+    found = concurrent.futures.Future()
 
     def answer():
         try:
-            answers.put((function(*args), None))
+            found.set_result(function(*args))
         except Exception as error:
-            answers.put((None, error))
+            found.set_exception(error)
 
     threading.Thread(target=answer, daemon=True).start()
-    try:
-        found, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"no answer in {seconds} seconds") from None
-    if error:
-        raise error
-    return found
+    if not concurrent.futures.wait([found], seconds).done:
+        raise TimeoutError(f"no answer in {seconds} seconds")
+    return found.result()
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
@@ -191,9 +187,8 @@ def files_of_others(source, name):
             for path in paths
             if path.is_file() and not path.name.startswith((".", "README"))
         }
-    found = weights_files(
-        source, name, "model.safetensors", "model.safetensors.index.json"
-    )
+    whole = "model.safetensors"
+    found = weights_files(source, name, whole, f"{whole}.index.json")
     return {path.name: path for path in [fetch(source, CONFIG, name), *found]}
 
 
@@ -269,9 +264,8 @@ def _is_harmless(config):
         return getattr(found, "__module__", "").startswith("keras_hub.")
     if kind == "function":
         return module == "builtins" and ">" not in str(config.get("config"))
-    is_policy = module == "keras" and str(kind).endswith(
-        ("DTypePolicy", "DTypePolicyMap")
-    )
+    policies = "DTypePolicy", "DTypePolicyMap"
+    is_policy = module == "keras" and str(kind).endswith(policies)
     return not registered and (is_policy or module in _OF_KERAS)
 
 

@@ -111,8 +111,7 @@ class Proposer:
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
-            parts["edge_boxes"] = EDGE_BOXES
-            parts["edges"] = _EDGES
+            parts |= {"edge_boxes": EDGE_BOXES, "edges": _EDGES}
             parts["most_candidates"] = MOST_CANDIDATES
         return parts
 
@@ -144,9 +143,8 @@ class Proposer:
         boxes = box_math.clip_boxes(boxes * scale, width, height)
         large = box_math.areas(boxes) >= self.min_area * width * height
         boxes, scores = boxes[large], scores[large]
-        kept = box_math.non_maximum_suppression(
-            boxes, scores, self.iou_threshold, self.limit
-        )
+        suppress = box_math.non_maximum_suppression
+        kept = suppress(boxes, scores, self.iou_threshold, self.limit)
         boxes, scores = boxes[kept], scores[kept]
         if self.whole_photo:
             boxes = np.append(boxes, [[0, 0, width, height]], axis=0)
@@ -208,23 +206,17 @@ def sobel_edges(pixels):
     along = [cv2.Sobel(smooth, -1, x, 1 - x, ksize=3) for x in (1, 0)]
     strength = np.hypot(*along)
     channel = strength.argmax(axis=2)[..., None]
-    x, y, strength = (
-        np.take_along_axis(array, channel, axis=2)[..., 0]
-        for array in (*along, strength)
-    )
+    both = np.stack([*along, strength])
+    x, y, strength = np.take_along_axis(both, channel[None], axis=3)[..., 0]
     strength /= max(float(strength.max()), 1e-6)
     angles = np.arctan2(y, x)
     crest = np.ones(strength.shape, bool)
     rows, columns = np.indices(strength.shape, np.float32)
     for side in (-1, 1):
-        neighbour = cv2.remap(
-            strength,
-            columns + side * np.cos(angles),
-            rows + side * np.sin(angles),
-            cv2.INTER_LINEAR,
-            borderMode=cv2.BORDER_REPLICATE,
+        place = columns + side * np.cos(angles), rows + side * np.sin(angles)
+        crest &= strength >= cv2.remap(
+            strength, *place, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
         )
-        crest &= strength >= neighbour
     orientations = np.mod(angles, np.float32(np.pi))
     # A tiny negative angle plus pi rounds to pi itself.
     orientations[orientations >= np.float32(np.pi)] = 0

@@ -6,18 +6,13 @@ and continued, an extraction writes the same bytes.
 """
 
 import concurrent.futures
-import contextlib
-import os
 
 import numpy as np
-import tensorflow as tf
 
 from tbnets import images
-from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.proposals import import_opencv
-from tbnets.pipelines import untuned
 
 
 def extract_regions(
@@ -53,18 +48,20 @@ def extract_regions(
     without = set(proposals.missing(keys))
     if len(without) == len(set(keys)):
         proposals.rows(keys)  # Raises what names them.
+    why = {key: f", where it {x}" for key, x in proposals.failed.items()}
     failures = []
-    for whole in extraction.remaining_shards(photos, writer, shard_images):
-        shard = [photo for photo in whole if photo[0] not in without]
-        rows = proposals.rows([key for key, _ in shard])
+    shards = extraction.remaining_shards(photos, writer, shard_images)
+    good = [[photo for photo in x if photo[0] not in without] for x in shards]
+    decoded = extraction.decoded_by_shard(good, images.decode_photo, 1)
+    for whole, (shard, batches) in zip(shards, decoded):
         found = {}
-        for position, pixels in decoded_photos(shard):
-            row = int(rows[position])
-            regions = _regions(extractor, pixels, proposals, row, writer.dtype)
-            found[position] = (shard[position][0], *regions)
+        for [at], [pixels] in batches:
+            key, pixels = shard[at][0], pixels.numpy()
+            regions = _regions(extractor, pixels, proposals, key, writer.dtype)
+            found[at] = (key, *regions)
             progress(1)
         failed = extraction.failed_photos(shard, found) + [
-            (key, path, _why_without(proposals, key))
+            (key, path, f"has no proposals{why.get(key, '')}")
             for key, path in whole
             if key in without
         ]
@@ -73,39 +70,15 @@ def extract_regions(
     return failures
 
 
-def _why_without(proposals, key):
-    """Returns why a photo has no proposals, a few words after "which"."""
-    if key in proposals.failed:
-        return f"has no proposals, where it {proposals.failed[key]}"
-    return "has no proposals"
-
-
-def decoded_photos(photos):
-    """Yields (position in the list, uint8 pixels) of what are photos.
-
-    Args:
-        photos: list of (id, path); they are decoded ahead, in parallel.
-    """
-    paths = tf.constant([os.fsencode(path) for _, path in photos], tf.string)
-    dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
-    dataset = dataset.map(
-        lambda i, path: (i, images.decode_photo(images.read_file(path))),
-        usable_cores(),
-        deterministic=True,
-    )
-    for position, pixels in untuned(dataset.ignore_errors().prefetch(2)):
-        yield int(position), pixels.numpy()
-
-
-def _regions(extractor, pixels, proposals, row, dtype):
+def _regions(extractor, pixels, proposals, key, dtype):
     """Returns features, boxes, scores and the size of one photo."""
-    size = pixels.shape[1::-1]
+    size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
         expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
             "`proposals` must be those of these photos. Received: "
-            f"{proposals.path}, where {proposals.ids[row]!r} has {expected} "
+            f"{proposals.path}, where {key!r} has {expected} "
             f"pixels, and a photo of {size[0]} x {size[1]}. Propose regions "
             "for these photos, or name the folder of the others."
         )
@@ -127,30 +100,17 @@ def add_regions(writer, found, failed):
     Returns:
         list of (path, reason): the photos that failed.
     """
-    ids, rows, regions = (), None, {}
+    ids, arrays = (), ()
     if found:
-        ids, features, boxes, scores, sizes = zip(*found)
-        regions = {"boxes": np.concatenate(boxes), "sizes": np.array(sizes)}
-        regions["counts"] = [len(some) for some in boxes]
-        if features[0] is not None:
-            rows = np.concatenate(features)
-        if all(some is not None for some in scores):
-            regions["scores"] = np.concatenate(scores)
+        ids, *parts, sizes = zip(*found)
+        counts = [len(boxes) for boxes in parts[1]]
+        features, boxes, scores = (
+            None if some[0] is None else np.concatenate(some) for some in parts
+        )
+        arrays = features, boxes, counts, scores, np.array(sizes)
     reasons = {key: reason for key, _, reason in failed}
-    writer.add_shard(ids, rows, **regions, failed=reasons)
+    writer.add_shard(ids, *arrays, failed=reasons)
     return [(path, reason) for _, path, reason in failed]
-
-
-@contextlib.contextmanager
-def _one_thread_each():
-    """Lets OpenCV work in the thread that calls it: photos are parallel."""
-    cv2 = import_opencv()
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(before)
 
 
 def propose_photos(
@@ -190,17 +150,18 @@ def propose_photos(
         except images.BrokenImageError as error:
             return key, path, error.reason
 
-    threads = concurrent.futures.ThreadPoolExecutor(workers)
-    with _one_thread_each(), threads as pool:
-        try:
-            for shard in extraction.remaining_shards(
-                photos, writer, shard_images
-            ):
+    shards = extraction.remaining_shards(photos, writer, shard_images)
+    cv2 = import_opencv()
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)  # It works in the thread that calls it.
+    try:
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for shard in shards:
                 found, failed = [], []
                 for result in pool.map(work, shard):
                     (failed if len(result) == 3 else found).append(result)
                     progress(1)
                 failures += add_regions(writer, found, failed)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    finally:
+        cv2.setNumThreads(before)
     return failures

@@ -15,13 +15,14 @@ from tbnets.boxes import check_boxes
 from tbnets.errors import InputError, check_choice
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST, in_float32, pooled_network
-from tbnets.features.cutting import roi_pool, warped_crops
+from tbnets.features.cutting import BOXES, roi_pool, warped_crops
 from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128
 _RESIZE = "bilinear, antialiased, upright"
+_PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
@@ -39,17 +40,10 @@ class WarpFeatures:
         self.cnn = cnn
         self.layer = layer
         self.context = context
-        self.network = fold_batch_normalization(
-            pooled_network(cnn, cnn.outputs([layer]))
-        )
+        network = pooled_network(cnn, cnn.outputs([layer]))
+        self.network = fold_batch_normalization(network)
         self.dim = int(self.network.output_shape[-1])
-        self._forward = tf.function(
-            self.forward,
-            input_signature=[
-                tf.TensorSpec([None, None, 3]),
-                tf.TensorSpec([None, 4]),
-            ],
-        )
+        self._forward = tf.function(self.forward, [_PHOTO, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -115,25 +109,15 @@ class RoiFeatures:
         self.shorter_side = shorter_side
         self.longest_side = longest_side
         [(_, output)] = cnn.outputs([layer])
-        self.head, self.output_size = None, output_size
+        self.dim, self.head, bins = int(output.shape[-1]), None, None
         if len(output.shape) == 2:
             self.head, output, bins = _cut(cnn.network, layer, output)
-            self.output_size = bins or output_size
-        last = output if self.head is None else self.head.output
-        self.dim = int(last.shape[-1])
-        self.convolutions = fold_batch_normalization(
-            _any_size(cnn.network, output)
-        )
-        self._map = tf.function(
-            self.feature_map, input_signature=[tf.TensorSpec([None, None, 3])]
-        )
-        self._pooled = tf.function(
-            self.pooled,
-            input_signature=[
-                tf.TensorSpec([None, None, int(output.shape[-1])]),
-                tf.TensorSpec([None, 4]),
-            ],
-        )
+        self.output_size = bins or output_size
+        network = _any_size(cnn.network, output)
+        self.convolutions = fold_batch_normalization(network)
+        self._map = tf.function(self.feature_map, [_PHOTO])
+        found = tf.TensorSpec([None, None, output.shape[-1]])
+        self._pooled = tf.function(self.pooled, [found, BOXES])
 
     def description(self) -> dict:
         """Returns what makes the features, as the store's manifest keeps it."""
@@ -155,15 +139,12 @@ class RoiFeatures:
             float32 `[map height, map width, channels]`.
         """
         sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
-        scale = tf.minimum(
-            self.shorter_side / tf.reduce_min(sides),
-            self.longest_side / tf.reduce_max(sides),
-        )
+        scale = self.shorter_side / tf.reduce_min(sides)
+        scale = tf.minimum(scale, self.longest_side / tf.reduce_max(sides))
         size = tf.cast(tf.maximum(tf.round(scale * sides), 1), tf.int32)
         photo = tf.image.resize(pixels, size, "bilinear", antialias=True)
-        outputs = self.convolutions(
-            self.cnn.preprocess(photo[None]), training=False
-        )
+        photo = self.cnn.preprocess(photo[None])
+        outputs = self.convolutions(photo, training=False)
         return tf.cast(outputs[0], tf.float32)
 
     def pooled(self, feature_map, boxes):
@@ -191,13 +172,10 @@ class RoiFeatures:
         Returns:
             float32 `[k, dim]`.
         """
-        boxes = check_boxes(boxes)
-        if not len(boxes):
-            return np.zeros((0, self.dim), np.float32)
         pixels = tf.cast(pixels, tf.float32)
         found = self._map(pixels)
         scale = [m / n for m, n in zip(found.shape[1::-1], pixels.shape[1::-1])]
-        boxes = boxes * (scale * 2)
+        boxes = check_boxes(boxes) * (scale * 2)
         return _in_blocks(self._pooled, found, boxes, POOLED_AT_ONCE, self.dim)
 
 
@@ -232,10 +210,8 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 def _in_blocks(function, picture, boxes, size, dim):
     """Calls a function for some boxes at a time, so that memory is bounded."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
-    parts = [
-        function(picture, boxes[start : start + size]).numpy()
-        for start in range(0, len(boxes), size)
-    ]
+    blocks = [boxes[at : at + size] for at in range(0, len(boxes), size)]
+    parts = [function(picture, some).numpy() for some in blocks]
     return np.concatenate([np.zeros((0, dim), np.float32), *parts])
 
 
@@ -246,7 +222,8 @@ def _cut(network, layer, output):
         (head, map, size): a model from bins to the layer's output, the Keras
         tensor to pool from, and the bins a side it expects or None.
     """
-    joints = (keras.layers.Flatten, keras.layers.GlobalAveragePooling2D)
+    layers = keras.layers
+    joints = (layers.Flatten, layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
     try:
         bins = joint.input
@@ -257,22 +234,18 @@ def _cut(network, layer, output):
             f"or averaged. Received: layer={layer} of {network.name}. Choose "
             "another layer."
         ) from error
-    if isinstance(joint, keras.layers.GlobalAveragePooling2D):
+    if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None
-    size = int(bins.shape[1])
-    for before in network.layers:
-        is_pool = isinstance(before, keras.layers.MaxPooling2D)
-        if is_pool and before.output is bins:
-            return head, before.input, size
-    return head, bins, size
+    pools = [x for x in network.layers if isinstance(x, layers.MaxPooling2D)]
+    before = next((x.input for x in pools if x.output is bins), bins)
+    return head, before, int(bins.shape[1])
 
 
 def _any_size(network, output):
     """Returns the network up to a map, for photos of any size."""
     fixed = keras.Model(network.inputs[0], output)
-    free = keras.models.clone_model(
-        fixed, input_tensors=keras.Input((None, None, 3))
-    )
+    photo = keras.Input((None, None, 3))
+    free = keras.models.clone_model(fixed, input_tensors=photo)
     free.set_weights(fixed.get_weights())
     return free
 
@@ -289,10 +262,5 @@ def open_averaged_features(description, weights):
         ValueError: the weights are others than those of the description.
     """
     cnn = build_described_cnn(description, weights)
-    return AveragedFeatures(
-        cnn,
-        description["layers"],
-        description["geometry"],
-        description.get("grids"),
-        description.get("scales"),
-    )
+    names = {"layers", "geometry", "grids", "scales"} & description.keys()
+    return AveragedFeatures(cnn, **{name: description[name] for name in names})

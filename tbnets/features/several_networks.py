@@ -2,43 +2,6 @@
 
 import tensorflow as tf
 
-from tbnets import photo_head
-from tbnets.images import ROOM, decode_image, decode_photo, squeezed
-
-
-@tf.autograph.experimental.do_not_convert
-def decode_squares(image_bytes, sizes):
-    """Decodes one photo to several squares, in the graph.
-
-    Each is that of `images.decode_image` to the bit. The file is decompressed
-    once, unless it is so large that a square may be made of a part of its
-    size.
-
-    Args:
-        image_bytes: as in `decode_image`.
-        sizes: the `image_size` of each square.
-
-    Returns:
-        tuple of float32 `[side, side, 3]`, RGB in [0, 255].
-
-    Raises:
-        tf.errors.InvalidArgumentError: see `decode_photo`.
-    """
-
-    def at_once():
-        image = decode_photo(image_bytes)
-        return tuple(squeezed(image, one) for one in sizes)
-
-    def one_by_one():
-        return tuple(decode_image(image_bytes, one) for one in sizes)
-
-    sides = [one for one in sizes if not callable(one)]
-    if not sides:
-        return at_once()
-    image_bytes, found = photo_head.small_enough(image_bytes)
-    is_whole = tf.reduce_min(found) < 2 * ROOM * min(sides)
-    return tf.cond(is_whole, at_once, one_by_one)
-
 
 class SeveralNetworks:
     """Turns photos into the features of several networks, side by side.
@@ -56,7 +19,7 @@ class SeveralNetworks:
 
     def decode(self, image_bytes):
         """Decodes one photo: string `[]` -> float32 `[side, side, 3]` each."""
-        return decode_squares(image_bytes, [x.squares for x in self.parts])
+        return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
         """Computes the features of decoded photos.

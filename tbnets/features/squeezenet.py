@@ -22,32 +22,23 @@ def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
     layers = keras.layers
+
+    def convolve(inputs, channels, side, name):
+        return layers.Conv2D(
+            channels, side, padding="same", activation="relu", name=name
+        )(inputs)
+
     inputs = keras.Input(input_shape)
     outputs = layers.Conv2D(64, 3, 2, activation="relu", name="conv1")(inputs)
     outputs = layers.MaxPooling2D(3, 2, name="pool1")(outputs)
     for i, squeeze in enumerate(SQUEEZE):
-        name = f"fire{i + 2}"
-        squeezed = layers.Conv2D(
-            squeeze, 1, activation="relu", name=f"{name}_squeeze1x1"
-        )(outputs)
+        name, expand = f"fire{i + 2}", EXPAND[i // 2]
+        squeezed = convolve(outputs, squeeze, 1, f"{name}_squeeze1x1")
         expanded = [
-            layers.Conv2D(
-                EXPAND[i // 2],
-                side,
-                padding="same",
-                activation="relu",
-                name=f"{name}_expand{side}x{side}",
-            )(squeezed)
+            convolve(squeezed, expand, side, f"{name}_expand{side}x{side}")
             for side in (1, 3)
         ]
         outputs = layers.Concatenate(name=f"{name}_concat")(expanded)
         if name in ("fire3", "fire5"):
             outputs = layers.MaxPooling2D(3, 2, name=f"pool{name[-1]}")(outputs)
     return keras.Model(inputs, outputs, name="squeezenet")
-
-
-def preprocess_input(pixels):
-    """BGR minus the mean colour of ImageNet."""
-    return keras.applications.imagenet_utils.preprocess_input(
-        pixels, mode="caffe"
-    )

@@ -9,6 +9,7 @@ Source: Wang et al. 2016, Sec. 3.1. Departures: where NLTK's WordNet is not
 installed, the lemmas are those of simplemma.
 """
 
+import contextlib
 import functools
 from collections.abc import Sequence
 
@@ -53,14 +54,12 @@ def find_lemmatizer():
     Raises:
         ImportError: neither is installed; it says how.
     """
-    try:
+    with contextlib.suppress(ImportError, LookupError):
         from nltk.stem import WordNetLemmatizer
 
         wordnet = WordNetLemmatizer()
         wordnet.lemmatize("dogs")  # LookupError where there are no data.
         return "wordnet", functools.partial(_wordnet_lemma, wordnet)
-    except (ImportError, LookupError):
-        pass
     simplemma = import_extra("text", "simplemma")
     return "simplemma", functools.partial(simplemma.lemmatize, lang="en")
 
@@ -123,11 +122,8 @@ class TfidfFeatures(CaptionEncoder):
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()
         counts, _ = count_words(captions)
-        lemmas = {
-            word: lemmatize(word).casefold()
-            for word in counts
-            if word not in STOP_WORDS
-        }
+        words = [word for word in counts if word not in STOP_WORDS]
+        lemmas = {word: lemmatize(word).casefold() for word in words}
         terms = _most_frequent(lemmas, counts, self.num_terms)
         if not terms:
             raise InputError(
@@ -138,9 +134,8 @@ class TfidfFeatures(CaptionEncoder):
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]
         self.words_ = tuple(known)
-        self.columns_ = np.array(
-            [columns[lemmas[word]] for word in known], np.int32
-        )
+        found = [columns[lemmas[word]] for word in known]
+        self.columns_ = np.array(found, np.int32)
         self.idf_ = np.ones(len(terms), np.float32)
         weighting = sklearn.TfidfTransformer().fit(self._term_counts(captions))
         self.idf_ = weighting.idf_.astype(np.float32)
@@ -163,10 +158,8 @@ class TfidfFeatures(CaptionEncoder):
     def _term_counts(self, captions):
         sparse = import_extra("text", "scipy.sparse")
         size = len(self.words_)
-        lemma_of_word = sparse.csr_array(
-            (np.ones(size, np.float32), (np.arange(size), self.columns_)),
-            shape=(size, self.dim),
-        )
+        ones = np.ones(size, np.float32), (np.arange(size), self.columns_)
+        lemma_of_word = sparse.csr_array(ones, shape=(size, self.dim))
         return word_counts(self.vocabulary, captions) @ lemma_of_word
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.store.npy import ERRORS
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
@@ -39,10 +40,7 @@ _INSTRUCTIONS = frozenset(
 )
 
 
-_DAMAGES = (
-    *(ValueError, TypeError, LookupError, AttributeError, EOFError),
-    *(OverflowError, RecursionError, pickle.UnpicklingError),
-)
+_DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError)
 """What running a broken pickle, or following what it says, may raise."""
 
 
@@ -57,20 +55,19 @@ class _Tensor(NamedTuple):
     def view(self, storages):
         """Returns the tensor as a view of its storage, key -> array."""
         numbers, (_, offset, shape, strides) = storages[self.key], self
-        steps = list(zip(shape, strides, strict=True))
+        pairs = list(zip(shape, strides, strict=True))
         if not (
             all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
             and len(shape) <= MOST_DIMENSIONS
             and 0 < math.prod(shape) <= numbers.size
-            and offset + sum((n - 1) * step for n, step in steps) < numbers.size
+            and offset + sum((n - 1) * step for n, step in pairs) < numbers.size
         ):
             raise InputError(
                 f"has a tensor of shape {shape!a:.80}, strides {strides!a:.80} "
                 f"from {offset!a:.40} on, beyond its storage of {numbers.size}"
             )
-        return np.lib.stride_tricks.as_strided(
-            numbers[offset:], shape, [numbers.itemsize * x for x in strides]
-        )
+        steps = [numbers.itemsize * step for step in strides]
+        return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
 
 
 class _NoteTensor:
@@ -147,9 +144,8 @@ def _check_instructions(stream):
                 f"more than {MOST_TUPLES} tuples"
             )
         # Python makes room for all places up to that at which one is kept.
-        if name not in _INSTRUCTIONS or (
-            name == "LONG_BINPUT" and argument > count
-        ):
+        is_far = name == "LONG_BINPUT" and argument > count
+        if is_far or name not in _INSTRUCTIONS:
             raise InputError(
                 f"holds the instruction {name} {argument!a:.80}, which "
                 "tensors do not need"

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tbnets.features import averaged_regions
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import Cnn
+from tbnets.features.cnn_weights import weights_sha256
 from tbnets.features.cutting import roi_average
 from tbnets.features.regions import make_region_extractor
 from tbnets.images import decode_photo
@@ -235,7 +236,7 @@ def test_description_tells_what_matters():
     assert described["layers"] == ["last", "early"]
     assert described["grids"] == described["scales"] == [1, 1]
     assert described["geometry"] is True and described["image_size"] == SIDE
-    assert described["weights_sha256"] == cnn.weights_hash()
+    assert described["weights_sha256"] == weights_sha256(cnn.network)
     plain = AveragedFeatures(cnn, geometry=False).description()
     assert plain["geometry"] is False and plain["layers"] == ["last"]
 

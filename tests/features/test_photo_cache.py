@@ -56,15 +56,15 @@ class Counted:
 
     def update(self, names, monkeypatch):
         """Returns (what is wrong, names that were extracted)."""
-        extracted, extract_all = [], photo_cache.extraction.extract_all
+        extracted, extract = [], photo_cache.extraction.extract
 
-        def noted(photos, *rest):
+        def noted(photos, *rest, **options):
             paths = [path.relative_to(self.folder) for _, path in photos]
             extracted.extend(path.as_posix() for path in paths)
-            return extract_all(photos, *rest)
+            return extract(photos, *rest, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(photo_cache.extraction, "extract_all", noted)
+            patch.setattr(photo_cache.extraction, "extract", noted)
             problems = self.cache.update(names)
         return problems, extracted
 

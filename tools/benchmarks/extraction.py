@@ -34,7 +34,7 @@ def run(folder, name, layers, image_size, num_images, repeats):
     photos = _photos(folder, num_images)
     network = cnn.build_cnn(name, image_size=image_size)
     features = photo_features.PhotoFeatures(network, layers)
-    batches = extraction.decoded_batches([photos], features)
+    batches = extraction.decoded_batches([photos], features.decode)
     decoded = [batch for _, _, batch in batches]
 
     def floor():

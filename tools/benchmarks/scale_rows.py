@@ -78,7 +78,7 @@ def forward(given):
     from tbnets.features import extraction as extracting
 
     photos, features = _photos(given)
-    batches = extracting.decoded_batches([photos], features)
+    batches = extracting.decoded_batches([photos], features.decode)
     decoded = [batch for _, _, batch in batches]
 
     def step():
