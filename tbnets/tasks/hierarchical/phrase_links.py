@@ -33,9 +33,14 @@ def find_links(known, records, phrases):
     spans = np.array(spans, np.int64).reshape(-1, 2)
     found, is_exact = phrases_of_spans(places[captions], spans, phrases)
     kept = np.flatnonzero(found >= 0)
-    every = found, known.boxes, photos[known.phrase_to_image]
-    every += known.phrase_to_chain, is_exact
-    return Links(*(each[kept] for each in every), len(found) - len(kept))
+    return Links(
+        found[kept],
+        known.boxes[kept],
+        photos[known.phrase_to_image[kept]],
+        known.phrase_to_chain[kept],
+        is_exact[kept],
+        len(found) - len(kept),
+    )
 
 
 def _word_starts(captions):
