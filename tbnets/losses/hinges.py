@@ -108,8 +108,7 @@ def sums(views, num_negatives, margin, distance):
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
         one, other = (views[term] for term in _CROSS)
-        turned = other.candidates, other.anchors
-        if one.anchors is turned[0] and one.candidates is turned[1]:
+        if one.anchors is other.candidates and one.candidates is other.anchors:
             groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
     sums = {}
     for terms in groups:
@@ -178,11 +177,8 @@ class _Triplets:
             ]
             self.negatives, columns = zip(*found)
             self.places = [_pairs(*each) for each in zip(columns, (0, 1))]
-        self.first = self._positives(views[0].positive)
-
-    def _positives(self, left):
-        """Returns positives of each row, one more than a round takes."""
-        return miners.first_positives(left, self.size + 1)
+        # Positives of each row, one more than a round takes.
+        self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
         """Returns pairs of row and column `[n, 2]`, and whether they count."""
@@ -206,7 +202,7 @@ class _Triplets:
             done, _ = self._split(columns, match)
             nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
             left = tf.tensor_scatter_nd_update(left, done, nothing)
-            found = self._positives(left)
+            found = miners.first_positives(left, self.size + 1)
             return left, *found, visit(*self._split(*found), state)
 
         def has_more(left, columns, match, state):

@@ -19,8 +19,8 @@ from tbnets.losses import hinges
 from tbnets.losses.checks import (
     check_as_many,
     checked_embeddings,
-    checked_ids,
     checked_mask,
+    checked_row,
 )
 from tbnets.losses.positives import PositiveMasks, positive_masks
 from tbnets.replicas import gather, summed
@@ -43,8 +43,7 @@ class LossOutput(NamedTuple):
     terms: dict[str, tf.Tensor]
     active_fraction: dict[str, tf.Tensor]
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 class RankingLoss:
@@ -135,10 +134,9 @@ class RankingLoss:
         if text_ids is not None:
             check_as_many("text_ids", text_ids, *texts)
         embeddings = image_embeddings, text_embeddings
-        own = *embeddings, image_ids, caption_image_ids, text_ids
-        *embeddings, images, captions, texts = gather(*own)
-        masks = positive_masks(images, captions, texts)
-        return self.with_masks(*embeddings, masks)
+        ids = image_ids, caption_image_ids, text_ids
+        images, texts, *ids = gather(*embeddings, *ids)
+        return self.with_masks(images, texts, positive_masks(*ids))
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one view, whose rows have labels.
@@ -159,7 +157,7 @@ class RankingLoss:
             ValueError: As above.
         """
         advice = "Of two views give image_ids and caption_image_ids too."
-        labels = checked_ids("labels", labels, advice)
+        labels = checked_row("labels", labels, advice=advice)
         check_as_many("labels", labels, "embeddings", embeddings)
         [embeddings] = checked_embeddings(embeddings=embeddings)
         embeddings, labels = gather(embeddings, labels)
@@ -238,31 +236,19 @@ class RankingLoss:
             for term, v in views.items()
             if self.term_weights[term]
         }
-        values = self._values(views, idle)
-        total = tf.zeros([])
-        for term, (loss, _) in values.items():
-            total += self.term_weights[term] * loss
-        losses = {term: loss for term, (loss, _) in values.items()}
-        return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
-
-    def _values(self, views, idle):
-        """Returns `(loss, active fraction)` for every view."""
         terms, is_idle = idle
         awake = {term: views[term] for term in views if term not in terms}
 
-        def sums(views):
-            found = self._sums(views)
-            return [found.get(term, tf.zeros([3])) for term in all_terms]
+        def sums(some):
+            found = self._sums(some)
+            return [found.get(term, tf.zeros([3])) for term in views]
 
-        all_terms = tuple(views)
         if len(awake) == len(views):
             rows = sums(views)
         else:
-            both = tf.cond(
-                is_idle,
-                lambda: tf.stack(sums(awake)),
-                lambda: tf.stack(sums(views)),
-            )
-            rows = tf.unstack(both, len(views))
-        rows = [self._reduce(row) for row in summed(rows)]
-        return dict(zip(all_terms, rows))
+            rows = tf.cond(is_idle, lambda: sums(awake), lambda: sums(views))
+        total, losses, active = tf.zeros([]), {}, {}
+        for term, row in zip(views, summed(rows)):
+            losses[term], active[term] = self._reduce(row)
+            total += self.term_weights[term] * losses[term]
+        return LossOutput(total, losses, active)
