@@ -32,7 +32,6 @@ FOLDER = "tensorboard"
 BEST = "best"
 OVERVIEW, ANSWERS = "1_overview", "2_answers"
 GROUPS = {"dev": "3_dev", "train": "4_train"}
-HEALTH = f"{OVERVIEW}/3_"
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
@@ -169,7 +168,7 @@ class Board:
         if key in self._overview:
             return f"{OVERVIEW}/{self._overview[key]}"
         if group == "health":
-            return f"{HEALTH}{name.replace('/', '_')}"
+            return f"{OVERVIEW}/3_{name.replace('/', '_')}"
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
     @_unless_lost
