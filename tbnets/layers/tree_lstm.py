@@ -76,19 +76,16 @@ class TreeLSTM(ConfiguredLayer):
             initializer="glorot_uniform",
         )
         kinds = ("children",) if self.tied else ("noun", "other")
-        made = {
-            (kind, part): self.add_weight(
-                name=f"{kind}_{part}",
-                shape=(units, width * units),
-                initializer="orthogonal",
-            )
-            for part, width in (("gates", 3), ("forget", 1))
-            for kind in kinds
-        }
-        self.noun_gates = made[kinds[0], "gates"]
-        self.other_gates = made[kinds[-1], "gates"]
-        self.noun_forget = made[kinds[0], "forget"]
-        self.other_forget = made[kinds[-1], "forget"]
+        for part, width in (("gates", 3), ("forget", 1)):
+            shape = units, width * units
+            made = [
+                self.add_weight(
+                    name=f"{kind}_{part}", shape=shape, initializer="orthogonal"
+                )
+                for kind in kinds
+            ]
+            setattr(self, f"noun_{part}", made[0])
+            setattr(self, f"other_{part}", made[-1])
         self.bias = self.add_weight(
             name="bias", shape=(3 * units,), initializer="zeros"
         )
