@@ -195,9 +195,7 @@ class RankingLoss:
         )
         sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
         masks = self._checked_masks(masks, *sizes)
-        terms = [term for term in TERMS if self.term_weights[term]]
-        views = hinges.views(terms, images, texts, masks)
-        return self.of_views(views, idle)
+        return self.of_views(hinges.views(images, texts, masks), idle)
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):

@@ -175,9 +175,8 @@ class CCA(EmbeddingNetwork):
                 self._start({})
         history = super().fit(*args, **kwargs)
         self._solve()
-        epochs = len(history.history["loss"])
         loss = float(1 - self.correlations.mean())
-        history.history["loss"] = [loss] * epochs
+        history.history["loss"] = [loss] * len(history.history["loss"])
         return history
 
     def train_step(self, batch: Batch) -> Tensors:

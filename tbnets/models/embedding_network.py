@@ -191,7 +191,7 @@ class EmbeddingNetwork(TwoBranchModel):
         own = texts, places, valid, *ids_of(batch)
         texts, places, valid, *ids = gather(*own)
         masks = positive_masks(*ids)
-        views = hinges.views(TERMS, images, texts, masks)
+        views = hinges.views(images, texts, masks)
         matches = tf.transpose(masks.image_to_text)
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid

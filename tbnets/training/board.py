@@ -205,11 +205,10 @@ class Board:
                 tag = self.tag(key)
                 values = [row.get(key) for row in history]
                 moves = [value != values[0] for value in values]
-                first = len(values)
-                if not tag.startswith(OVERVIEW):
-                    if not any(moves):
-                        continue
-                    first = first if any(moves[:-1]) else 1
+                is_held = not (tag.startswith(OVERVIEW) or any(moves[:-1]))
+                if is_held and not moves[-1]:
+                    continue
+                first = 1 if is_held else len(values)
                 for step, value in enumerate(values[first - 1 :], first):
                     if value is not None:
                         _scalar(tag, value, step, key)
