@@ -209,9 +209,7 @@ def uniform_rows(seed, shape, dtype):
     parts = []
     shares, names = _drawn.get() or (Shares(rows=shape[0]), ["rows"])
     for first, count in shares._ranges(names):
-        start, size = (
-            tf.cast(one, tf.int64) * per_row for one in (first, count)
-        )
+        start, size = tf.unstack(tf.cast([first, count], tf.int64) * per_row)
         skipped = start % block
         blocks = tf.cast(tf.stack([start // block, 0]), tf.uint64)
         numbers = tf.raw_ops.StatelessRandomUniformV2(

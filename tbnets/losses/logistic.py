@@ -136,6 +136,5 @@ def softmax_loss(matches, others, valid):
 def _mean(values, mask):
     """Returns the mean of the values under a mask; 0 where it is empty."""
     weights = tf.cast(mask, tf.float32)
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(values * weights), tf.reduce_sum(weights)
-    )
+    total = tf.reduce_sum(values * weights)
+    return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

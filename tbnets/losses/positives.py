@@ -98,7 +98,5 @@ def _equal_pairs(left, right):
 
 def _any_of_segment(mask, segments, num_segments):
     """Tells for each segment of rows whether any of them is True."""
-    counts = tf.math.unsorted_segment_sum(
-        tf.cast(mask, tf.int32), segments, num_segments
-    )
-    return tf.greater(counts, 0)
+    flags = tf.cast(mask, tf.int32)
+    return tf.math.unsorted_segment_sum(flags, segments, num_segments) > 0

@@ -12,8 +12,35 @@ from tbnets.data.examples import Examples
 from tbnets.data.shares import distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.text_encoders import TextEncoder
-from tbnets.models.finite import FiniteSteps
 from tbnets.training.retrieval_metrics import RetrievalMetrics
+
+TOLD = ("loss", "gradient_norm")
+
+
+class FiniteSteps(keras.callbacks.Callback):
+    """Ends a `fit` after the first epoch that left the finite numbers.
+
+    A NaN in one row makes every weight NaN within a step. Arrays are looked at
+    before the first step. What comes batch by batch is not, for that would
+    cost each step: the means of an epoch tell it at the end of the first one.
+    """
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Raises ValueError where the loss or its gradient did.
+
+        The gradient tells where the loss does not: a kernel that multiplies
+        and cuts off at once may make 0 of a NaN on the way to the loss.
+        """
+        told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
+        if np.isfinite(list(told.values())).all():
+            return
+        found = ", ".join(f"{key}={value}" for key, value in told.items())
+        raise InputError(
+            "`x` must hold finite numbers, and the steps stay finite. Received:"
+            f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
+            "NaN in images and captions, lower the rate, or set "
+            "`gradient_clip_norm`."
+        )
 
 
 class _Epochs(keras.callbacks.Callback):

@@ -17,12 +17,9 @@ from tbnets.models.sides import build_side, embed_side
 from tbnets.models.two_branch import IDS, INPUTS, ids_of
 from tbnets.replicas import Shares, gather
 
-PAIRS = (
-    *("regions", "region_images", "phrase_nodes"),
-    *("region_of", "is_contrast", "weights"),
-)
+_TOLD = "region_images", "region_of", "is_contrast", "weights"
+PAIRS = "regions", "phrase_nodes", *_TOLD
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
-_TOLD = ("region_images", *PAIRS[-3:])
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
 _OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
 _OF_MEAN = {"text_to_image": _TERMS[-1]}
