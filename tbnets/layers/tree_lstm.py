@@ -96,10 +96,10 @@ class TreeLSTM(ConfiguredLayer):
 
     def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
         """Returns the state of every node."""
-        trees = PackedTrees(*trees)
-        kernel = tf.cast(self.kernel, self.compute_dtype)
-        inputs = tf.cast(inputs, self.compute_dtype)
-        weights = [
-            tf.cast(getattr(self, name), self.compute_dtype) for name in WEIGHTS
-        ]
-        return tree_states(tf.matmul(inputs, kernel), weights, trees)
+
+        def cast(values):
+            return tf.cast(values, self.compute_dtype)
+
+        projected = tf.matmul(cast(inputs), cast(self.kernel))
+        weights = [cast(getattr(self, name)) for name in WEIGHTS]
+        return tree_states(projected, weights, PackedTrees(*trees))
