@@ -331,11 +331,7 @@ class SimilarityNetwork(TwoBranchModel):
     def _hardest_candidates(self, batch, owners, columns):
         """Returns of each row of candidates the most convincing, `[n, 1]`."""
         rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
-        shares = Shares(candidates=tf.shape(rows)[0])
-        used, places = candidates.used_columns(
-            columns, all_count, shares.total("candidates")
-        )
-        rows = tf.gather(rows, shares.own("candidates", used))
+        rows, places = candidates.picked_rows(rows, columns, all_count)
         [embeddings] = gather(candidates.embed_as_served(self, rows))
         texts = self._texts_of(batch, training=False)
         owners = tf.repeat(owners, self.num_candidates)
