@@ -21,6 +21,18 @@ PHILOX = 1
 """What TensorFlow calls the algorithm behind stateless random numbers on CPUs
 and GPUs; it counts in blocks of 16 bytes of random bits."""
 _drawn = contextvars.ContextVar("drawn", default=None)
+_statistics = contextvars.ContextVar("statistics", default="all")
+STATISTICS = "all", "replica"
+
+
+@contextlib.contextmanager
+def _within(variable, value):
+    """Gives a `ContextVar` a value in what is done within."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def num_replicas():
@@ -153,19 +165,17 @@ class Shares:
         rows -= first
         return tf.boolean_mask(rows, (rows >= 0) & (rows < own))
 
-    @contextlib.contextmanager
     def drawn(self, *names):
         """Layers draw random numbers for rows of these names, one by one.
 
         A layer is given this replica's rows of the first name, then those of
         the second, and drops of each what it would drop of it if all rows of
         the first name, then all of the second were there.
+
+        Args:
+            *names: of the rows; none for all, in their order.
         """
-        token = _drawn.set(lambda: self._ranges(names))
-        try:
-            yield
-        finally:
-            _drawn.reset(token)
+        return _within(_drawn, (self, names or [*self._own]))
 
     def _ranges(self, names):
         """Returns (first, own) of each name, behind all rows before it."""
@@ -175,21 +185,6 @@ class Shares:
             ranges.append((before + first, own))
             before += total
         return ranges
-
-
-def drawn_rows(num_rows):
-    """Returns for which rows of a whole batch a layer draws random numbers.
-
-    Args:
-        num_rows: int32 scalar, how many rows the layer was given.
-
-    Returns:
-        List of (first, count), int32 scalars.
-    """
-    ranges = _drawn.get()
-    if ranges is not None:
-        return ranges()
-    return Shares(rows=num_rows)._ranges(["rows"])
 
 
 def uniform_rows(seed, shape, dtype):
@@ -212,10 +207,9 @@ def uniform_rows(seed, shape, dtype):
     # A number takes four bytes of a block, a double eight.
     block = 2 if tf.as_dtype(dtype) == tf.float64 else 4
     parts = []
-    for first, count in drawn_rows(shape[0]):
-        start, size = (
-            tf.cast(one, tf.int64) * per_row for one in (first, count)
-        )
+    shares, names = _drawn.get() or (Shares(rows=shape[0]), ["rows"])
+    for first, count in shares._ranges(names):
+        start, size = tf.unstack(tf.cast([first, count], tf.int64) * per_row)
         skipped = start % block
         blocks = tf.cast(tf.stack([start // block, 0]), tf.uint64)
         numbers = tf.raw_ops.StatelessRandomUniformV2(
@@ -229,17 +223,12 @@ def uniform_rows(seed, shape, dtype):
     return tf.reshape(tf.concat(parts, axis=0), shape)
 
 
-_statistics = contextvars.ContextVar("statistics", default="all")
-STATISTICS = "all", "replica"
-
-
 def are_statistics_shared():
     """Tells whether batch normalisation made here asks all replicas."""
     is_shared = tf.distribute.get_strategy().num_replicas_in_sync > 1
     return is_shared and _statistics.get() == "all"
 
 
-@contextlib.contextmanager
 def batch_statistics(whose):
     """Layers made within normalise by the statistics of "all" or "replica".
 
@@ -247,8 +236,4 @@ def batch_statistics(whose):
         whose: of `STATISTICS`; of the whole batch, or of the rows of each
             replica.
     """
-    token = _statistics.set(whose)
-    try:
-        yield
-    finally:
-        _statistics.reset(token)
+    return _within(_statistics, whose)

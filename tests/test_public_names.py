@@ -45,7 +45,7 @@ def test_names_hide_no_room():
 def test_every_layer_model_and_loss_is_there():
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
     public |= public_classes(triplet) | public_classes(infonce)
-    helpers = {"LossOutput", "PairSums", "FiniteSteps"}
+    helpers = {"LossOutput", "PairSums", "FiniteSteps", "StepMean"}
     helpers |= {"ConfiguredLayer", "FittedLayer"}  # What layers begin with.
     # These are made of a preset, which flags open.
     helpers |= {"HubTextEncoder", "PresetEncoder"}

@@ -14,10 +14,9 @@ def batch_normalization(name):
     statistics of all rows of a batch, unless `replicas.batch_statistics` says
     otherwise.
     """
-    is_shared = replicas.are_statistics_shared()
-    layer = (
-        _SharedNormalization if is_shared else keras.layers.BatchNormalization
-    )
+    layer = keras.layers.BatchNormalization
+    if replicas.are_statistics_shared():
+        layer = _SharedNormalization
     return layer(momentum=0.9, name=name)
 
 
@@ -57,18 +56,12 @@ class _SharedNormalization(keras.layers.BatchNormalization):
         mean = total / count
         squares = tf.reduce_sum(tf.math.squared_difference(rows, mean), axes)
         variance = replicas.summed(squares) / count
-        for kept, now in (
-            (self.moving_mean, mean),
-            (self.moving_variance, variance),
-        ):
+        moving = (self.moving_mean, mean), (self.moving_variance, variance)
+        for kept, now in moving:
             before = tf.convert_to_tensor(kept)
             kept.assign(before * self.momentum + now * (1 - self.momentum))
+        learned = map(tf.convert_to_tensor, (self.beta, self.gamma))
         outputs = tf.nn.batch_normalization(
-            rows,
-            mean,
-            variance,
-            tf.convert_to_tensor(self.beta),
-            tf.convert_to_tensor(self.gamma),
-            self.epsilon,
+            rows, mean, variance, *learned, self.epsilon
         )
         return tf.cast(outputs, inputs.dtype)

@@ -13,20 +13,15 @@ import tensorflow as tf
 
 from tbnets.annotations import Array
 from tbnets.errors import InputError, check_choice
+from tbnets.layers import configured
 from tbnets.layers.batch_normalization import batch_normalization
-from tbnets.layers.configured import (
-    ConfiguredLayer,
-    build_steps,
-    checked_units,
-    run_steps,
-)
 from tbnets.layers.dropout import SeededDropout
 
 BATCH_NORMALIZATION = ("last", "first", "none")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class Branch(ConfiguredLayer):
+class Branch(configured.ConfiguredLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
     With the default `batch_normalization="last"`, as both papers describe::
@@ -72,7 +67,7 @@ class Branch(ConfiguredLayer):
         super().__init__(**kwargs)
         name = "batch_normalization"
         check_choice(name, batch_normalization, BATCH_NORMALIZATION)
-        self.units = checked_units(units)
+        self.units = configured.checked_units(units)
         self.output_dim: int | None = self.units[-1] if units else None
         self.batch_normalization = batch_normalization
         self.dropout, self.input_dropout = dropout, input_dropout
@@ -104,10 +99,12 @@ class Branch(ConfiguredLayer):
                 "than a row an image or text goes through an encoder first: "
                 "image_encoder, text_encoder."
             )
-        self.output_dim = build_steps(self.steps, tuple(input_shape))[-1]
+        self.output_dim = configured.build_steps(
+            self.steps, tuple(input_shape)
+        )[-1]
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns embeddings of unit length `[n, output_dim]`."""
-        outputs = run_steps(self.steps, inputs, training)
+        outputs = configured.run_steps(self.steps, inputs, training)
         return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)

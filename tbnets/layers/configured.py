@@ -28,11 +28,6 @@ def parameters_of(kind, method, base):
     return {name: one for name, one in found.items() if one.kind not in rest}
 
 
-def arguments_of(kind, method, base):
-    """Returns the names of what a method takes, see `parameters_of`."""
-    return list(parameters_of(kind, method, base))
-
-
 def repr_of(thing, base, **more):
     """Returns a line on what was constructed, and more that is told of it.
 
@@ -69,7 +64,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructors' arguments."""
-        names = arguments_of(type(self), "__init__", ConfiguredLayer)
+        names = parameters_of(type(self), "__init__", ConfiguredLayer)
         own = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **own}
 

@@ -14,12 +14,14 @@ from tbnets.statistics import StreamingStatistics
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
 STATISTICS = {"center", "standardize", "ternary"}
+LOW, HIGH = -0.25, 0.15
+"""Thresholds in standard deviations, those of the authors of Vilalta 2017."""
 
 
-def ternary_bounds(mean, deviation, low=-0.25, high=0.15):
+def ternary_bounds(mean, deviation):
     """Returns the features at which a dimension counts as low or high.
 
-    `(x - mean) / deviation < low` is the same as `x < mean + low *
+    `(x - mean) / deviation < LOW` is the same as `x < mean + LOW *
     deviation`, which needs no division and no rounding of x. The bounds are
     rounded outwards, so that a comparison in float32 decides as exact
     arithmetic would.
@@ -28,26 +30,17 @@ def ternary_bounds(mean, deviation, low=-0.25, high=0.15):
         mean: float64 `[dim]`, of the training images.
         deviation: float64 `[dim]`; 0 where a feature never changes, which
             then is 0 always.
-        low: threshold in standard deviations. Authors: -0.25.
-        high: the upper one. Authors: +0.15.
 
     Returns:
         (lower, upper): float32 `[dim]` each.
-
-    Raises:
-        ValueError: `low` is above `high`.
 
     Source: Vilalta et al. 2017, Sec. 3.1. Departures: none; the thresholds
     are those of the authors' code, which the paper refers to and does not
     print.
     """
-    if low > high:
-        raise InputError(
-            f"`low` must not be above `high`. Received: low={low}, high={high}."
-        )
     mean, deviation = np.asarray(mean), np.asarray(deviation)
-    lower = np.where(deviation > 0, mean + low * deviation, -np.inf)
-    upper = np.where(deviation > 0, mean + high * deviation, np.inf)
+    lower = np.where(deviation > 0, mean + LOW * deviation, -np.inf)
+    upper = np.where(deviation > 0, mean + HIGH * deviation, np.inf)
     below, above = lower.astype(np.float32), upper.astype(np.float32)
     infinity = np.float32(np.inf)
     below = np.where(below < lower, np.nextafter(below, infinity), below)
@@ -147,18 +140,15 @@ class FeatureTransform(FittedLayer):
                 "of the training split."
             )
         mean, deviation = statistics.mean, statistics.deviation
-        if "ternary" in self.steps:
-            lower, upper = ternary_bounds(mean, deviation)
-            self.lower.assign(lower)
-            self.upper.assign(upper)
-            return
         if "center" in self.steps:
             common = np.sqrt(np.mean(statistics.variance))
             deviation = np.full_like(deviation, common)
-        self.mean.assign(mean.astype(np.float32))
         # A dimension that never changes tells nothing: leave it as it is.
-        deviation = np.where(deviation > 0, deviation, 1.0)
-        self.deviation.assign(deviation.astype(np.float32))
+        fitted = mean, np.where(deviation > 0, deviation, 1.0)
+        if "ternary" in self.steps:
+            fitted = ternary_bounds(mean, deviation)
+        for weight, values in zip(self.weights, fitted):
+            weight.assign(values.astype(np.float32))
 
     def _without_statistics(self, outputs):
         for step in self.steps:

@@ -25,11 +25,6 @@ from tbnets.short_repr import short_repr
 FIRST_WORD = 2
 
 
-def _with_unknown(rows):
-    """Puts zeros for padding and unknown words before the rows of words."""
-    return np.pad(rows, [[FIRST_WORD, 0]] + [[0, 0]] * (rows.ndim - 1))
-
-
 class _EncoderLayer(FittedLayer):
     """A layer whose constants an encoder has, as `NAME_`.
 
@@ -45,8 +40,8 @@ class _EncoderLayer(FittedLayer):
         """Takes the constants of a fitted `CaptionEncoder`."""
         for name in (*self.of_words, *self.others):
             values = np.asarray(getattr(encoder, f"{name}_"))
-            if name in self.of_words:
-                values = _with_unknown(values)
+            if name in self.of_words:  # Before them: padding and unknown.
+                values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
             weight = getattr(self, name)
             weight.assign(tf.cast(values, weight.dtype))
 
@@ -129,8 +124,7 @@ class MeanVectors(_EncoderLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the constants, as yet without effect."""
-        shape = (self.vocabulary_size, self.word_dim)
-        self.constant("vectors", shape)
+        self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
@@ -206,13 +200,11 @@ class FisherVectors(_EncoderLayer):
         def sums(component):
             share, location, scale, laplacian = component
             z = (vectors - location) / scale
-            size = tf.abs(z)
             first = tf.where(laplacian, tf.sign(z), z)
             half = np.float32(np.sqrt(0.5))
-            second = tf.where(laplacian, size - 1, (z * z - 1) * half)
-            both = [
-                tf.einsum("nw,nwd->nd", share, part) for part in (first, second)
-            ]
+            second = tf.where(laplacian, tf.abs(z) - 1, (z * z - 1) * half)
+            parts = first, second
+            both = [tf.einsum("nw,nwd->nd", share, part) for part in parts]
             return tf.concat(both, axis=1)
 
         components = (
@@ -226,10 +218,9 @@ class FisherVectors(_EncoderLayer):
         rows = tf.reshape(tf.transpose(rows, [1, 0, 2]), [-1, self.full_dim])
         rows = tf.sign(rows) * tf.sqrt(tf.abs(rows))
         rows = tf.math.l2_normalize(rows, axis=-1)
-        return self._principal(rows) if self.pca_dim else rows
-
-    def _principal(self, rows):
-        """Returns the principal components; rows of zeros stay zeros."""
+        if not self.pca_dim:
+            return rows
+        # Of principal components, rows of zeros stay zeros.
         known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
@@ -242,11 +233,10 @@ def fitted_layer(encoder):
     Args:
         encoder: a fitted `CaptionEncoder`.
     """
-    kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
     if isinstance(encoder, HubFeatures):
-        return HubTextEncoder.of(
-            encoder.opened.preset, dtype="float32", trainable=False
-        )
+        preset = encoder.opened.preset
+        return HubTextEncoder.of(preset, dtype="float32", trainable=False)
+    kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
     sizes = [encoder.dim]
     if encoder.kind == "fisher":
         sizes = [encoder.vectors_.shape[1], encoder.num_components]

@@ -85,8 +85,29 @@ class SmallConvNet(ConfiguredLayer):
         return call_with_any_batch(encode, inputs)
 
 
+class _PooledEncoder(ConfiguredLayer):
+    """A network averaged over its last map; it may be trained further."""
+
+    def _take(self, found, fine_tune):
+        """Takes the network of a `cnn.Cnn`, without what judges classes."""
+        self.fine_tune, self.preprocess = fine_tune, found.preprocess
+        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
+        self.network.trainable = fine_tune
+        share_statistics(self.network)
+        self.output_dim = self.network.output_shape[-1]
+
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
+        """Returns the pooled vectors of photos."""
+        learn = training and self.fine_tune
+
+        def encode(pixels):
+            return self.network(self.preprocess(pixels), training=learn)
+
+        return call_with_any_batch(encode, inputs)
+
+
 @keras.saving.register_keras_serializable(package="tbnets")
-class ApplicationEncoder(ConfiguredLayer):
+class ApplicationEncoder(_PooledEncoder):
     """A network by name, averaged over the last map.
 
     Args:
@@ -116,24 +137,10 @@ class ApplicationEncoder(ConfiguredLayer):
         super().__init__(**kwargs)
         self.application = application
         self.image_size = image_size
-        self.fine_tune = fine_tune
         found = cnn.build_cnn(application, weights, image_size, top=False)
-        self.preprocess = found.preprocess
-        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
-        self.network.trainable = fine_tune
-        share_statistics(self.network)
-        self.output_dim = self.network.output_shape[-1]
+        self._take(found, fine_tune)
 
     __repr__ = short_repr("application", "image_size", "fine_tune")
-
-    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the pooled activations of the last convolution."""
-        learn = training and self.fine_tune
-
-        def encode(pixels):
-            return self.network(self.preprocess(pixels), training=learn)
-
-        return call_with_any_batch(encode, inputs)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; weights are not fetched."""
@@ -141,7 +148,7 @@ class ApplicationEncoder(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class PresetEncoder(ConfiguredLayer):
+class PresetEncoder(_PooledEncoder):
     """The vision side of a preset of Keras Hub.
 
     Args:
@@ -168,22 +175,8 @@ class PresetEncoder(ConfiguredLayer):
         if isinstance(preset, str):
             preset = hub.rebuild(json.loads(preset))
         self.preset = json.dumps(preset.config())
-        self.fine_tune = fine_tune
         found = hub_vision.vision_of(preset, image_size)
         self.image_size = found.image_size
-        self.preprocess = found.preprocess
-        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
-        self.network.trainable = fine_tune
-        share_statistics(self.network)
-        self.output_dim = self.network.output_shape[-1]
+        self._take(found, fine_tune)
 
     __repr__ = short_repr("image_size", "fine_tune")
-
-    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the preset's vectors of photos."""
-        learn = training and self.fine_tune
-
-        def encode(pixels):
-            return self.network(self.preprocess(pixels), training=learn)
-
-        return call_with_any_batch(encode, inputs)

@@ -7,17 +7,12 @@ import keras
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.layers.configured import (
-    ConfiguredLayer,
-    build_steps,
-    checked_units,
-    run_steps,
-)
+from tbnets.layers import configured
 from tbnets.layers.dropout import SeededDropout
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class PairHead(ConfiguredLayer):
+class PairHead(configured.ConfiguredLayer):
     """Maps element-wise products `[n, dim]` of pairs to logits `[n]`.
 
     ::
@@ -54,7 +49,7 @@ class PairHead(ConfiguredLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = checked_units(units)
+        self.units = configured.checked_units(units)
         self.dropout, self.scale, self.seed = dropout, scale, seed
         self.steps = []
         for i, size in enumerate(self.units):
@@ -68,11 +63,11 @@ class PairHead(ConfiguredLayer):
         """Builds the steps one after the other."""
         shape = tuple(input_shape)
         self.factor = float(shape[-1] if self.scale is None else self.scale)
-        self.last.build(build_steps(self.steps, shape))
+        self.last.build(configured.build_steps(self.steps, shape))
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the logits float32 `[n]` of products `[n, dim]`."""
         outputs = inputs * tf.cast(self.factor, inputs.dtype)
-        outputs = run_steps(self.steps, outputs, training)
+        outputs = configured.run_steps(self.steps, outputs, training)
         return tf.squeeze(self.last(outputs), axis=-1)

@@ -80,8 +80,8 @@ class TreeEncoder(TextEncoder):
         if not self.built:
             self.build(inputs.shape)
         trees = pack_trees(inputs, noun_phrases=not self.tied)
-        rows = replicas.Shares(words=tf.size(trees.word_ids))
-        with rows.drawn("words"):  # Of which a replica has any number.
+        # Of words a replica has any number.
+        with replicas.Shares(words=tf.size(trees.word_ids)).drawn():
             words = self.word_vectors(trees.word_ids, training)
         states = self.tree_lstm(words, trees)
         if self.mean_beside:

@@ -157,7 +157,7 @@ def _forward(projected, weights, trees):
             tf.matmul(other_sums, other_gates), tf.matmul(noun_sums, noun_gates)
         )
         i, o, u, c, h = _gates(sums + bias, left)
-        values = (i, o, u, forget, others, nouns, other_sums, noun_sums)
+        values = (i, o, u, forget, noun_sums, other_sums, nouns, others)
         kept = _written(kept, level, values)
         rows = tf.range(at.start, at.stop)[:, tf.newaxis]
         hidden = tf.tensor_scatter_nd_update(hidden, rows, h)
@@ -172,29 +172,19 @@ def _forward(projected, weights, trees):
     return hidden, (cells, leaf[:3], kept)
 
 
-def _to_children(at, transposed, *gradients):
+def _to_children(at, transposed, gradients):
     """Returns the gradients of the states of a level's children.
 
     Args:
         at: the `_Level`.
         transposed: the matrices by the order of `WEIGHTS`, transposed.
-        *gradients: of the sums at parents of others and of nouns, then of
-            what the forget gates of others and of nouns are functions of.
+        gradients: of what the matrices gave: at parents of nouns and of
+            others, then of the edges of nouns and of others.
     """
-    noun_gates, other_gates, noun_forget, other_forget = transposed
-    other_sums, noun_sums, other_edges, noun_edges = gradients
-    kinds = (
-        (other_edges, other_forget, other_sums, other_gates, at.other_parents),
-        (noun_edges, noun_forget, noun_sums, noun_gates, at.noun_parents),
-    )
-    return tf.concat(
-        [
-            tf.matmul(edges, forget)
-            + tf.gather(tf.matmul(sums, gates), parents)
-            for edges, forget, sums, gates, parents in kinds
-        ],
-        axis=0,
-    )
+    at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
+    others += tf.gather(at_others, at.other_parents)
+    nouns += tf.gather(at_nouns, at.noun_parents)
+    return tf.concat([others, nouns], axis=0)
 
 
 def _backward(upstream, weights, saved, trees):
@@ -220,14 +210,14 @@ def _backward(upstream, weights, saved, trees):
             y=f, dy=d_forget * tf.gather(cells, at.children)
         )
         values = (
-            d_sums[: at.num_others],
             d_sums[at.before_noun :],
-            d_forget[: at.num_other_edges],
+            d_sums[: at.num_others],
             d_forget[at.num_other_edges :],
+            d_forget[: at.num_other_edges],
         )
         rows = at.children[:, tf.newaxis]
         d_hidden = tf.tensor_scatter_nd_add(
-            d_hidden, rows, _to_children(at, transposed, *values)
+            d_hidden, rows, _to_children(at, transposed, values)
         )
         d_cells = tf.tensor_scatter_nd_add(d_cells, rows, d_put)
         d_bias += _column_sums(d_sums)
@@ -244,27 +234,10 @@ def _backward(upstream, weights, saved, trees):
     d_projected, _ = _gates_gradient(
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
     )
-    *d_matrices, d_forget_bias = _of_matrices(kept[4:], found)
     d_bias += _column_sums(d_projected)
+    # What each matrix was multiplied with, and the gradients of its products.
+    inputs, found = ([one.concat() for one in x] for x in (kept[4:], found))
+    pairs = zip(inputs, found)
+    d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
+    d_forget_bias = _column_sums(found[3]) + _column_sums(found[2])
     return d_projected, *d_matrices, d_bias, d_forget_bias
-
-
-def _of_matrices(inputs, gradients):
-    """Returns the gradients of the four matrices and of `forget_bias`.
-
-    Args:
-        inputs: `tf.TensorArray` of what was multiplied: others, nouns, and
-            the sums of others and of nouns.
-        gradients: the same of the gradients of the products: those of the
-            sums of others and of nouns, then those of others and of nouns.
-    """
-    others, nouns, other_sums, noun_sums = (array.concat() for array in inputs)
-    gradients = [array.concat() for array in gradients]
-    d_other_sums, d_noun_sums, d_others, d_nouns = gradients
-    return (
-        tf.matmul(noun_sums, d_noun_sums, transpose_a=True),
-        tf.matmul(other_sums, d_other_sums, transpose_a=True),
-        tf.matmul(nouns, d_nouns, transpose_a=True),
-        tf.matmul(others, d_others, transpose_a=True),
-        _column_sums(d_others) + _column_sums(d_nouns),
-    )

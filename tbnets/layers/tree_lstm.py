@@ -76,19 +76,16 @@ class TreeLSTM(ConfiguredLayer):
             initializer="glorot_uniform",
         )
         kinds = ("children",) if self.tied else ("noun", "other")
-        made = {
-            (kind, part): self.add_weight(
-                name=f"{kind}_{part}",
-                shape=(units, width * units),
-                initializer="orthogonal",
-            )
-            for part, width in (("gates", 3), ("forget", 1))
-            for kind in kinds
-        }
-        self.noun_gates = made[kinds[0], "gates"]
-        self.other_gates = made[kinds[-1], "gates"]
-        self.noun_forget = made[kinds[0], "forget"]
-        self.other_forget = made[kinds[-1], "forget"]
+        for part, width in (("gates", 3), ("forget", 1)):
+            shape = units, width * units
+            made = [
+                self.add_weight(
+                    name=f"{kind}_{part}", shape=shape, initializer="orthogonal"
+                )
+                for kind in kinds
+            ]
+            setattr(self, f"noun_{part}", made[0])
+            setattr(self, f"other_{part}", made[-1])
         self.bias = self.add_weight(
             name="bias", shape=(3 * units,), initializer="zeros"
         )
@@ -99,10 +96,10 @@ class TreeLSTM(ConfiguredLayer):
 
     def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
         """Returns the state of every node."""
-        trees = PackedTrees(*trees)
-        kernel = tf.cast(self.kernel, self.compute_dtype)
-        inputs = tf.cast(inputs, self.compute_dtype)
-        weights = [
-            tf.cast(getattr(self, name), self.compute_dtype) for name in WEIGHTS
-        ]
-        return tree_states(tf.matmul(inputs, kernel), weights, trees)
+
+        def cast(values):
+            return tf.cast(values, self.compute_dtype)
+
+        projected = tf.matmul(cast(inputs), cast(self.kernel))
+        weights = [cast(getattr(self, name)) for name in WEIGHTS]
+        return tree_states(projected, weights, PackedTrees(*trees))

@@ -99,6 +99,24 @@ def used_columns(columns, valid, num_candidates):
     return used, tf.where(valid, places, 0)
 
 
+def picked_rows(candidates, columns, valid):
+    """Returns the candidates that somebody picked, and where each pick stands.
+
+    Args:
+        candidates: `[c, feature_dim]`.
+        columns: int32 `[m, k]`, rows of the candidates.
+        valid: bool `[m, k]`, which of them count.
+
+    Returns:
+        (rows, places): of replicas, `rows` are those that this one has, and
+        `places` int32 `[m, k]` counts through the rows of all.
+    """
+    shares = replicas.Shares(candidates=tf.shape(candidates)[0])
+    total = shares.total("candidates")
+    used, places = used_columns(columns, valid, total)
+    return tf.gather(candidates, shares.own("candidates", used)), places
+
+
 def embed_picked(network, batch, columns, valid, training):
     """Embeds the images of a batch and the candidates that were picked.
 
@@ -115,15 +133,11 @@ def embed_picked(network, batch, columns, valid, training):
         `[m, k]`, where among these each pick stands. Of replicas, images and
         candidates are those of all.
     """
-    images, candidates = batch["images"], batch["candidates"]
-    shares = replicas.Shares(candidates=tf.shape(candidates)[0])
-    total = shares.total("candidates")
-    used, places = used_columns(columns, valid, total)
-    used = shares.own("candidates", used)
-    num_images, num_used = tf.shape(images)[0], tf.shape(used)[0]
-    rows = replicas.Shares(images=num_images, picked=num_used)
-    both = tf.concat([images, tf.gather(candidates, used)], axis=0)
-    with rows.drawn("images", "picked"):
+    images = batch["images"]
+    picked, places = picked_rows(batch["candidates"], columns, valid)
+    num_images, num_picked = tf.shape(images)[0], tf.shape(picked)[0]
+    both = tf.concat([images, picked], axis=0)
+    with replicas.Shares(images=num_images, picked=num_picked).drawn():
         embeddings = network.embed_images(both, training=training)
     both = embeddings[:num_images], embeddings[num_images:]
     return *replicas.gather(*both), places

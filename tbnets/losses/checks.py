@@ -23,22 +23,19 @@ TOGETHER = (
 )
 
 
-def checked_ids(name, ids, advice=TOGETHER):
-    """Returns a row of ids as int64; refuses what is not an integer."""
-    return tf.cast(_checked_row(name, ids, "integers", advice), tf.int64)
+def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
+    """Returns a row of ids, or of floats; refuses what is none.
 
-
-def checked_logits(name, logits):
-    """Returns a row of logits as float32; refuses what is none."""
-    row = _checked_row(name, logits, "floats", "Give one a pair.")
-    return tf.cast(row, tf.float32)
-
-
-def _checked_row(name, values, kind, advice):
-    """Returns a row of "integers" or "floats"; refuses what is none."""
+    Args:
+        name: what the argument is called.
+        values: integers `[n]`; floats where `dtype` is one of floats.
+        dtype: what they become.
+        advice: what to change where they are something else.
+    """
     values = tf.convert_to_tensor(values)
-    dtype, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
-    if not (dtype.is_integer if kind == "integers" else dtype.is_floating):
+    given, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
+    if not (given.is_integer if dtype.is_integer else given.is_floating):
+        kind = "integers" if dtype.is_integer else "floats"
         raise InputTypeError(
             f"`{name}` must be {kind}. Received: {found}. {advice}"
         )
@@ -46,7 +43,7 @@ def _checked_row(name, values, kind, advice):
         raise InputError(
             f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
         )
-    return values
+    return tf.cast(values, dtype)
 
 
 def check_as_many(name, ids, rows_name, rows):

@@ -37,8 +37,7 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
     own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
-    others = tf.transpose(is_contrast)
-    others = tf.logical_not(tf.logical_and(others, tf.logical_not(own)))
+    others = ~tf.transpose(is_contrast) | own
     anchors = tf.gather(regions, region_of)
     itself = tf.eye(num_phrases, dtype=tf.bool)
     of_anchors = tf.gather(tf.transpose(others), region_of)

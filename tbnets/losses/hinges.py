@@ -46,27 +46,25 @@ class View(NamedTuple):
     weights: tf.Tensor | None = None
 
 
-def views(terms, images, texts, masks):
+def views(images, texts, masks):
     """Builds the `View` of each term.
 
     Args:
-        terms: Names out of `TERMS`.
         images: float32 `[num_images, embedding_dim]`.
         texts: float32 `[num_captions, embedding_dim]`.
         masks: Three bool masks, image-text, text-text and image-image.
 
     Returns:
-        A dict of the terms, in the order given.
+        A dict by term, in the order of `TERMS`.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
     turned = tf.transpose(cross)
-    makers = {
-        "image_to_text": lambda: View(images, texts, cross, cross),
-        "text_to_image": lambda: View(texts, images, turned, turned),
-        "text_to_text": lambda: _within(texts, text_mask),
-        "image_to_image": lambda: _within(images, image_mask),
+    return {
+        "image_to_text": View(images, texts, cross, cross),
+        "text_to_image": View(texts, images, turned, turned),
+        "text_to_text": _within(texts, text_mask),
+        "image_to_image": _within(images, image_mask),
     }
-    return {term: makers[term]() for term in terms}
 
 
 def _within(rows, mask):
@@ -108,8 +106,7 @@ def sums(views, num_negatives, margin, distance):
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
         one, other = (views[term] for term in _CROSS)
-        turned = other.candidates, other.anchors
-        if one.anchors is turned[0] and one.candidates is turned[1]:
+        if one.anchors is other.candidates and one.candidates is other.anchors:
             groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
     sums = {}
     for terms in groups:
@@ -178,11 +175,8 @@ class _Triplets:
             ]
             self.negatives, columns = zip(*found)
             self.places = [_pairs(*each) for each in zip(columns, (0, 1))]
-        self.first = self._positives(views[0].positive)
-
-    def _positives(self, left):
-        """Returns positives of each row, one more than a round takes."""
-        return miners.first_positives(left, self.size + 1)
+        # Positives of each row, one more than a round takes.
+        self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
         """Returns pairs of row and column `[n, 2]`, and whether they count."""
@@ -206,7 +200,7 @@ class _Triplets:
             done, _ = self._split(columns, match)
             nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
             left = tf.tensor_scatter_nd_update(left, done, nothing)
-            found = self._positives(left)
+            found = miners.first_positives(left, self.size + 1)
             return left, *found, visit(*self._split(*found), state)
 
         def has_more(left, columns, match, state):
@@ -265,33 +259,31 @@ class _Triplets:
         """
 
         def gradients(pairs, match):
-            """Returns entries of the matrix, and what is added to each."""
+            """Returns that by the matrix, and by all negatives if all count."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(one) for one in picked]
             with tf.GradientTape() as tape:
                 tape.watch(picked)
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             found = tape.gradient(sums, picked, upstream)
-            towards, *away = (tf.convert_to_tensor(one) for one in found)
+            values, *away = (tf.convert_to_tensor(one) for one in found)
             if self.places is None:
-                return pairs, towards, *away
+                return _at_entries(pairs, values, shape), *away
             flat = [tf.reshape(one, [-1]) for one in away]
             entries = tf.concat([pairs, *self.places], axis=0)
-            values = tf.concat([towards, *flat], axis=0)
+            values = tf.concat([values, *flat], axis=0)
             if is_one:
                 entries = tf.concat([entries, entries[:, ::-1]], axis=0)
                 values = tf.concat([values, values], axis=0)
-            return entries, values
+            return (_at_entries(entries, values, shape),)
 
         def visit(pairs, match, state):
-            entries, values, *more = gradients(pairs, match)
-            more = _at_entries(entries, values, shape), *more
-            return tuple(one + other for one, other in zip(state, more))
+            both = zip(state, gradients(pairs, match))
+            return tuple(one + other for one, other in both)
 
         shape = tf.shape(self.matrix)
-        entries, values, *away = gradients(*self._split(*self.first))
-        state = _at_entries(entries, values, shape), *away
-        slopes, *away = self._later_rounds(visit, state)
+        first = gradients(*self._split(*self.first))
+        slopes, *away = self._later_rounds(visit, first)
         if self.places is not None:
             return slopes
         slopes += away[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.annotations import Array
-from tbnets.losses.checks import checked_logits, checked_mask
+from tbnets.losses.checks import checked_mask, checked_row
 from tbnets.short_repr import of_fields
 
 PAIR_LOSSES = ("logistic", "softmax")
@@ -29,8 +29,7 @@ class LogisticOutput(NamedTuple):
     negative_loss: tf.Tensor
     pair_accuracy: tf.Tensor
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 class SoftmaxOutput(NamedTuple):
@@ -45,8 +44,7 @@ class SoftmaxOutput(NamedTuple):
     total: tf.Tensor
     ranked_first: tf.Tensor
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def logistic_loss(
@@ -81,7 +79,7 @@ def logistic_loss(
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs, where
     the equation sums, so that the size of a batch does not change the rate.
     """
-    logits = checked_logits("logits", logits)
+    logits = checked_row("logits", logits, tf.float32, "Give one a pair.")
     is_match = checked_mask("is_match", is_match, logits.shape)
     if valid is None:
         valid = tf.ones_like(is_match)
@@ -138,6 +136,5 @@ def softmax_loss(matches, others, valid):
 def _mean(values, mask):
     """Returns the mean of the values under a mask; 0 where it is empty."""
     weights = tf.cast(mask, tf.float32)
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(values * weights), tf.reduce_sum(weights)
-    )
+    total = tf.reduce_sum(values * weights)
+    return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

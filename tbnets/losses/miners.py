@@ -100,9 +100,7 @@ def largest(values, count, turned=False):
         grouped = tf.reshape(values, [num_rows, num_groups, _GROUP])
         best = tf.reduce_max(grouped, axis=2)
     _, groups = tf.math.top_k(best, _minimum(count, num_groups), sorted=False)
-    columns = _flat_rows(
-        groups[:, :, None] * _GROUP + tf.range(_GROUP, dtype=tf.int32)
-    )
+    columns = _columns(groups, _GROUP)
     if turned:
         places = tf.cast(columns, tf.int64) * tf.cast(num_rows, tf.int64)
         places += tf.range(num_rows, dtype=tf.int64)[:, None]
@@ -145,9 +143,7 @@ def first_positives(positive_mask, limit):
     values, places = tf.math.top_k(
         tf.cast(members, tf.int32), _minimum(limit, num_columns)
     )
-    columns = _flat_rows(
-        words[:, :, None] * _WORD + tf.range(_WORD, dtype=tf.int32)
-    )
+    columns = _columns(words, _WORD)
     valid = tf.greater(values, 0)
     return tf.where(valid, tf.gather(columns, places, batch_dims=1), 0), valid
 
@@ -177,6 +173,11 @@ def _minimum(count, size):
     if isinstance(size, int):
         return min(count, size)
     return tf.minimum(count, size)
+
+
+def _columns(groups, size):
+    """Returns the columns of groups of so many neighbours, row by row."""
+    return _flat_rows(groups[:, :, None] * size + tf.range(size))
 
 
 def _flat_rows(values):

@@ -33,8 +33,7 @@ class PairSample(NamedTuple):
     negatives: tf.Tensor
     valid: tf.Tensor
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def random_columns(mask, rows, draws):
@@ -84,9 +83,8 @@ def own_images(image_ids, caption_image_ids):
         The first of the rows where an image was drawn twice; -1 where it is
         not in the batch.
     """
-    ids = (tf.cast(one, tf.int64) for one in (caption_image_ids, image_ids))
-    captions, images = ids
-    return miners.first_true(captions[:, None] == images[None, :])
+    captions = tf.cast(caption_image_ids, tf.int64)[:, None]
+    return miners.first_true(captions == tf.cast(image_ids, tf.int64))
 
 
 def sample_pairs(

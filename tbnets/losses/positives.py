@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Integers
 from tbnets.losses import miners
-from tbnets.losses.checks import check_as_many, checked_ids
+from tbnets.losses.checks import check_as_many, checked_row
 from tbnets.short_repr import of_fields
 
 
@@ -24,8 +24,7 @@ class PositiveMasks(NamedTuple):
     text_to_text: tf.Tensor
     image_to_image: tf.Tensor
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def positive_masks(
@@ -65,14 +64,14 @@ def positive_masks(
     positives of a caption; the authors' released code keeps one of them, the
     farthest. With two captions an image there is no other.
     """
-    image_ids = checked_ids("image_ids", image_ids)
-    caption_ids = checked_ids("caption_image_ids", caption_image_ids)
+    image_ids = checked_row("image_ids", image_ids)
+    caption_ids = checked_row("caption_image_ids", caption_image_ids)
     image_to_text = _equal_pairs(image_ids, caption_ids)
     text_to_text = _equal_pairs(caption_ids, caption_ids)
     image_to_image = _equal_pairs(image_ids, image_ids)
     if text_ids is None:
         return PositiveMasks(image_to_text, text_to_text, image_to_image)
-    text_ids = checked_ids("text_ids", text_ids)
+    text_ids = checked_row("text_ids", text_ids)
     check_as_many("text_ids", text_ids, "caption_image_ids", caption_ids)
     same_text = _equal_pairs(text_ids, text_ids)
     first_copy = miners.first_true(same_text)
@@ -99,7 +98,5 @@ def _equal_pairs(left, right):
 
 def _any_of_segment(mask, segments, num_segments):
     """Tells for each segment of rows whether any of them is True."""
-    counts = tf.math.unsorted_segment_sum(
-        tf.cast(mask, tf.int32), segments, num_segments
-    )
-    return tf.greater(counts, 0)
+    flags = tf.cast(mask, tf.int32)
+    return tf.math.unsorted_segment_sum(flags, segments, num_segments) > 0

@@ -15,13 +15,7 @@ from typing_extensions import Self
 from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
-from tbnets.losses import hinges
-from tbnets.losses.checks import (
-    check_as_many,
-    checked_embeddings,
-    checked_ids,
-    checked_mask,
-)
+from tbnets.losses import checks, hinges
 from tbnets.losses.positives import PositiveMasks, positive_masks
 from tbnets.replicas import gather, summed
 from tbnets.short_repr import of_fields
@@ -43,8 +37,7 @@ class LossOutput(NamedTuple):
     terms: dict[str, tf.Tensor]
     active_fraction: dict[str, tf.Tensor]
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 class RankingLoss:
@@ -130,15 +123,14 @@ class RankingLoss:
             return self.within_view(image_embeddings, text_embeddings)
         images = "image_embeddings", image_embeddings
         texts = "text_embeddings", text_embeddings
-        check_as_many("image_ids", image_ids, *images)
-        check_as_many("caption_image_ids", caption_image_ids, *texts)
+        checks.check_as_many("image_ids", image_ids, *images)
+        checks.check_as_many("caption_image_ids", caption_image_ids, *texts)
         if text_ids is not None:
-            check_as_many("text_ids", text_ids, *texts)
+            checks.check_as_many("text_ids", text_ids, *texts)
         embeddings = image_embeddings, text_embeddings
-        own = *embeddings, image_ids, caption_image_ids, text_ids
-        *embeddings, images, captions, texts = gather(*own)
-        masks = positive_masks(images, captions, texts)
-        return self.with_masks(*embeddings, masks)
+        ids = image_ids, caption_image_ids, text_ids
+        images, texts, *ids = gather(*embeddings, *ids)
+        return self.with_masks(images, texts, positive_masks(*ids))
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one view, whose rows have labels.
@@ -159,9 +151,9 @@ class RankingLoss:
             ValueError: As above.
         """
         advice = "Of two views give image_ids and caption_image_ids too."
-        labels = checked_ids("labels", labels, advice)
-        check_as_many("labels", labels, "embeddings", embeddings)
-        [embeddings] = checked_embeddings(embeddings=embeddings)
+        labels = checks.checked_row("labels", labels, advice=advice)
+        checks.check_as_many("labels", labels, "embeddings", embeddings)
+        [embeddings] = checks.checked_embeddings(embeddings=embeddings)
         embeddings, labels = gather(embeddings, labels)
         alone = copy.copy(self)
         alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
@@ -192,14 +184,12 @@ class RankingLoss:
             TypeError: If embeddings are no numbers.
             ValueError: If a shape is wrong, or a mask is not bool.
         """
-        images, texts = checked_embeddings(
+        images, texts = checks.checked_embeddings(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
         sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
         masks = self._checked_masks(masks, *sizes)
-        terms = [term for term in TERMS if self.term_weights[term]]
-        views = hinges.views(terms, images, texts, masks)
-        return self.of_views(views, idle)
+        return self.of_views(hinges.views(images, texts, masks), idle)
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
@@ -212,7 +202,7 @@ class RankingLoss:
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         names = (f"masks.{name}" for name in PositiveMasks._fields)
-        return PositiveMasks(*map(checked_mask, names, masks, sizes))
+        return PositiveMasks(*map(checks.checked_mask, names, masks, sizes))
 
     def of_views(
         self,
@@ -238,31 +228,19 @@ class RankingLoss:
             for term, v in views.items()
             if self.term_weights[term]
         }
-        values = self._values(views, idle)
-        total = tf.zeros([])
-        for term, (loss, _) in values.items():
-            total += self.term_weights[term] * loss
-        losses = {term: loss for term, (loss, _) in values.items()}
-        return LossOutput(total, losses, {t: v[1] for t, v in values.items()})
-
-    def _values(self, views, idle):
-        """Returns `(loss, active fraction)` for every view."""
         terms, is_idle = idle
         awake = {term: views[term] for term in views if term not in terms}
 
-        def sums(views):
-            found = self._sums(views)
-            return [found.get(term, tf.zeros([3])) for term in all_terms]
+        def sums(some):
+            found = self._sums(some)
+            return [found.get(term, tf.zeros([3])) for term in views]
 
-        all_terms = tuple(views)
         if len(awake) == len(views):
             rows = sums(views)
         else:
-            both = tf.cond(
-                is_idle,
-                lambda: tf.stack(sums(awake)),
-                lambda: tf.stack(sums(views)),
-            )
-            rows = tf.unstack(both, len(views))
-        rows = [self._reduce(row) for row in summed(rows)]
-        return dict(zip(all_terms, rows))
+            rows = tf.cond(is_idle, lambda: sums(awake), lambda: sums(views))
+        total, losses, active = tf.zeros([]), {}, {}
+        for term, row in zip(views, summed(rows)):
+            losses[term], active[term] = self._reduce(row)
+            total += self.term_weights[term] * losses[term]
+        return LossOutput(total, losses, active)

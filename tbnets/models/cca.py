@@ -16,12 +16,7 @@ from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.positives import positive_masks
-from tbnets.models.cca_solution import (
-    cholesky_factor,
-    solve_cca,
-    with_background,
-    with_indicator,
-)
+from tbnets.models import cca_solution as solution
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import IDS, INPUTS
@@ -175,9 +170,8 @@ class CCA(EmbeddingNetwork):
                 self._start({})
         history = super().fit(*args, **kwargs)
         self._solve()
-        epochs = len(history.history["loss"])
         loss = float(1 - self.correlations.mean())
-        history.history["loss"] = [loss] * epochs
+        history.history["loss"] = [loss] * len(history.history["loss"])
         return history
 
     def train_step(self, batch: Batch) -> Tensors:
@@ -232,15 +226,15 @@ class CCA(EmbeddingNetwork):
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)
         if others:
-            means[0], images, between = with_background(
+            means[0], images, between = solution.with_background(
                 means[0], images, between, others, share
             )
-        left = cholesky_factor(images, self.regularization, "image")
+        left = solution.cholesky_factor(images, self.regularization, "image")
         texts = found.covariance(1, 1)
-        right = cholesky_factor(texts, self.regularization, "text")
+        right = solution.cholesky_factor(texts, self.regularization, "text")
         if others:
-            right = with_indicator(right, share)
-        *directions, self.correlations = solve_cca(
+            right = solution.with_indicator(right, share)
+        *directions, self.correlations = solution.solve_cca(
             left, right, between, self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power

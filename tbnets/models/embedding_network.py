@@ -19,7 +19,7 @@ from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 from tbnets.replicas import Shares, gather
 
-WITHIN_VIEWS = ("text_to_text", "image_to_image")
+WITHIN_VIEWS = TERMS[2:]
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -138,10 +138,8 @@ class EmbeddingNetwork(TwoBranchModel):
         if candidates.has_candidates(batch):
             return self._loss_among_candidates(batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
-        images, texts = (
-            outputs[f"{side}_embeddings"] for side in ("image", "text")
-        )
-        images, texts, *ids = gather(images, texts, *ids_of(batch))
+        sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
+        images, texts, *ids = gather(*sides, *ids_of(batch))
         masks = positive_masks(*ids)
         return self._loss().with_masks(images, texts, masks, self._idle())
 
@@ -161,18 +159,14 @@ class EmbeddingNetwork(TwoBranchModel):
 
         A term that does not count is not computed, and reported as 0.
         """
-        staged = self.structure_steps or self.structure_end is not None
-        if not staged:
+        if not self.structure_steps and self.structure_end is None:
             return (), False
-        step = self._step()
+        step = tf.convert_to_tensor(self.optimizer.iterations)
+        step = tf.cast(step, tf.float32)
         off = step < self.structure_steps
         if self.structure_end is not None:
             off |= step >= self.structure_end
         return WITHIN_VIEWS, off
-
-    def _step(self):
-        step = tf.convert_to_tensor(self.optimizer.iterations)
-        return tf.cast(step, tf.float32)
 
     def _loss_among_candidates(self, batch, training):
         """Returns the `LossOutput` of captions with candidates of their own.
@@ -181,8 +175,7 @@ class EmbeddingNetwork(TwoBranchModel):
         in a batch is a positive, not the pairs that were drawn alone.
         """
         captions = batch["captions"]
-        rows = Shares(captions=tf.shape(captions)[0])
-        with rows.drawn("captions"):
+        with Shares(captions=tf.shape(captions)[0]).drawn():
             texts = self.embed_text(captions, training=training)
         as_served = self.embed_text(captions, training=False)
         others = candidates.embed_as_served(self, batch["candidates"])
@@ -195,10 +188,10 @@ class EmbeddingNetwork(TwoBranchModel):
         images, picked, places = candidates.embed_picked(
             self, batch, columns, valid, training
         )
-        whole = gather(texts, places, valid, *ids_of(batch))
-        texts, places, valid, *ids = whole
+        own = texts, places, valid, *ids_of(batch)
+        texts, places, valid, *ids = gather(*own)
         masks = positive_masks(*ids)
-        views = hinges.views(TERMS, images, texts, masks)
+        views = hinges.views(images, texts, masks)
         matches = tf.transpose(masks.image_to_text)
         views["text_to_image"] = candidates.candidate_view(
             texts, images, picked, matches, places, valid

@@ -12,8 +12,35 @@ from tbnets.data.examples import Examples
 from tbnets.data.shares import distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.text_encoders import TextEncoder
-from tbnets.models.finite import FiniteSteps
 from tbnets.training.retrieval_metrics import RetrievalMetrics
+
+TOLD = ("loss", "gradient_norm")
+
+
+class FiniteSteps(keras.callbacks.Callback):
+    """Ends a `fit` after the first epoch that left the finite numbers.
+
+    A NaN in one row makes every weight NaN within a step. Arrays are looked at
+    before the first step. What comes batch by batch is not, for that would
+    cost each step: the means of an epoch tell it at the end of the first one.
+    """
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Raises ValueError where the loss or its gradient did.
+
+        The gradient tells where the loss does not: a kernel that multiplies
+        and cuts off at once may make 0 of a NaN on the way to the loss.
+        """
+        told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
+        if np.isfinite(list(told.values())).all():
+            return
+        found = ", ".join(f"{key}={value}" for key, value in told.items())
+        raise InputError(
+            "`x` must hold finite numbers, and the steps stay finite. Received:"
+            f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
+            "NaN in images and captions, lower the rate, or set "
+            "`gradient_clip_norm`."
+        )
 
 
 class _Epochs(keras.callbacks.Callback):
@@ -45,7 +72,7 @@ def prepare(arguments, text_encoder, strategy):
         ValueError: as `check_arrays`.
     """
     callbacks, own = arguments.get("callbacks"), [FiniteSteps()]
-    reads = _reads_words(text_encoder)
+    reads = isinstance(text_encoder, TextEncoder)
     num_words = text_encoder.vocabulary_size if reads else None
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
     for name, steps in counted.items():
@@ -100,7 +127,8 @@ def check_arrays(name, arrays, num_words=None):
             array = array.numpy()
         if isinstance(array, np.ndarray):
             counts[called] = len(array) if array.ndim else 0
-            _check_array(called, array)
+            _refuse_text(called, array)
+            check_finite(called, array)
             if key == "captions" and num_words and array.ndim == 2:
                 _check_words(called, array, num_words)
     if counts and (len(set(counts.values())) > 1 or not min(counts.values())):
@@ -110,12 +138,6 @@ def check_arrays(name, arrays, num_words=None):
             f"image with one of its captions. Received: {found}. Batches of "
             "fewer images than captions come by `tbnets.EpochBatches`."
         )
-
-
-def _check_array(called, array):
-    """Refuses text, and numbers that are not finite."""
-    _refuse_text(called, array)
-    check_finite(called, array)
 
 
 def _refuse_text(called, array):
@@ -147,7 +169,7 @@ def checked_inputs(name, inputs, encoder, shape):
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
     _refuse_text(name, inputs)
-    found, reads_words = tf.TensorShape(inputs.shape), _reads_words(encoder)
+    found = tf.TensorShape(inputs.shape)
     if shape is not None:
         first, last = shape[1:-1], shape[-1:]
         if encoder is not None:  # It may read photos of many sizes.
@@ -159,14 +181,10 @@ def checked_inputs(name, inputs, encoder, shape):
                 f"`{name}` must be of shape {wanted}. Received: {name}.shape="
                 f"{found}. Give what the network was built for."
             )
-    at_hand = isinstance(inputs, np.ndarray | tf.Tensor)
-    if reads_words and at_hand and found.rank == 2:
+    reads_words = isinstance(encoder, TextEncoder) and found.rank == 2
+    if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
         _check_words(name, inputs, encoder.vocabulary_size)
     return inputs
-
-
-def _reads_words(encoder):
-    return isinstance(encoder, TextEncoder)
 
 
 def _check_words(called, words, num_words):

@@ -17,12 +17,9 @@ from tbnets.models.sides import build_side, embed_side
 from tbnets.models.two_branch import IDS, INPUTS, ids_of
 from tbnets.replicas import Shares, gather
 
-PAIRS = (
-    *("regions", "region_images", "phrase_nodes"),
-    *("region_of", "is_contrast", "weights"),
-)
+_TOLD = "region_images", "region_of", "is_contrast", "weights"
+PAIRS = "regions", "phrase_nodes", *_TOLD
 """What a training batch holds beside that of an `EmbeddingNetwork`."""
-_TOLD = ("region_images", *PAIRS[-3:])
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
 _OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
 _OF_MEAN = {"text_to_image": _TERMS[-1]}
@@ -179,8 +176,7 @@ class HMLSTM(EmbeddingNetwork):
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
         states, count = tf.gather(states, rows), tf.size(trees.roots)
-        drawn = Shares(captions=count, phrases=tf.size(phrase_nodes))
-        with drawn.drawn("captions", "phrases"):
+        with Shares(captions=count, phrases=tf.size(phrase_nodes)).drawn():
             embeddings = self.text_branch(states, training=training)
         return embeddings[:count], embeddings[count:]
 
@@ -202,10 +198,8 @@ class HMLSTM(EmbeddingNetwork):
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
         rows = tf.boolean_mask(trees.rows, is_phrase)
         embeddings = self.text_branch(tf.gather(states, rows), training=False)
-        captions, spans = (
-            tf.gather(one, rows) for one in (trees.trees, trees.spans)
-        )
-        return embeddings, captions, spans
+        told = (tf.gather(one, rows) for one in (trees.trees, trees.spans))
+        return embeddings, *told
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the embeddings of images and texts, and of `regions`."""
@@ -238,12 +232,13 @@ class HMLSTM(EmbeddingNetwork):
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
         of_pairs = loss.of_views(pairs)
-        losses = [(self.phrase_weight, of_pairs, _OF_PAIRS)]
+        output = _joined(at_root, self.phrase_weight, of_pairs, _OF_PAIRS)
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])
             of_mean = loss.with_masks(mean, sentences, masks, idle)
-            losses.append((self.region_mean_weight, of_mean, _OF_MEAN))
-        return _joined(at_root, losses)
+            weight = self.region_mean_weight
+            output = _joined(output, weight, of_mean, _OF_MEAN)
+        return output
 
     def _embed_seen(self, batch, training):
         """Returns the embeddings of photos and of regions.
@@ -270,19 +265,17 @@ def _region_mean(regions, region_images, num_images):
     return tf.math.l2_normalize(total, axis=-1)
 
 
-def _joined(at_root, losses):
-    """Returns one `LossOutput` of that of the roots and others.
+def _joined(output, weight, other, names):
+    """Returns a `LossOutput` with another one added.
 
     Args:
-        at_root: a `LossOutput`.
-        losses: (weight, `LossOutput`, names of its terms beside the roots').
+        output: that of the roots, at first.
+        weight: of the other one.
+        other: a `LossOutput`.
+        names: of its terms, beside those that are there.
     """
-    total, terms = at_root.total, dict(at_root.terms)
-    active = dict(at_root.active_fraction)
-    for weight, output, names in losses:
-        total += weight * output.total
-        for term, name in names.items():
-            if term in output.terms:
-                terms[name] = output.terms[term]
-                active[name] = output.active_fraction[term]
-    return at_root._replace(total=total, terms=terms, active_fraction=active)
+    told = (
+        mine | {names[term]: new[term] for term in names if term in new}
+        for mine, new in zip(output[1:], other[1:])
+    )
+    return LossOutput(output.total + weight * other.total, *told)

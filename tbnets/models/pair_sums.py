@@ -24,11 +24,8 @@ class PairSums:
         self.count = _zeros(is_known=True)
         self.shifts = [_zeros(size, is_known=True) for size in sizes]
         self.sums = [_zeros(size) for size in sizes]
-        self.products = {
-            (0, 0): _zeros(num_images, num_images),
-            (1, 1): _zeros(num_texts, num_texts),
-            (0, 1): _zeros(num_images, num_texts),
-        }
+        kinds = (0, 0), (1, 1), (0, 1)
+        self.products = {(i, j): _zeros(sizes[i], sizes[j]) for i, j in kinds}
 
     def add(self, images, texts, pairs):
         """Adds a batch.
@@ -38,14 +35,11 @@ class PairSums:
             texts: float32 `[m, num_texts]`.
             pairs: float32 `[n, m]`, 1 where image and text match, else 0.
         """
-        rows, is_first = [], self.count == 0
+        rows, sides, is_first = [], (images, texts), self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
-        totals = [
-            tf.linalg.matvec(features, uses[i], True)
-            for i, features in enumerate((images, texts))
-        ]
+        totals = [tf.linalg.matvec(*side, True) for side in zip(sides, uses)]
         *totals, count = replicas.summed([*totals, tf.reduce_sum(pairs)])
-        for i, features in enumerate((images, texts)):
+        for i, features in enumerate(sides):
             mean = totals[i] / tf.maximum(count, 1)
             shift = tf.where(is_first, _wide(mean), self.shifts[i])
             self.shifts[i].assign(shift)

@@ -181,11 +181,13 @@ class SimilarityNetwork(TwoBranchModel):
         has_candidates = candidates.has_candidates(batch)
         return losses[self.pair_loss, has_candidates](batch, training)
 
+    def _embed_whole(self, batch, training):
+        """Returns embeddings of all replicas' batch, and its ids."""
+        return gather(*self.embed(batch, training), *ids_of(batch))
+
     def _logistic_loss(self, batch, training):
         """Returns the `LogisticOutput` of captions with their images."""
-        images, texts, *ids = gather(
-            *self.embed(batch, training), *ids_of(batch)
-        )
+        images, texts, *ids = self._embed_whole(batch, training)
         seed, count = self._draw_seed(), self.num_candidates
         pairs = sample_pairs(*ids, seed=seed, num_candidates=count)
         image_rows = tf.gather(images, pairs.images)
@@ -222,12 +224,11 @@ class SimilarityNetwork(TwoBranchModel):
             List of float32 `[p]`.
         """
         sides = [[*map(own_rows, side)] for side in (images, texts)]
-        counts = [tf.shape(rows)[0] for rows in sides[0]]
-        shares = Shares(**{str(i): count for i, count in enumerate(counts)})
-        with shares.drawn(*map(str, range(len(counts)))):
+        counts = {str(i): tf.shape(rows)[0] for i, rows in enumerate(sides[0])}
+        with Shares(**counts).drawn():
             rows = (tf.concat(side, 0) for side in sides)
             logits = self.judge(*rows, training=training)
-        return gather(*tf.split(logits, counts))
+        return gather(*tf.split(logits, [*counts.values()]))
 
     def _most_convincing(self, columns, images, texts):
         """Returns of each row of columns that whose pair fits best.
@@ -277,7 +278,7 @@ class SimilarityNetwork(TwoBranchModel):
     def _texts_of(self, batch, training):
         """Returns the embeddings of a batch's captions."""
         captions = batch["captions"]
-        with Shares(captions=tf.shape(captions)[0]).drawn("captions"):
+        with Shares(captions=tf.shape(captions)[0]).drawn():
             texts = self.embed_text(captions, training=training)
         return gather(texts)[0]
 
@@ -288,13 +289,10 @@ class SimilarityNetwork(TwoBranchModel):
         the image's other captions and beside the caption's other images: what
         matches is in neither.
         """
-        images, texts, *ids = gather(
-            *self.embed(batch, training), *ids_of(batch)
-        )
+        images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         own = own_rows(images)
-        pairs = Shares(pairs=tf.shape(own)[0] * tf.shape(texts)[0])
-        with pairs.drawn("pairs"):
+        with Shares(pairs=tf.shape(own)[0] * tf.shape(texts)[0]).drawn():
             logits = self.similarities(own, texts, training=training)
         [logits] = gather(logits)
         own = own_images(*ids[:2])
@@ -315,7 +313,7 @@ class SimilarityNetwork(TwoBranchModel):
         num_images = tf.shape(images)[0]
         shares = Shares(images=num_images, candidates=tf.shape(others)[0])
         rows = tf.concat([images, others], axis=0)
-        with shares.drawn("images", "candidates"):
+        with shares.drawn():
             rows = self.embed_images(rows, training=training)
         images, others = gather(rows[:num_images], rows[num_images:])
         owners, valid = gather(batch["drawn_for"], batch["is_negative"])
@@ -333,11 +331,7 @@ class SimilarityNetwork(TwoBranchModel):
     def _hardest_candidates(self, batch, owners, columns):
         """Returns of each row of candidates the most convincing, `[n, 1]`."""
         rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
-        shares = Shares(candidates=tf.shape(rows)[0])
-        used, places = candidates.used_columns(
-            columns, all_count, shares.total("candidates")
-        )
-        rows = tf.gather(rows, shares.own("candidates", used))
+        rows, places = candidates.picked_rows(rows, columns, all_count)
         [embeddings] = gather(candidates.embed_as_served(self, rows))
         texts = self._texts_of(batch, training=False)
         owners = tf.repeat(owners, self.num_candidates)

@@ -4,18 +4,13 @@ import keras
 import tensorflow as tf
 
 
-def step_mean(name):
-    """Returns a `keras.metrics.Metric` that averages a scalar of each step.
+class StepMean(keras.metrics.Metric):
+    """Averages a scalar of each step.
 
     As `keras.metrics.Mean` does, but replicas keep it for themselves: they all
     report the same, so a mean of each is the mean of all, where Keras 3 would
     sum both its variables over all replicas at each step.
     """
-    return _StepMean(name)
-
-
-class _StepMean(keras.metrics.Metric):
-    """See `step_mean`."""
 
     def __init__(self, name):
         super().__init__(name=name)

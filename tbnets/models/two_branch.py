@@ -12,11 +12,11 @@ from tbnets import replicas
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
-from tbnets.layers.configured import arguments_of, repr_of
+from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
 from tbnets.models.sides import build_side, check_sides, embed_side
-from tbnets.models.step_mean import step_mean
+from tbnets.models.step_mean import StepMean
 from tbnets.training.optimizers import current_learning_rate
 
 INPUTS = ("images", "captions")
@@ -82,7 +82,7 @@ class TwoBranchModel(keras.Model):
         check_sides(self)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
-        self.trackers = {name: step_mean(name) for name in names}
+        self.trackers = {name: StepMean(name) for name in names}
 
     def __repr__(self) -> str:
         told = {"built": False}
@@ -204,11 +204,10 @@ class TwoBranchModel(keras.Model):
         """
         shapes = checked_dict("inputs", input_shape, INPUTS)
         shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        sides = (
-            ("images", self.image_encoder, self.image_branch),
-            ("captions", self.text_encoder, self.text_branch),
-        )
-        images, texts = (build_side(shapes[key], *side) for key, *side in sides)
+        image_side = self.image_encoder, self.image_branch
+        text_side = self.text_encoder, self.text_branch
+        images = build_side(shapes["images"], *image_side)
+        texts = build_side(shapes["captions"], *text_side)
         if images != texts:
             raise InputError(
                 "`image_branch` and `text_branch` must end in the same size. "
@@ -254,7 +253,7 @@ class TwoBranchModel(keras.Model):
             # Variables that a step makes have it traced twice.
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
-        if worker_fit.is_needed(self):
+        if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
             return worker_fit.fit(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
@@ -305,7 +304,7 @@ class TwoBranchModel(keras.Model):
 
     def _arguments(self, method):
         """Returns what a method was given, as a config."""
-        names = arguments_of(type(self), method, TwoBranchModel)
+        names = parameters_of(type(self), method, TwoBranchModel)
         own = {name: getattr(self, name) for name in names}
         own.pop("optimizer", None)  # Keras' own config has it.
         return keras.saving.serialize_keras_object(own)

@@ -27,12 +27,6 @@ TAKEN = (
 """The arguments of Keras' `fit` that this one takes."""
 CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 """What Keras' optimizers take to clip gradients."""
-ENDLESS = tf.data.INFINITE_CARDINALITY
-
-
-def is_needed(model):
-    """Tells whether Keras' own `fit` can not train a model."""
-    return model.distribute_strategy.num_replicas_in_sync > 1
 
 
 def fit(self, **arguments):
@@ -52,15 +46,12 @@ def fit(self, **arguments):
     Raises:
         ValueError: an argument that is not taken, or the data end too early.
     """
-    model, (data, count) = self, _checked(self, arguments)
+    model = self
+    _check(model, arguments)
+    names = "x", "steps_per_epoch"
+    data, steps, is_endless = _shared(model, arguments, *names)
     validation = _validation(model, arguments)
     epochs, verbose = arguments.get("epochs", 1), arguments.get("verbose", 1)
-    steps = arguments.get("steps_per_epoch") or count
-    if steps == ENDLESS:
-        raise InputError(
-            "`steps_per_epoch` must be given with an endless data set. "
-            "Received: none. Say how many batches an epoch has."
-        )
     callbacks = keras.callbacks.CallbackList(
         arguments.get("callbacks"),
         add_history=True,
@@ -77,7 +68,7 @@ def fit(self, **arguments):
     for epoch in range(arguments.get("initial_epoch", 0), epochs):
         model.reset_metrics()
         callbacks.on_epoch_begin(epoch)
-        if batches is None or count != ENDLESS:
+        if batches is None or not is_endless:
             batches = iter(data)
         logs = _epoch(model, model.train_function, batches, steps, callbacks)
         logs = {**logs, **validation(epoch, callbacks)}
@@ -90,16 +81,10 @@ def fit(self, **arguments):
     return model.history
 
 
-def _checked(model, arguments):
-    """Returns the shares, and how many batches an epoch has if that is known.
-
-    What is not taken is refused.
-    """
-    others = sorted(
-        name
-        for name, value in arguments.items()
-        if name not in TAKEN and value is not None
-    )
+def _check(model, arguments):
+    """Refuses what is not taken."""
+    given = {name for name, value in arguments.items() if value is not None}
+    others = sorted(given - {*TAKEN})
     if others:
         raise InputError(
             f"`fit` on several replicas must be given {', '.join(TAKEN)} only. "
@@ -113,16 +98,8 @@ def _checked(model, arguments):
             f"built={model.built}, jit_compile={model.jit_compile}. Call "
             "`build` first."
         )
-    _check_clipping(model.optimizer)
-    return _shared(model, "x", arguments.get("x"))
-
-
-def _check_clipping(optimizer):
-    """Refuses an optimizer that clips.
-
-    Keras 3 has it clip what one replica gives to the sum, before it is summed.
-    """
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    # Keras 3 has it clip what one replica gives, before that is summed.
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:
@@ -134,33 +111,43 @@ def _check_clipping(optimizer):
             )
 
 
-def _shared(model, name, data):
-    """Returns the shares of an argument's batches, and how many if known."""
-    if isinstance(data, tf.data.Dataset):
-        count = int(data.cardinality())
-        count = None if count == tf.data.UNKNOWN_CARDINALITY else count
-        strategy = model.distribute_strategy
-        return strategy.experimental_distribute_dataset(data), count
+def _shared(model, arguments, name, steps_name):
+    """Returns an argument's batches as shares: (shares, steps, is_endless).
+
+    Args:
+        model: see `fit`.
+        arguments: likewise.
+        name: of the argument.
+        steps_name: of that which tells how many steps it is taken for; where
+            it does not, they are all that there are, None if nobody knows.
+    """
+    data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
-        return data, None
-    raise InputError(
-        f"`{name}` on several replicas must be batches. Received: {name} of "
-        f"type {type(data).__name__}. Draw them by tbnets.EpochBatches, or "
-        "make a tf.data.Dataset."
-    )
+        return data, steps, False
+    if not isinstance(data, tf.data.Dataset):
+        raise InputError(
+            f"`{name}` on several replicas must be batches. Received: {name} "
+            f"of type {type(data).__name__}. Draw them by tbnets.EpochBatches, "
+            "or make a tf.data.Dataset."
+        )
+    count = int(data.cardinality())
+    is_endless = count == tf.data.INFINITE_CARDINALITY
+    if is_endless and not steps:
+        raise InputError(
+            f"`{steps_name}` must be given with an endless data set. Received: "
+            "none. Say how many batches are taken."
+        )
+    steps = steps or (count if count >= 0 else None)
+    shares = model.distribute_strategy.experimental_distribute_dataset(data)
+    return shares, steps, is_endless
 
 
 def _validation(model, arguments):
     """Returns the function (epoch, callbacks) -> logs of `validation_data`."""
     if arguments.get("validation_data") is None:
         return lambda epoch, callbacks: {}
-    name, steps = "validation_data", arguments.get("validation_steps")
-    data, count = _shared(model, name, arguments[name])
-    if steps is None and count == ENDLESS:
-        raise InputError(
-            "`validation_steps` must be given with an endless data set. "
-            "Received: none. Say how many batches are measured."
-        )
+    names = "validation_data", "validation_steps"
+    data, steps, _ = _shared(model, arguments, *names)
     if model.test_function is None:
         model.test_function = _step_function(model, "test")
     run, often = model.test_function, arguments.get("validation_freq") or 1
@@ -171,7 +158,7 @@ def _validation(model, arguments):
             return {}
         model.reset_metrics()
         callbacks.on_test_begin()
-        logs = _epoch(model, run, iter(data), steps or count, callbacks, "test")
+        logs = _epoch(model, run, iter(data), steps, callbacks, "test")
         callbacks.on_test_end(logs)
         return {f"val_{name}": value for name, value in logs.items()}
 
@@ -180,10 +167,10 @@ def _validation(model, arguments):
 
 def _step_function(model, kind="train"):
     """Returns the function iterator -> logs of a step of all replicas."""
-    strategy, of_replica = model.distribute_strategy, f"{kind}_step"
+    strategy = model.distribute_strategy
 
     def step(iterator):
-        taken = getattr(model, of_replica)
+        taken = getattr(model, f"{kind}_step")
         logs = strategy.run(taken, args=(iterator.get_next(),))
         local = strategy.experimental_local_results
         return {name: local(value)[0] for name, value in logs.items()}
@@ -196,10 +183,8 @@ def _step_function(model, kind="train"):
 def _epoch(model, run, batches, steps, callbacks, kind="train"):
     """Takes the steps of an epoch; returns the logs of the last one."""
     logs, name = None, "x" if kind == "train" else "validation_data"
-    begin, end = (
-        getattr(callbacks, f"on_{kind}_batch_{when}")
-        for when in ("begin", "end")
-    )
+    begin = getattr(callbacks, f"on_{kind}_batch_begin")
+    end = getattr(callbacks, f"on_{kind}_batch_end")
     for number in itertools.count() if steps is None else range(steps):
         begin(number)
         try:

@@ -32,7 +32,6 @@ FOLDER = "tensorboard"
 BEST = "best"
 OVERVIEW, ANSWERS = "1_overview", "2_answers"
 GROUPS = {"dev": "3_dev", "train": "4_train"}
-HEALTH = f"{OVERVIEW}/3_"
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
@@ -169,7 +168,7 @@ class Board:
         if key in self._overview:
             return f"{OVERVIEW}/{self._overview[key]}"
         if group == "health":
-            return f"{HEALTH}{name.replace('/', '_')}"
+            return f"{OVERVIEW}/3_{name.replace('/', '_')}"
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
     @_unless_lost
@@ -206,11 +205,10 @@ class Board:
                 tag = self.tag(key)
                 values = [row.get(key) for row in history]
                 moves = [value != values[0] for value in values]
-                first = len(values)
-                if not tag.startswith(OVERVIEW):
-                    if not any(moves):
-                        continue
-                    first = first if any(moves[:-1]) else 1
+                is_held = not (tag.startswith(OVERVIEW) or any(moves[:-1]))
+                if is_held and not moves[-1]:
+                    continue
+                first = 1 if is_held else len(values)
                 for step, value in enumerate(values[first - 1 :], first):
                     if value is not None:
                         _scalar(tag, value, step, key)

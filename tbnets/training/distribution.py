@@ -40,7 +40,6 @@ LOST = (
 """What TensorFlow raises where it waits for a worker that is gone."""
 ANSWER_SECONDS = 2.0
 """How long a worker that lives may take to accept a connection."""
-_ALONE = contextlib.nullcontext()
 LOOK_SECONDS = 5.0
 """How long a worker stays that has lost another, for all to see who it is."""
 
@@ -76,8 +75,6 @@ def read_task(text):
             for job in TYPES
             for i, address in enumerate(cluster.get(job, []))
         }
-    except json.JSONDecodeError as error:
-        raise _wrong(f"{text!r}, which is no JSON ({error})") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         found = f"{text!r} ({type(error).__name__}: {error})"
         raise _wrong(found) from error
@@ -110,7 +107,6 @@ class Workers:
     """
 
     def __init__(self, strategy=None, task=None):
-        self._shares = strategy is not None
         self.strategy = strategy or tf.distribute.get_strategy()
         self.name, self.is_chief, self._addresses = task or ("", True, {})
 
@@ -135,7 +131,7 @@ class Workers:
 
     def scope(self):
         """Returns the context that variables of the replicas are made in."""
-        return self.strategy.scope() if self._shares else _ALONE
+        return self.strategy.scope()
 
     def share(self, batches):
         """Returns the data set of an epoch, for this process's replicas."""
@@ -186,7 +182,7 @@ class Workers:
 
         Args:
             argument: what it is called.
-            value: what JSON can hold.
+            value: dict that JSON can hold; what differs is told.
             advice: what to change.
 
         Raises:
@@ -195,13 +191,8 @@ class Workers:
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:
             return
-        if isinstance(value, dict) and isinstance(other, dict):
-            # What differs is told.
-            both = {**value, **other}
-            names = [k for k in both if value.get(k) != other.get(k)]
-            value, other = (
-                {k: x.get(k) for k in names} for x in (value, other)
-            )
+        names = [k for k in value | other if value.get(k) != other.get(k)]
+        value, other = ({k: x.get(k) for k in names} for x in (value, other))
         raise InputError(
             f"`{argument}` must be the same on all workers. Received: {value} "
             f"on {self.name}, {other} on the chief. {advice}"

@@ -28,7 +28,6 @@ class Embedder:
         def texts(batch):
             return network.embed_text(batch, training=False)
 
-        self.network = network
         # Nothing here is for AutoGraph, which takes longer than the tracing.
         options = {"reduce_retracing": True, "autograph": False}
         self._images = tf.function(images, **options)

@@ -58,12 +58,9 @@ def _moments(variables, kept):
 def _copies(variable):
     """Returns the `tf.Variable`s of one, on each device of a strategy."""
     strategy = tf.distribute.get_strategy()
-    return strategy.experimental_local_results(_as_tensorflow(variable))
-
-
-def _as_tensorflow(variable):
-    """Returns the `tf.Variable` within a variable of Keras 3."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
+    if not isinstance(variable, tf.Variable):
+        variable = variable.value  # Of Keras 3.
+    return strategy.experimental_local_results(variable)
 
 
 class _Fused:

@@ -110,12 +110,9 @@ def _tells(history):
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:
-        found = [
-            row.get("dev/phrase_to_region/recall_at_1", 0) for row in recent
-        ]
-        return max(found) > history[0].get(
-            "dev/phrase_to_region/recall_at_1", 0
-        )
+        name = "dev/phrase_to_region/recall_at_1"
+        first, *last = (row.get(name, 0) for row in [history[0], *recent])
+        return max(last) > first
     cutoffs = recall_cutoffs(history[0])
     chance = 200 * sum(min(1, k / images) for k in cutoffs)
     least = min(1.5 * chance, (chance + 200 * len(cutoffs)) / 2)

@@ -160,20 +160,18 @@ def _hinges_of(settings):
 def _train_epoch(session, train):
     """Takes the steps of an epoch; returns their means as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
-    callbacks = []
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
-    if session.workers.is_chief:
-        callbacks.append(ProgressBar(title, steps))
+    is_told = session.workers.is_chief
     try:
         history = session.network.fit(
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=callbacks,
+            callbacks=[ProgressBar(title, steps)] if is_told else [],
             **options,
         ).history
     except LOST:
@@ -221,13 +219,12 @@ def _save_epoch(session, row):
     if state.best_metric is None or metric > state.best_metric:
         state.best_metric, state.best_epoch = metric, state.epoch
         names = ["best", "last"]
+    if not session.measures:
+        return
     network = session.network
     for name in names:
-        path = session.checkpoint(name)
-        if not session.workers.is_chief:
-            path = None
-        if session.measures:
-            checkpoints.save_checkpoint(path, network, network.optimizer, state)
+        path = session.checkpoint(name) if session.workers.is_chief else None
+        checkpoints.save_checkpoint(path, network, network.optimizer, state)
 
 
 def _line_before(session):

@@ -22,14 +22,9 @@ class PairScorer:
 
     def __init__(self, network, memory_limit_mb=512):
         rows = tf.TensorSpec((None, network.embedding_dim), tf.float32)
-        signature = [rows, rows]
-        self.network = network
-        self._tile = tf.function(
-            network.similarities, input_signature=signature
-        )
-        self._pairs = tf.function(
-            lambda images, texts: network.judge(images, texts),
-            input_signature=signature,
+        self._tile, self._pairs = (
+            tf.function(compare, input_signature=[rows, rows])
+            for compare in (network.similarities, network.judge)
         )
         width = 2 * network.embedding_dim + sum(network.head.units)
         fitting = int(memory_limit_mb * 2**20) // (4 * width)
@@ -60,21 +55,18 @@ class PairScorer:
             ]
             return np.concatenate(found)
 
-        return PairScores(
-            len(image_embeddings), len(text_embeddings), tile, pairs
-        )
+        sizes = len(image_embeddings), len(text_embeddings)
+        return PairScores(*sizes, tile, pairs)
 
     def _strip(self, images, texts):
         """Returns the scores of all images with a few texts."""
         texts = tf.constant(texts)
         at_once = max(1, self.pairs_at_once // max(1, len(texts)))
-        return np.concatenate(
-            [self._tile(part, texts) for part in _cut(images, at_once)]
-        )
+        parts = [self._tile(part, texts) for part in _cut(images, at_once)]
+        return np.concatenate(parts)
 
 
 def _cut(rows, size):
     """Returns rows in pieces; at least one, which may be empty."""
-    return [
-        rows[start : start + size] for start in range(0, len(rows) or 1, size)
-    ]
+    starts = range(0, len(rows) or 1, size)
+    return [rows[start : start + size] for start in starts]

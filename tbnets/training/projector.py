@@ -44,8 +44,7 @@ def write_points(folder, name, points):
     config_text = text_format.MessageToString(config)
     contents["projector_config.pbtxt"] = config_text.encode()
     for path, content in contents.items():
-        write = operator.methodcaller("write", content)
-        write_atomically(folder / path, write)
+        write_atomically(folder / path, operator.methodcaller("write", content))
 
 
 def metadata(columns):

@@ -113,8 +113,5 @@ def check_same_run(workers, settings, last):
     flags = records.without_places(settings)
     workers.check_same("the flags", flags, advice)
     epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
-    workers.check_same(
-        "--run_dir",
-        {"epochs": epoch},
-        "Name a folder that all workers share.",
-    )
+    advice = "Name a folder that all workers share."
+    workers.check_same("--run_dir", {"epochs": epoch}, advice)

@@ -18,10 +18,10 @@ def describe(session, train):
     """Returns a few lines on what is about to be trained."""
     task, network = session.task, session.network
     size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
-    lines = [f"run       {session.run_dir}"]
+    told = {"run": str(session.run_dir)}
     if session.state.epoch:
-        lines[0] += f", continued after epoch {session.state.epoch}"
-    told = _splits(session, train)
+        told["run"] += f", continued after epoch {session.state.epoch}"
+    told |= _splits(session, train)
     if not task.data.test_split:
         told["test"] = (
             f"none: results are those of {session.settings.dev_split}"
@@ -33,8 +33,7 @@ def describe(session, train):
         "network": f"{task.describe(network)}, {size:,} trainable parameters",
         "watch": f"tensorboard --logdir {session.run_dir / 'tensorboard'}",
     }
-    lines += [f"{name:<9} {text}" for name, text in told.items()]
-    return "\n".join(lines)
+    return "\n".join(f"{name:<9} {text}" for name, text in told.items())
 
 
 def _devices(session):

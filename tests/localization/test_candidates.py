@@ -46,7 +46,7 @@ def views(regions, phrases, found, chains, is_negative, num_negatives):
     )
     used, places = candidates.used_columns(columns, valid, len(found))
     masks = positives.positive_masks(*chains)
-    others = hinges.views(hinges.TERMS, regions, phrases, masks)
+    others = hinges.views(regions, phrases, masks)
     others["text_to_image"] = candidates.candidate_view(
         phrases,
         regions,
