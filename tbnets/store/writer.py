@@ -28,6 +28,7 @@ _OURS = re.compile(
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """One line of Unicode text, which does not begin with a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
+"""What arrays with a row an image hold at least, in whole numbers."""
 
 
 class FeatureWriter:
@@ -124,9 +125,7 @@ class FeatureWriter:
     def finish(self):
         """Marks the store complete and removes what a kill left behind."""
         self._check_alone()
-        named = {MANIFEST}
-        for shard in self._manifest.shards:
-            named.update(shard.sha256)
+        named = {name for one in self._manifest.shards for name in one.sha256}
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
@@ -135,9 +134,7 @@ class FeatureWriter:
     def _check_alone(self):
         """Raises ValueError if another process wrote the manifest."""
         path = self.path / MANIFEST
-        if self._written is not None and (
-            not path.exists() or path.read_bytes() != self._written
-        ):
+        if self._written != (path.read_bytes() if path.exists() else None):
             raise InputError(
                 "`path` must be written by one process at a time. Received: "
                 f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
@@ -283,10 +280,10 @@ def checked_arrays(manifest, ids, given):
     if "counts" in given:
         kind = manifest.array_kinds(len(ids), 0)["counts"]
         counts = _converted("counts", given["counts"], *kind, ids)
-    owners = np.repeat(ids, counts)
-    kinds = manifest.array_kinds(len(ids), len(owners))
+    owners = np.repeat(ids, counts), ids
+    kinds = manifest.array_kinds(len(ids), len(owners[0]))
     return {
-        part: _converted(part, given[part], *kind, owners)
+        part: _converted(part, given[part], *kind, owners[part in _LEAST])
         for part, kind in kinds.items()
         if part in given
     }
