@@ -76,19 +76,8 @@ def finite_float32(name, values):
 
     Inner products of rows with such norms stay in float32.
     """
-    with np.errstate(over="ignore"):  # Reported below as non-finite.
-        embeddings = np.ascontiguousarray(values, np.float32)
+    embeddings = np.ascontiguousarray(finite_scores(values, name=name))
     norms = exact_scores.row_norms(embeddings)
-    bad_rows = np.flatnonzero(~np.isfinite(norms))
-    if bad_rows.size:
-        bad = ~np.isfinite(embeddings[bad_rows])
-        row, column = bad_rows[0], int(np.argmax(bad[0]))
-        raise InputError(
-            f"`{name}` must be finite in float32. Received: {name}[{row}, "
-            f"{column}]={values[row, column]}, and {np.count_nonzero(bad)} "
-            f"non-finite values in {bad_rows.size} of {len(values)} rows. "
-            "Look for a diverged model or a zero vector that was normalised."
-        )
     if norms.max() ** 2 > LARGEST_SCORE:
         raise InputError(
             f"`{name}` must have inner products that fit in float32. Received: "
@@ -97,26 +86,28 @@ def finite_float32(name, values):
     return embeddings, norms
 
 
-def finite_scores(values, rows=None):
+def finite_scores(values, rows=None, name="scores"):
     """Returns scores as float32, or says which one is no number.
 
     Args:
         values: numbers of any shape.
         rows: what its rows are numbered by; None for their places.
+        name: what they are called.
 
     Raises:
         ValueError: one is not finite in float32.
     """
+    values = np.asarray(values)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
-        scores = np.asarray(values).astype(np.float32, copy=False)
+        scores = values.astype(np.float32, copy=False)
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
-        value, place = scores[tuple(bad[0])], bad[0].tolist()
+        value, place = values[tuple(bad[0])], bad[0].tolist()
         if rows is not None:
             place[0] = int(rows[place[0]])
         raise InputError(
-            f"`scores` must be finite in float32. Received: {value} at "
-            f"{place}, and {len(bad)} such scores of {scores.size}. Look for "
-            "a diverged model."
+            f"`{name}` must be finite in float32. Received: {value} at "
+            f"{place}, and {len(bad)} such numbers of {scores.size}. Look for "
+            "a diverged model or a zero vector that was normalised."
         )
     return scores

@@ -60,11 +60,13 @@ class EmbeddingScores:
         turned._sides = self._sides[::-1]
         return turned
 
-    def __getitem__(self, strip):
-        """Returns the scores of a slice of queries, float32 `[n, m]`."""
-        starts = range(0, self.shape[1], MAX_BLOCK)
+    def __getitem__(self, rows):
+        """Returns the scores of some queries, int `[n]`: float32 `[n, m]`."""
+        queries, candidates = self._sides
+        some = Side(queries.embeddings[rows], queries.norms[rows], rows)
+        strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
         blocks = [slice(start, start + MAX_BLOCK) for start in starts]
-        parts = [strip_scores(*self._sides, strip, block) for block in blocks]
+        parts = [strip_scores(some, candidates, strip, one) for one in blocks]
         return np.concatenate(parts, axis=1)
 
 
@@ -81,9 +83,7 @@ def pairs_of(positives, shape):
     positives = checked_array("positives", positives)
     if positives.dtype == bool and positives.shape == shape:
         positives = np.argwhere(positives)
-    inside = positives.dtype.kind in "iu" and positives.shape[1:] == (2,)
-    inside = inside and len(positives) > 0
-    if not inside or ((positives < 0) | (positives >= shape)).any():
+    if not (_are_rows(positives, shape) and len(positives)):
         raise InputError(
             f"`positives` must be bool {shape}, images by captions, or whole "
             "numbers [n, 2], the rows of an image and a caption of each "
@@ -110,7 +110,7 @@ def pair_ranks(scores, pairs) -> Ranks:
     Raises:
         ValueError: a pair is out of range, or a score is not finite.
     """
-    return _ranks(_strips(scores, pairs))
+    return _ranked(scores, pairs, best_ranks)
 
 
 def precise_ranks(scores, pairs):
@@ -119,26 +119,20 @@ def precise_ranks(scores, pairs):
     Returns:
         (Ranks, dict): the latter as of `ranks.precisions`.
     """
-    precise = []
+    precise = {}
 
-    def strips():
-        for queries, values, positive in _strips(scores, pairs):
-            precise.append(precisions(values, positive))
-            yield queries, values, positive
+    def rank(values, positive):
+        for name, found in precisions(values, positive).items():
+            precise.setdefault(name, []).append(found)
+        return best_ranks(values, positive)
 
-    ranks = _ranks(strips())
-    names = precise[0] if precise else ()
-    return ranks, {
-        name: np.concatenate([one[name] for one in precise]) for name in names
-    }
+    ranks = _ranked(scores, pairs, rank)
+    return ranks, {k: np.concatenate(parts) for k, parts in precise.items()}
 
 
-def _ranks(strips):
-    """Returns the `Ranks` of the best positives of strips."""
-    parts = [
-        (queries, *best_ranks(values, positive))
-        for queries, values, positive in strips
-    ]
+def _ranked(scores, pairs, rank):
+    """Returns the `Ranks` that a function of strips finds."""
+    parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
     none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
     return Ranks(*map(np.concatenate, zip(none, *parts)))
 
@@ -150,19 +144,13 @@ def _strips(scores, pairs):
         scores: as of `pair_ranks`.
         pairs: likewise.
     """
-    num_queries, num_candidates = scores.shape
-    pairs = _checked_pairs(pairs, num_queries, num_candidates)
+    pairs = _checked_pairs(pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
-    step = max(1, SCORES_AT_ONCE // max(1, num_candidates))
+    step = max(1, SCORES_AT_ONCE // max(1, scores.shape[1]))
     for first in range(0, len(queries), step):
         wanted = queries[first : first + step]
-        strip = slice(int(wanted[0]), int(wanted[-1]) + 1)
-        if strip.stop - strip.start > 2 * len(wanted):
-            values = np.concatenate([scores[q : q + 1] for q in wanted])
-        else:
-            values = np.asarray(scores[strip])[wanted - wanted[0]]
-        values = checks.finite_scores(values, wanted)
+        values = checks.finite_scores(scores[wanted], wanted)
         positive = np.zeros(values.shape, bool)
         own = pairs[ends[first] : ends[first + len(wanted)]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
@@ -201,14 +189,18 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     }
 
 
-def _checked_pairs(pairs, num_queries, num_candidates):
+def _are_rows(pairs, shape):
+    """Tells whether pairs are int `[n, 2]`, rows of a table of a shape."""
+    fit = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
+    return fit and ((pairs >= 0) & (pairs < shape)).all()
+
+
+def _checked_pairs(pairs, shape):
     """Returns int64 `[n, 2]`, sorted by query."""
     pairs = np.asarray(pairs)
     if pairs.size == 0:
         pairs = np.zeros((0, 2), np.int64)
-    shape = num_queries, num_candidates
-    inside = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
-    if not inside or ((pairs < 0) | (pairs >= shape)).any():
+    if not _are_rows(pairs, shape):
         raise InputError(
             "`pairs` must be whole numbers [n, 2], rows and columns of `scores`"
             f" {shape} from 0. Received: {pairs.dtype} {pairs.shape}."

@@ -8,12 +8,7 @@ from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, InputTypeError
 from tbnets.evaluation import checks, exact_scores, pair_ranks, ranking
-from tbnets.evaluation.ranks import (
-    RECALL_AT,
-    Ranks,
-    Side,
-    summarize_ranks,
-)
+from tbnets.evaluation.ranks import RECALL_AT, Ranks, Side, summarize_ranks
 
 
 def evaluate_retrieval(
@@ -109,8 +104,7 @@ def evaluate_retrieval(
             precise[f"{direction}/{name}"] = float(np.mean(values))
     if text_to_text:
         texts = checks.finite_float32(names[1], embeddings[1])
-        side = Side(*texts, groups)
-        ranks["text_to_text"] = _captions_ranks(side, memory_limit_mb)
+        ranks["text_to_text"] = _captions_ranks(texts, groups, memory_limit_mb)
     return summarize_ranks(ranks, recall_at) | precise
 
 
@@ -164,13 +158,19 @@ def retrieval_ranks(
         "text_to_image": text_side.result(),
     }
     if text_to_text:
-        side = Side(*texts, groups)
-        result["text_to_text"] = _captions_ranks(side, memory_limit_mb)
+        result["text_to_text"] = _captions_ranks(texts, groups, memory_limit_mb)
     return result
 
 
-def _captions_ranks(side, memory_limit_mb):
-    """Returns the `Ranks` of captions among captions of a `Side`."""
+def _captions_ranks(texts, groups, memory_limit_mb):
+    """Returns the `Ranks` of captions among captions.
+
+    Args:
+      texts: their embeddings and norms.
+      groups: int64 [num_captions], the image of each.
+      memory_limit_mb: MiB for tiles and their temporaries.
+    """
+    side = Side(*texts, groups)
     side.set_best(_best_other_caption(side), side)
     ranking.count_better(side, side, memory_limit_mb)
     return side.result()

@@ -133,26 +133,29 @@ def _retrieval_lines(metrics):
         label = direction.replace("_to_", " to ")
         lines += _row(metrics, direction, label, columns)
         lines += _interval_row(metrics, direction)
-        lines += _precision_note(metrics, direction)
+        precise = {"R-Precision": (f"{direction}/r_precision", per_cent)}
+        precise["mAP@R"] = f"{direction}/map_at_r", per_cent
+        lines += _told(metrics, precise, "  ")
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
-    told = {"mean_recall": per_cent, "recall_sum": rounded}
-    told = {name: write for name, write in told.items() if name in metrics}
-    total = [
-        f"{name.replace('_', ' ')} {write(metrics[name])}"
-        for name, write in told.items()
-    ]
-    return [*lines, *filter(None, [", ".join(total)])]
+    totals = {"mean recall": ("mean_recall", per_cent)}
+    totals["recall sum"] = "recall_sum", rounded
+    return lines + _told(metrics, totals)
 
 
-def _precision_note(metrics, direction):
-    """Returns the line of precisions at R; none where they are not asked."""
-    names = {"R-Precision": "r_precision", "mAP@R": "map_at_r"}
+def _told(metrics, names, indent=""):
+    """Returns the line of some metrics; none where none of them is there.
+
+    Args:
+      metrics: as of `format_table`.
+      names: what it calls them -> (name, what writes it).
+      indent: what it begins with.
+    """
     told = [
-        f"{title} {per_cent(metrics[f'{direction}/{name}'])}"
-        for title, name in names.items()
-        if f"{direction}/{name}" in metrics
+        f"{title} {write(metrics[name])}"
+        for title, (name, write) in names.items()
+        if name in metrics
     ]
-    return [f"  {', '.join(told)}"] * bool(told)
+    return [indent + ", ".join(told)] * bool(told)
 
 
 def _localization_lines(metrics):

@@ -195,17 +195,15 @@ class FeatureArray(Features):
 
     def check_repeated_rows(self):
         """Raises ValueError if rows of one id differ by more than rounding."""
-        if len(set(self.ids)) == len(self.ids):
-            return
         first = self.rows(self.ids)
-        for rows, _ in self.chunks():
-            twice = np.arange(rows.start, rows.stop)
-            twice = twice[first[rows] != twice]
-            found, used = self._read(twice), self._read(first[twice])
-            most = ROUNDING * np.abs(used).max(axis=1, initial=0)
-            far = np.abs(found - used).max(axis=1, initial=0) > most
+        twice = np.flatnonzero(first != np.arange(len(self)))
+        for some in slices(len(twice), 4 * self.dim):
+            rows = twice[some]
+            found, used = self._read(rows), self._read(first[rows])
+            most = ROUNDING * np.abs(used).max(axis=1)
+            far = np.abs(found - used).max(axis=1) > most
             if far.any():
-                row = twice[far][0]
+                row = rows[far][0]
                 raise InputError(
                     f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
@@ -240,7 +238,13 @@ def open_array(path) -> FeatureArray:
         >>> features.take(features.rows(["1000268201.jpg"])).shape
     """
     path = os.fspath(path)
-    array = _map_array(path)
+    check_numbers(
+        path,
+        "an array [n, dim] of numbers (.npy)",
+        "Save it with numpy.save, each image pooled or reshaped to one row.",
+        lambda found: len(found.shape) == 2 and 0 not in found.shape,
+    )
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not os.path.exists(ids_file(path)):
         ids = map(str, range(len(array)))
         return FeatureArray(ids, array, path, has_ids=False)
@@ -248,18 +252,6 @@ def open_array(path) -> FeatureArray:
     features = FeatureArray(ids, array, path)
     features.check_repeated_rows()
     return features
-
-
-def _map_array(path):
-    """Returns a memory-mapped `[n, dim]` array of real numbers."""
-    expected = "an array [n, dim] of numbers (.npy)"
-    header = check_numbers(path, expected, "Save it with numpy.save.")
-    if len(header.shape) != 2 or 0 in header.shape:
-        raise InputError(
-            f"{path}: expected {expected}; found shape {header.shape} and "
-            f"dtype {header.dtype}. Pool or reshape each image to one row."
-        )
-    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _read_ids(file, array, path):
@@ -318,23 +310,17 @@ def check_finite(features: Features, problems: list | None = None) -> int:
     Raises:
         ValueError: a row holds NaN or infinity, and `problems` is None.
     """
-    return sum(_check_finite(part, problems) for part in features.parts)
-
-
-def _check_finite(features, problems):
-    file = CheckedFile(features.path, problems)
     count = 0
-    for rows, array in features.chunks():
-        if array.dtype.kind in "iu":
-            return 0
-        with np.errstate(over="ignore"):
-            bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
-        for offset in np.flatnonzero(bad.any(axis=1)):
-            column = int(np.argmax(bad[offset]))
-            file.report(
-                f"{features.row_name(rows.start + int(offset))}: expected "
-                f"finite features; found {array[offset, column]} in column "
-                f"{column}. Extract the features of this image again."
-            )
-            count += 1
+    for part in features.parts:
+        for rows, array in part.chunks():
+            with np.errstate(over="ignore"):
+                bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
+            for offset in np.flatnonzero(bad.any(axis=1)):
+                column = int(np.argmax(bad[offset]))
+                CheckedFile(part.path, problems).report(
+                    f"{part.row_name(rows.start + int(offset))}: expected "
+                    f"finite features; found {array[offset, column]} in column "
+                    f"{column}. Extract the features of this image again."
+                )
+                count += 1
     return count
