@@ -52,10 +52,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
 
 def areas(boxes) -> np.ndarray:
     """Returns the areas of boxes `[n, 4]` in square pixels, float64 `[n]`."""
-    return _areas(check_boxes(boxes))
-
-
-def _areas(boxes):
+    boxes = np.asarray(boxes, np.float64)
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -84,7 +81,7 @@ def _iou(boxes, others):
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=2)
-    union = _areas(boxes)[:, None] + _areas(others)[None, :] - common
+    union = areas(boxes)[:, None] + areas(others)[None, :] - common
     return np.divide(common, union, out=np.zeros_like(union), where=union > 0)
 
 

@@ -32,8 +32,7 @@ def is_partial(name):
 def remove_abandoned(folder):
     """Removes from a folder what killed processes have left half written."""
     with contextlib.suppress(OSError):  # It is a matter of space alone.
-        names = [name for name in os.listdir(folder) if is_partial(name)]
-        for name in names:
+        for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
 
 
@@ -99,9 +98,7 @@ def write_atomically(path, write):
     path = pathlib.Path(path)
     remove_abandoned(path.parent)
     try:
-        with _partial(
-            path, lambda place: place.touch(exist_ok=False)
-        ) as partial:
+        with _partial(path, lambda new: new.touch(exist_ok=False)) as partial:
             with open(partial, "wb") as file:
                 write(file)
                 file.flush()

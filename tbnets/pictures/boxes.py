@@ -126,14 +126,10 @@ def _in_each_other(corners):
         The same with each box smaller by a line for each one before it that
         is as large.
     """
-    moved = corners.copy()
-    for row in range(1, len(corners)):
-        apart = np.abs(corners[:row] - corners[row]).max(axis=1)
-        inset = CASING * np.count_nonzero(apart < LINE)
-        sides = corners[row, 2:] - corners[row, :2]
-        inset = np.minimum(inset, sides / 2)
-        moved[row] += [*inset, *-inset]
-    return moved
+    near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
+    insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
+    insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
+    return corners + np.concatenate([insets, -insets], axis=1)
 
 
 def _below_heading(sheet, heading):

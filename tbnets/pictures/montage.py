@@ -202,20 +202,15 @@ def draw_card(title, tiles, folder):
     """
     title = title.replace(" .", ".")
     letters = columns(title, CARD_LETTERS)
-    lines = textwrap.wrap(title, letters, max_lines=2, placeholder=" ...")
+    text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
     top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
     size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
-    draw.text(
-        (CARD_GAP, CARD_GAP // 2),
-        "\n".join(lines),
-        "black",
-        font(25, title),
-        spacing=4,
-    )
+    above = (CARD_GAP, CARD_GAP // 2)
+    draw.text(above, text, "black", font(25, title), spacing=4)
     left = CARD_GAP
     for tile in tiles:
         left += CARD_GAP * tile.apart

@@ -139,10 +139,9 @@ def _write_words(draw, places, kinds, texts):
         )
         small = font(FONT_SIZE, text)
         box = _free_box(places[row], small.getlength(text), taken)
-        if not text or box is None:
-            continue
-        draw.text(box[:2], text, INK[kinds[row]], small)
-        taken.append(box)
+        if text and box is not None:
+            draw.text(box[:2], text, INK[kinds[row]], small)
+            taken.append(box)
 
 
 def _free_box(place, width, taken):

@@ -193,18 +193,13 @@ def _join_stores(shares, output, items, beside):
     with files.new_folder(output) as folder:
         for name in beside:
             _write(folder / name, [os.path.join(stores[0].path, name)])
-        shards = tuple(
-            _copied(store.path, shard, folder, f"{number:05d}")
-            for number, (store, shard) in enumerate(
-                (one, shard) for one in stores for shard in one.manifest.shards
-            )
-        )
-        write_manifest(
-            folder,
-            dataclasses.replace(
-                made, extraction=extraction, shards=shards, failed=failed
-            ),
-        )
+        shards = []
+        for one in stores:
+            for shard in one.manifest.shards:
+                number = f"{len(shards):05d}"
+                shards.append(_copied(one.path, shard, folder, number))
+        told = {"extraction": extraction, "shards": shards, "failed": failed}
+        write_manifest(folder, dataclasses.replace(made, **told))
         open_store(folder)
 
 

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checked_files import CheckedFile, is_kind, shown
 from tbnets.errors import InputError, MissingFileError
 
 FORMAT = "tbnets-features-1"
@@ -112,20 +112,17 @@ class Manifest:
             images: how many images the shard has.
             rows: how many rows of features, or boxes.
         """
-        kinds = {
-            "features": ((rows, self.dim), self.dtype),
-            "boxes": ((rows, 4), "float32"),
-            "counts": ((images,), "int64"),
-            "scores": ((rows,), "float32"),
-            "sizes": ((images, 2), "int64"),
-        }
         return {
-            part: (shape, _dtype(name)) for part, (shape, name) in kinds.items()
+            "features": ((rows, self.dim), _dtype(self.dtype)),
+            "boxes": ((rows, 4), np.dtype("<f4")),
+            "counts": ((images,), np.dtype("<i8")),
+            "scores": ((rows,), np.dtype("<f4")),
+            "sizes": ((images, 2), np.dtype("<i8")),
         }
 
 
 def _dtype(name):
-    """Returns the `numpy.dtype` of numbers in memory, by its name."""
+    """Returns the `numpy.dtype` of features in memory, by its name."""
     if name == BFLOAT16:
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name).newbyteorder("<")
@@ -170,10 +167,8 @@ def read_manifest(folder) -> Manifest:
     if found != FORMAT:
         file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
     _check_fields(file, "manifest", value, _MANIFEST)
-    dtypes = (*DTYPES, BFLOAT16)
-    if value["dtype"] not in dtypes or (
-        (value["kind"], value["dim"] > 0) not in _PARTS
-    ):
+    dtypes, kind = (*DTYPES, BFLOAT16), (value["kind"], value["dim"] > 0)
+    if value["dtype"] not in dtypes or kind not in _PARTS:
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
             f"{' or '.join(dtypes)} and 'dim' from 1, or 0 for boxes alone; "
@@ -200,8 +195,7 @@ def _check_fields(file, where, value, kinds):
     bad = {
         name: found.get(name)
         for name in dict.fromkeys([*kinds, *found])
-        if type(found.get(name)) is not kinds.get(name)
-        or (kinds[name] is int and found[name] < 0)
+        if not is_kind(found.get(name), kinds.get(name))
     }
     if bad:
         wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]

@@ -30,11 +30,10 @@ class SideBySide(Features):
                     f"side by side; found no file {ids_file(part.path)}. "
                     "Write the id of each row to it, one a line."
                 )
-        common = [
-            key
-            for key in dict.fromkeys(parts[0].ids)
-            if not any(part.missing([key]) for part in parts)
-        ]
+        common = list(dict.fromkeys(parts[0].ids))
+        for part in parts:
+            missing = set(part.missing(common))
+            common = [key for key in common if key not in missing]
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
@@ -60,13 +59,9 @@ class SideBySide(Features):
         return super().rows(image_ids)
 
     def _read(self, rows):
-        return np.concatenate(
-            [
-                part.take(part_rows[rows])
-                for part, part_rows in zip(self.parts, self._part_rows)
-            ],
-            axis=1,
-        )
+        pairs = zip(self.parts, self._part_rows)
+        taken = [part.take(own_rows[rows]) for part, own_rows in pairs]
+        return np.concatenate(taken, axis=1)
 
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as float32."""
