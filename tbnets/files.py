@@ -65,9 +65,8 @@ def _partial(path, make):
         make: function of a path -> None; makes an empty file or folder.
     """
     while True:
-        partial = path.with_name(
-            f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
-        )
+        name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
+        partial = path.with_name(name)
         make(partial)
         descriptor = os.open(partial, os.O_RDONLY)
         try:

@@ -50,15 +50,12 @@ def checked_embeddings(**named):
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
-        if kind.kind not in "fiu" and kind.name != "bfloat16":
+        is_real = kind.kind in "fiu" or kind.name == "bfloat16"
+        if not is_real or len(shape) != 2 or 0 in shape:
             raise InputError(
-                f"`{name}` must hold real numbers. Received: {name}.dtype="
-                f"{kind}. Save the embeddings as float32 or float16."
-            )
-        if values.ndim != 2 or 0 in shape:
-            raise InputError(
-                f"`{name}` must have the shape [rows, dim], none of them 0. "
-                f"Received: {name}.shape={shape}. Pass an embedding a row."
+                f"`{name}` must hold real numbers of the shape [rows, dim], "
+                f"neither of them 0. Received: {name}.shape={shape}, dtype "
+                f"{kind}. Pass a float32 or float16 embedding a row."
             )
     first, *others = arrays
     for name in others:
@@ -76,8 +73,11 @@ def finite_float32(name, values):
 
     Inner products of rows with such norms stay in float32.
     """
-    embeddings = np.ascontiguousarray(finite_scores(values, name=name))
+    with np.errstate(over="ignore"):  # Reported below as non-finite.
+        embeddings = np.ascontiguousarray(values, np.float32)
     norms = exact_scores.row_norms(embeddings)
+    if not np.isfinite(norms).all():
+        finite_scores(values, name=name)
     if norms.max() ** 2 > LARGEST_SCORE:
         raise InputError(
             f"`{name}` must have inner products that fit in float32. Received: "

@@ -49,8 +49,7 @@ class Localized(NamedTuple):
     hits: np.ndarray
     phrases: np.ndarray
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def evaluate_localization(
@@ -115,13 +114,7 @@ def evaluate_localization(
     return summarize(found, types=types, texts=texts, recall_at=recall_at)
 
 
-def summarize(
-    found: Localized,
-    *,
-    types: Mapping[str, np.ndarray] | None = None,
-    texts: Integers | None = None,
-    recall_at: Sequence[int] = RECALL_AT,
-) -> dict[str, float]:
+def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Returns the metrics of `evaluate_localization`.
 
     Args:
@@ -183,9 +176,7 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     )
 
 
-def localize(
-    scores, proposals, truth, phrase_to_image, choice=DEFAULT
-) -> Localized:
+def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     """Ranks the proposals of each phrase's photo.
 
     Args:

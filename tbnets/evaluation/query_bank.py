@@ -22,19 +22,14 @@ import numpy as np
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.evaluation.checks import finite_scores
-from tbnets.evaluation.score_tiles import PairScores, row_blocks, spread
+from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 
 TEMPERATURE = 0.4
 """In standard deviations of the scores."""
 
 
-def level(
-    scores: PairScores,
-    num_images: int,
-    num_texts: int,
-    temperature: float = TEMPERATURE,
-) -> PairScores:
+def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     """Brings images and texts to the level of a bank, in both directions.
 
     Texts ask for images, whose level the bank's texts tell; images ask for

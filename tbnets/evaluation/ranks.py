@@ -27,8 +27,7 @@ class Ranks(NamedTuple):
     ranks: np.ndarray
     tied: np.ndarray
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def best_ranks(scores, matches):

@@ -18,7 +18,7 @@ import os
 import pathlib
 import re
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
 import numpy as np
 
 from tbnets import files
@@ -112,8 +112,9 @@ class Manifest:
             images: how many images the shard has.
             rows: how many rows of features, or boxes.
         """
+        dtype = np.dtype(self.dtype).newbyteorder("<")
         return {
-            "features": ((rows, self.dim), _dtype(self.dtype)),
+            "features": ((rows, self.dim), dtype),
             "boxes": ((rows, 4), np.dtype("<f4")),
             "counts": ((images,), np.dtype("<i8")),
             "scores": ((rows,), np.dtype("<f4")),
@@ -121,16 +122,9 @@ class Manifest:
         }
 
 
-def _dtype(name):
-    """Returns the `numpy.dtype` of features in memory, by its name."""
-    if name == BFLOAT16:
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name).newbyteorder("<")
-
-
 def in_file(dtype):
     """Returns the `numpy.dtype` that a file has for one of `array_kinds`."""
-    return np.dtype("<u2") if dtype == _dtype(BFLOAT16) else dtype
+    return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
 def write_manifest(folder, manifest):
@@ -174,10 +168,9 @@ def read_manifest(folder) -> Manifest:
             f"{' or '.join(dtypes)} and 'dim' from 1, or 0 for boxes alone; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
-    for place, entry in enumerate(value["failed"]):
-        _check_fields(file, f"failed[{place}]", entry, _FAILED)
-    for place, entry in enumerate(value["shards"]):
-        _check_fields(file, f"shards[{place}]", entry, Shard.__annotations__)
+    for part, kinds in (("failed", _FAILED), ("shards", Shard.__annotations__)):
+        for place, entry in enumerate(value[part]):
+            _check_fields(file, f"{part}[{place}]", entry, kinds)
     failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
     shards = tuple(Shard(**entry) for entry in value["shards"])
     manifest = Manifest(**{**value, "shards": shards, "failed": failed})

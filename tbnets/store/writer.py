@@ -116,7 +116,10 @@ class FeatureWriter:
                     f" Received: {len(arrays)} in this order, by name "
                     f"{', '.join(named) or 'none'}. Give all by name."
                 )
-            shard = self._write_shard(ids, checked_arrays(manifest, ids, given))
+            given = checked_arrays(manifest, ids, given)
+            self._check_alone()
+            name = f"{len(manifest.shards):05d}"
+            shard = write_shard(self.path, name, ids, given)
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
@@ -147,15 +150,8 @@ class FeatureWriter:
         self._written = (self.path / MANIFEST).read_bytes()
         self._manifest = manifest
 
-    def _write_shard(self, ids, arrays):
-        """Writes the files of the next shard; returns what they are."""
-        self._check_alone()
-        name = f"{len(self._manifest.shards):05d}"
-        rows = len(arrays["features" if self._manifest.dim else "boxes"])
-        return write_shard(self.path, name, ids, arrays, rows)
 
-
-def write_shard(folder, name, ids, arrays, rows):
+def write_shard(folder, name, ids, arrays):
     """Writes the files of a shard; no manifest names them yet.
 
     Args:
@@ -163,14 +159,14 @@ def write_shard(folder, name, ids, arrays, rows):
         name: what the files begin with.
         ids: n strings.
         arrays: part -> array, in the types of the store.
-        rows: rows of features, or boxes.
 
     Returns:
         The `manifest.Shard`.
     """
     parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
     checksums = dict(_write_part(folder, name, *part) for part in parts.items())
-    return manifests.Shard(name, len(ids), rows, checksums)
+    rows = arrays["features"] if "features" in arrays else arrays["boxes"]
+    return manifests.Shard(name, len(ids), len(rows), checksums)
 
 
 def _write_part(folder, name, part, content):
