@@ -5,6 +5,7 @@ import numpy as np
 from tbnets.checked_numbers import checked_array, checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
+from tbnets.evaluation.ranks import Side
 
 # Inner products up to this stay well inside float32.
 LARGEST_SCORE = 1e37
@@ -68,10 +69,13 @@ def checked_embeddings(**named):
     return arrays.values()
 
 
-def finite_float32(name, values):
-    """Returns float32 embeddings [n, dim] and their float64 norms [n].
+def finite_side(name, values, groups):
+    """Returns the `Side` of embeddings whose inner products are finite.
 
-    Inner products of rows with such norms stay in float32.
+    Args:
+      name: what they are called.
+      values: [n, dim].
+      groups: int64 [n], as of `Side`.
     """
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
@@ -83,7 +87,7 @@ def finite_float32(name, values):
             f"`{name}` must have inner products that fit in float32. Received: "
             f"a Euclidean norm {norms.max():.3g}. L2-normalise the rows."
         )
-    return embeddings, norms
+    return Side(embeddings, norms, groups)
 
 
 def finite_scores(values, rows=None, name="scores"):

@@ -34,18 +34,16 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
-        names: what errors call the two.
 
     Raises:
         ValueError: an embedding is not finite, or the shapes do not fit.
     """
 
-    def __init__(self, queries, candidates, names=("queries", "candidates")):
-        given = dict(zip(names, (queries, candidates)))
-        arrays = checks.checked_embeddings(**given)
+    def __init__(self, queries, candidates):
+        given = {"queries": queries, "candidates": candidates}
         self._sides = [
-            Side(*checks.finite_float32(name, rows), np.arange(len(rows)))
-            for name, rows in zip(names, arrays)
+            checks.finite_side(name, rows, np.arange(len(rows)))
+            for name, rows in zip(given, checks.checked_embeddings(**given))
         ]
 
     @property
