@@ -96,29 +96,24 @@ def _recalls(metrics, title="R@", name="recall_at_"):
     return [(f"{title}{k}", f"{name}{k}", per_cent) for k in cutoffs]
 
 
-def _row(metrics, group, label, columns):
-    """Returns the line of a group of metrics, none where it has no queries."""
-    if not metrics.get(f"{group}/num_queries"):
-        return []
-    cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
-    return [_aligned(label, cells)]
+def _rows(metrics, group, label, columns):
+    """Returns the lines of a group of metrics, none where it has no queries.
 
-
-def _interval_row(metrics, group):
-    """Returns the line of what recalls of few queries may be; none of many.
-
-    Which queries were right decides it, not in which order they came.
+    The second one, of few queries, tells what their recalls may be: which of
+    them were right decides it, not in which order they came.
     """
     count = int(metrics.get(f"{group}/num_queries", 0))
-    if not 0 < count < FEW_QUERIES:
+    if not count:
         return []
-    cells = []
+    cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
+    lines, cells = [_aligned(label, cells)], []
+    if count >= FEW_QUERIES or "/" in group:  # A type of phrases.
+        return lines
     for _, name, _ in _recalls(metrics):
-        right = round(metrics[f"{group}/{name}"] * count)
-        hits = np.arange(count) < right
+        hits = np.arange(count) < round(metrics[f"{group}/{name}"] * count)
         ends = bootstrap_interval(hits, np.mean)
         cells.append("-".join(rounded(100 * end, 0) for end in ends))
-    return [_aligned("  95 % interval", cells)]
+    return [*lines, _aligned("  95 % interval", cells)]
 
 
 def _retrieval_lines(metrics):
@@ -131,8 +126,7 @@ def _retrieval_lines(metrics):
     lines = [_aligned("", [title for title, _, _ in columns])]
     for direction in DIRECTIONS:
         label = direction.replace("_to_", " to ")
-        lines += _row(metrics, direction, label, columns)
-        lines += _interval_row(metrics, direction)
+        lines += _rows(metrics, direction, label, columns)
         precise = {"R-Precision": (f"{direction}/r_precision", per_cent)}
         precise["mAP@R"] = f"{direction}/map_at_r", per_cent
         lines += _told(metrics, precise, "  ")
@@ -173,8 +167,7 @@ def _localization_lines(metrics):
     }
     for group in sorted(counts, key=lambda n: (n != REGIONS, -counts[n])):
         label = "all" if group == REGIONS else group.partition("/")[2]
-        lines += _row(metrics, group, label, columns)
-        lines += _interval_row(metrics, group) if group == REGIONS else []
+        lines += _rows(metrics, group, label, columns)
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
     if f"{REGIONS}/mean_average_precision" in metrics:
         value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])

@@ -168,22 +168,21 @@ def draw_sheet(pictures, legend):
     Returns:
         A `PIL.Image.Image`.
     """
-    places, left, top, below, kind = {}, MARGIN, MARGIN, MARGIN, None
+    placed, kind = [], None
+    left, top, below, right = MARGIN, MARGIN, MARGIN, 0
     for name, picture in pictures.items():
         height, width = picture.shape[:2]
         kind, before = name.rstrip("0123456789"), kind
         if left + width > SHEET_WIDTH or kind != before:
             left, top = MARGIN, below
-        places[name] = (left, top)
+        placed.append((Image.fromarray(picture), (left, top)))
         left += width + MARGIN
-        below = max(below, top + height + MARGIN)
-    right = [places[n][0] + one.shape[1] for n, one in pictures.items()]
-    width = max(right) + MARGIN
-    legend = textwrap.fill(legend, width // 8)
-    size = (width, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
+        below, right = max(below, top + height + MARGIN), max(right, left)
+    legend = textwrap.fill(legend, right // 8)
+    size = (right, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
     sheet = Image.new("RGB", size, "white")
-    for name, place in places.items():
-        sheet.paste(Image.fromarray(pictures[name]), place)
+    for one in placed:
+        sheet.paste(*one)
     draw = ImageDraw.Draw(sheet)
     draw.text((MARGIN, below), legend, "#555555", font(15, legend), spacing=6)
     return sheet

@@ -245,11 +245,10 @@ def open_array(path) -> FeatureArray:
         lambda found: len(found.shape) == 2 and 0 not in found.shape,
     )
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not os.path.exists(ids_file(path)):
-        ids = map(str, range(len(array)))
-        return FeatureArray(ids, array, path, has_ids=False)
-    ids = _read_ids(CheckedFile(ids_file(path)), array, path)
-    features = FeatureArray(ids, array, path)
+    ids, has_ids = map(str, range(len(array))), os.path.exists(ids_file(path))
+    if has_ids:
+        ids = _read_ids(CheckedFile(ids_file(path)), array, path)
+    features = FeatureArray(ids, array, path, has_ids)
     features.check_repeated_rows()
     return features
 
