@@ -86,14 +86,11 @@ def _paste_photo(sheet, folder, image_id, place, is_hit):
         is_hit: True for a green frame, False for a red one, None for none.
     """
     left, top, side = place
-    sheet.paste(draw_photo(folder, image_id, side), (left, top))
+    photo, wide = draw_photo(folder, image_id, side), 0
     if is_hit is not None:
-        far = side + FRAME - 1
-        ImageDraw.Draw(sheet).rectangle(
-            (left - FRAME, top - FRAME, left + far, top + far),
-            outline=HIT if is_hit else MISS,
-            width=FRAME,
-        )
+        wide = FRAME
+        photo = ImageOps.expand(photo, wide, HIT if is_hit else MISS)
+    sheet.paste(photo, (left - wide, top - wide))
 
 
 def draw_montage(

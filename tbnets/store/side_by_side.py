@@ -22,6 +22,8 @@ class SideBySide(Features):
         ValueError: one has no ids, or no id is in all of them.
     """
 
+    parts: tuple = ()
+
     def __init__(self, parts):
         for part in parts:
             if not part.has_ids:
@@ -42,15 +44,10 @@ class SideBySide(Features):
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
         self._part_rows = [part.rows(self.ids) for part in parts]
         self.failed = {k: v for part in parts for k, v in part.failed.items()}
         self.made_by = joined_made_by([part.made_by for part in parts])
-
-    @property
-    def parts(self) -> tuple:
-        """The features on disk that these are made of."""
-        return self._parts
 
     def rows(self, image_ids) -> np.ndarray:
         """Returns the rows of images; the error names the part without."""
