@@ -68,30 +68,36 @@ class EmbeddingScores:
         return np.concatenate(parts, axis=1)
 
 
-def pairs_of(positives, shape):
-    """Returns the pairs that match, int64 `[n, 2]`.
+def pairs_of(name, pairs, shape, least=0):
+    """Returns the pairs that match, int64 `[n, 2]`, sorted by the first side.
 
     Args:
-        positives: bool of a shape, or int `[n, 2]`; a pair may stand twice.
+        name: what they are called.
+        pairs: bool of a shape, or int `[n, 2]`; a pair may stand twice.
         shape: rows of the one side, and of the other.
+        least: how many there must be.
 
     Raises:
-        ValueError: it is neither, nothing matches, or a row is out of range.
+        ValueError: they are neither, too few, or a row is out of range.
     """
-    positives = checked_array("positives", positives)
-    if positives.dtype == bool and positives.shape == shape:
-        positives = np.argwhere(positives)
-    if not (_are_rows(positives, shape) and len(positives)):
+    pairs = checked_array(name, pairs)
+    if pairs.dtype == bool and pairs.shape == shape:
+        pairs = np.argwhere(pairs)
+    if pairs.size == 0:
+        pairs = np.zeros((0, 2), np.int64)
+    fit = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
+    fit = fit and ((pairs >= 0) & (pairs < shape)).all()
+    if not fit or len(pairs) < least:
         raise InputError(
-            f"`positives` must be bool {shape}, images by captions, or whole "
-            "numbers [n, 2], the rows of an image and a caption of each "
-            f"match, one at least. Received: {positives.dtype} "
-            f"{positives.shape}, or a row out of range. Count rows from 0."
+            f"`{name}` must be bool {shape}, or whole numbers [n, 2], the rows "
+            f"of both sides of each match, {least} or more. Received: "
+            f"{pairs.dtype} {pairs.shape}, or a row out of range. Count rows "
+            "from 0."
         )
-    return np.unique(positives.astype(np.int64), axis=0)
+    return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int64)
 
 
-def pair_ranks(scores, pairs) -> Ranks:
+def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     """Ranks the best positive of every query that has one.
 
     Args:
@@ -100,6 +106,7 @@ def pair_ranks(scores, pairs) -> Ranks:
             `EmbeddingScores`.
         pairs: int `[n, 2]`, rows of a query and of a candidate that match;
             in any order, any number for each.
+        rank: `ranks.best_ranks`, or what does more besides.
 
     Returns:
         Ranks: a candidate that is no positive of the query and scores the
@@ -108,7 +115,9 @@ def pair_ranks(scores, pairs) -> Ranks:
     Raises:
         ValueError: a pair is out of range, or a score is not finite.
     """
-    return _ranked(scores, pairs, best_ranks)
+    parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
+    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
+    return Ranks(*map(np.concatenate, zip(none, *parts)))
 
 
 def precise_ranks(scores, pairs):
@@ -124,15 +133,8 @@ def precise_ranks(scores, pairs):
             precise.setdefault(name, []).append(found)
         return best_ranks(values, positive)
 
-    ranks = _ranked(scores, pairs, rank)
+    ranks = pair_ranks(scores, pairs, rank)
     return ranks, {k: np.concatenate(parts) for k, parts in precise.items()}
-
-
-def _ranked(scores, pairs, rank):
-    """Returns the `Ranks` that a function of strips finds."""
-    parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
-    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
-    return Ranks(*map(np.concatenate, zip(none, *parts)))
 
 
 def _strips(scores, pairs):
@@ -142,7 +144,7 @@ def _strips(scores, pairs):
         scores: as of `pair_ranks`.
         pairs: likewise.
     """
-    pairs = _checked_pairs(pairs, scores.shape)
+    pairs = pairs_of("pairs", pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
     step = max(1, SCORES_AT_ONCE // max(1, scores.shape[1]))
@@ -185,22 +187,3 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
         for direction, ranks in directions.items()
         for name, value in summarize_direction(ranks).items()
     }
-
-
-def _are_rows(pairs, shape):
-    """Tells whether pairs are int `[n, 2]`, rows of a table of a shape."""
-    fit = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
-    return fit and ((pairs >= 0) & (pairs < shape)).all()
-
-
-def _checked_pairs(pairs, shape):
-    """Returns int64 `[n, 2]`, sorted by query."""
-    pairs = np.asarray(pairs)
-    if pairs.size == 0:
-        pairs = np.zeros((0, 2), np.int64)
-    if not _are_rows(pairs, shape):
-        raise InputError(
-            "`pairs` must be whole numbers [n, 2], rows and columns of `scores`"
-            f" {shape} from 0. Received: {pairs.dtype} {pairs.shape}."
-        )
-    return pairs[np.argsort(pairs[:, 0], kind="stable")]

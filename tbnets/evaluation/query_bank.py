@@ -79,9 +79,8 @@ def _levels(tile, candidates, queries, unit):
     """
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
-    for rows, some in progress_bar(
-        len(blocks), "asking the bank", "tile", iterable=blocks
-    ):
+    bar = progress_bar(len(blocks), "asking the bank", "tile", iterable=blocks)
+    for rows, some in bar:
         found = finite_scores(tile(candidates[rows], queries[some])) / unit
         most = found.max(axis=1)
         total = np.log(np.exp(found - most[:, None]).sum(axis=1)) + most

@@ -157,7 +157,7 @@ def _exact_ranks(images, texts, memory_limit_mb):
 def _precise_ranks(images, texts, positives):
     """Returns the same where `positives` tell what matches, and precisions."""
     scores = pair_ranks.EmbeddingScores(images.embeddings, texts.embeddings)
-    pairs = pair_ranks.pairs_of(positives, scores.shape)
+    pairs = pair_ranks.pairs_of("positives", positives, scores.shape, least=1)
     both = {"image_to_text": (scores, pairs)}
     both["text_to_image"] = scores.T, pairs[:, ::-1]
     ranks, precise = {}, {}

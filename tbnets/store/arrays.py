@@ -258,11 +258,8 @@ def _read_ids(file, array, path):
     if "" in ids:
         file.report("expected an id; found an empty line.", ids.index("") + 1)
     if len(ids) != len(array):
-        file.report(
-            f"expected one id for each of the {len(array)} rows of {path}; "
-            f"found {len(ids)}. Write both files in one go.",
-            len(ids),
-        )
+        wanted = f"one id for each of the {len(array)} rows of {path}"
+        file.refuse(wanted, len(ids), len(ids), "Write both files in one go.")
     return ids
 
 

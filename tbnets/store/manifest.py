@@ -22,7 +22,7 @@ import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
 import numpy as np
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile, is_kind, shown
+from tbnets.checked_files import CheckedFile, is_kind
 from tbnets.errors import InputError, MissingFileError
 
 FORMAT = "tbnets-features-1"
@@ -159,7 +159,7 @@ def read_manifest(folder) -> Manifest:
     value = file.json()
     found = value.pop("format", None) if isinstance(value, dict) else value
     if found != FORMAT:
-        file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
+        file.refuse(f"'format' {FORMAT!r}", found)
     _check_fields(file, "manifest", value, _MANIFEST)
     dtypes, kind = (*DTYPES, BFLOAT16), (value["kind"], value["dim"] > 0)
     if value["dtype"] not in dtypes or kind not in _PARTS:
@@ -192,10 +192,8 @@ def _check_fields(file, where, value, kinds):
     }
     if bad:
         wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
-        file.report(
-            f"'{where}': expected an object of {', '.join(wanted)}, numbers "
-            f"from 0; found {shown(bad)}."
-        )
+        wanted = f"an object of {', '.join(wanted)}, numbers from 0"
+        file.refuse(wanted, bad, f"'{where}'")
 
 
 def _check_shards(file, manifest):
@@ -206,16 +204,12 @@ def _check_shards(file, manifest):
         allowed = wanted | {file_of(shard.name, part) for part in more}
         is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
         if not is_plain or not wanted <= set(shard.sha256) <= allowed:
-            file.report(
-                f"'shards[{place}].sha256': expected checksums of "
-                f"{', '.join(sorted(wanted))}, plain names inside the folder; "
-                f"found {shown(shard.sha256)}."
-            )
+            names = ", ".join(sorted(wanted))
+            wanted = f"checksums of {names}, plain names inside the folder"
+            file.refuse(wanted, shard.sha256, f"'shards[{place}].sha256'")
         if manifest.kind == "images" and shard.rows != shard.images:
-            file.report(
-                f"'shards[{place}].rows': expected {shard.images}, a row an "
-                f"image; found {shard.rows}."
-            )
+            where = f"'shards[{place}].rows'"
+            file.refuse(f"{shard.images}, a row an image", shard.rows, where)
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         file.report("'shards': expected each name once.")
 

@@ -239,10 +239,8 @@ class FeatureStore(Features):
                 path = os.path.join(self.path, name)
                 found = file_sha256(path)
                 if found != expected:
-                    CheckedFile(path).report(
-                        f"expected the sha256 {expected} of shard "
-                        f"{shard.name}; found {found}. {COPY_AGAIN}"
-                    )
+                    wanted = f"the sha256 {expected} of shard {shard.name}"
+                    CheckedFile(path).refuse(wanted, found, advice=COPY_AGAIN)
 
 
 def read_ids(path, shard):
