@@ -174,12 +174,10 @@ def _write_legend(draw, title, kinds):
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
     for kind in (CAPTION, PHRASE):
-        count = np.count_nonzero(kinds == kind)
-        if not count:
-            continue
-        _draw_mark(draw, (left, top), kind)
-        said = f"{count} {kind}s"
-        draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
-        left += 14 + round(large.getlength(said)) + 28
+        if count := np.count_nonzero(kinds == kind):
+            _draw_mark(draw, (left, top), kind)
+            said = f"{count} {kind}s"
+            draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
+            left += 14 + round(large.getlength(said)) + 28
     said = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
     draw.text((left, top), said, "#333333", large, anchor="lm")

@@ -131,10 +131,8 @@ def write_manifest(folder, manifest):
     """Writes `manifest.json` atomically."""
     value = dataclasses.asdict(manifest)
     value["format"] = FORMAT
-    value["failed"] = [
-        {"id": key, "reason": reason}
-        for key, reason in sorted(manifest.failed.items())
-    ]
+    failed = sorted(manifest.failed.items())
+    value["failed"] = [{"id": key, "reason": why} for key, why in failed]
     files.write_json(pathlib.Path(folder) / MANIFEST, value)
 
 

@@ -99,9 +99,8 @@ def read_made_by(*paths) -> dict:
 
     Of a store, the manifest alone is read.
     """
-    return joined_made_by(
-        [
-            read_manifest(path).made_by if os.path.isdir(path) else {}
-            for path in paths
-        ]
-    )
+
+    def made_by(path):
+        return read_manifest(path).made_by if os.path.isdir(path) else {}
+
+    return joined_made_by([made_by(path) for path in paths])
