@@ -3,7 +3,6 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.store import arrays
 from tbnets.store.arrays import Features, ids_file
 
 SIDE_BY_SIDE = "side_by_side"
@@ -59,11 +58,6 @@ class SideBySide(Features):
         pairs = zip(self.parts, self._part_rows)
         taken = [part.take(own_rows[rows]) for part, own_rows in pairs]
         return np.concatenate(taken, axis=1)
-
-    def chunks(self):
-        """Yields `(slice, array)`: all rows in order, as float32."""
-        for rows in arrays.slices(len(self), 4 * self.dim):
-            yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def verify(self):
         """Compares what is on disk with its checksums, where it has any."""
