@@ -295,11 +295,9 @@ def require_file(path):
 
 
 def _undecodable(error):
-    byte = error.object[error.start]
-    return (
-        f"expected UTF-8 text; found the byte 0x{byte:02x}. Convert the file: "
-        "`iconv -f latin1 -t utf-8`."
-    )
+    byte = f"0x{error.object[error.start]:02x}"
+    advice = "Convert the file: `iconv -f latin1 -t utf-8`."
+    return f"expected UTF-8 text; found the byte {byte}. {advice}"
 
 
 def _broken_json(error):
@@ -317,13 +315,11 @@ def _broken_json(error):
 def _why_not_a_file_name(value):
     if not isinstance(value, str):
         return "is not a string"
-    if not value.strip():
-        return "is empty"
-    if "\0" in value:
-        return "holds a NUL character"
     parts = re.split(r"[/\\]", value)
-    if not parts[0] or re.match(r"[A-Za-z]:$", parts[0]):
-        return "is absolute"
-    if ".." in parts:
-        return "leaves that folder"
-    return ""
+    reasons = {
+        "is empty": not value.strip(),
+        "holds a NUL character": "\0" in value,
+        "is absolute": not parts[0] or re.match(r"[A-Za-z]:$", parts[0]),
+        "leaves that folder": ".." in parts,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")

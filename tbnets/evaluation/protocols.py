@@ -58,9 +58,8 @@ def evaluate_protocol(
 
     def evaluate(fold, captions, own_rows):
         own = texts if len(captions) == len(texts) else texts[captions]
-        return retrieval.evaluate_retrieval(
-            images[fold], own, own_rows, **options
-        )
+        arrays = images[fold], own, own_rows
+        return retrieval.evaluate_retrieval(*arrays, **options)
 
     return _averaged(name, len(images), rows, evaluate)
 

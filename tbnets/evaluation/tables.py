@@ -169,10 +169,9 @@ def _localization_lines(metrics):
         label = "all" if group == REGIONS else group.partition("/")[2]
         lines += _rows(metrics, group, label, columns)
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
-    if f"{REGIONS}/mean_average_precision" in metrics:
-        value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])
-        lines.append(f"mean average precision of unique phrases {value}")
-    return lines
+    title = "mean average precision of unique phrases"
+    name = f"{REGIONS}/mean_average_precision"
+    return lines + _told(metrics, {title: (name, per_cent)})
 
 
 def _region_phrase_lines(metrics):
@@ -180,13 +179,12 @@ def _region_phrase_lines(metrics):
     lines, cutoffs = [], recall_cutoffs(metrics)
     titles = "/".join(f"R@{k}" for k in cutoffs)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
-        if f"{direction}/median_rank" in metrics:
+        rank = metrics.get(f"{direction}/median_rank")
+        if rank is not None:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
-            recalls = " ".join(map(per_cent, cells))
-            lines.append(
-                f"{direction.replace('_', ' ')}: {titles} {recalls}, median "
-                f"rank {metrics[f'{direction}/median_rank']:g}"
-            )
+            recalls, title = map(per_cent, cells), direction.replace("_", " ")
+            told = f"{titles} {' '.join(recalls)}, median rank {rank:g}"
+            lines.append(f"{title}: {told}")
     return lines
 
 

@@ -110,10 +110,8 @@ class Features:
     def _advice(self, missing):
         """Returns what to do about missing ids."""
         if not self.has_ids:
-            return (
-                "The file has no ids but row numbers: write one id a line to "
-                f"{ids_file(self.path)}."
-            )
+            place = ids_file(self.path)
+            return f"It has row numbers alone: write one id a line to {place}."
         failed = [key for key in missing if key in self.failed]
         if not failed:
             return "Extract their features too, or write the ids alike."
