@@ -80,10 +80,9 @@ class CheckedFile:
             message: what was expected, what was found and what to change.
             place: 1-based line; or an entry in words, such as `images[3]`.
         """
-        line, entry = place, ""
         if isinstance(place, str):
-            line, entry = None, f"{place}: "
-        problem = Problem(self.path, line, entry + message)
+            place, message = None, f"{place}: {message}"
+        problem = Problem(self.path, place, message)
         if self.problems is None:
             raise ProblemError(problem)
         self.problems.append(problem)

@@ -37,15 +37,11 @@ def remove_abandoned(folder):
 
 
 def _remove_if_abandoned(path):
-    try:
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return
-    try:
+        stack.callback(os.close, descriptor)
         if try_lock(descriptor):
             _remove(path)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(path):
@@ -68,17 +64,14 @@ def _partial(path, make):
         name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
         partial = path.with_name(name)
         make(partial)
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
+        with contextlib.ExitStack() as stack:
+            descriptor = os.open(partial, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
             # Another process may take it for abandoned until it is locked.
             if try_lock(descriptor) is not False and partial.exists():
-                try:
-                    yield partial
-                finally:
-                    _remove(partial)
+                stack.callback(_remove, partial)
+                yield partial
                 return
-        finally:
-            os.close(descriptor)
 
 
 def write_atomically(path, write):

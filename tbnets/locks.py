@@ -121,15 +121,14 @@ class FolderLock:
             name: of the file.
             tell: called once with who holds it, if somebody does.
         """
-        told = False
+        try:
+            return cls.take(folder, name, "folder")
+        except FolderInUse as error:
+            tell(error.holder)
         while True:
-            try:
+            time.sleep(WAIT_SECONDS)
+            with contextlib.suppress(FolderInUse):
                 return cls.take(folder, name, "folder")
-            except FolderInUse as error:
-                if not told:
-                    tell(error.holder)
-                told = True
-                time.sleep(WAIT_SECONDS)
 
     @classmethod
     def forget(cls):

@@ -40,14 +40,13 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
     )
-    rows = checked_rows(
-        "caption_to_image", caption_to_image, len(images), len(texts)
-    )
+    counts = len(images), len(texts)
+    rows = checked_rows("caption_to_image", caption_to_image, *counts)
     return images, texts, rows
 
 
 def checked_embeddings(**named):
-    """Returns arrays of real numbers [rows, dim] of one space, by name."""
+    """Returns two arrays of real numbers [rows, dim] of one space, by name."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
@@ -58,15 +57,14 @@ def checked_embeddings(**named):
                 f"neither of them 0. Received: {name}.shape={shape}, dtype "
                 f"{kind}. Pass a float32 or float16 embedding a row."
             )
-    first, *others = arrays
-    for name in others:
-        if arrays[name].shape[1] != arrays[first].shape[1]:
-            raise InputError(
-                f"`{name}` must have as many columns as `{first}`. Received: "
-                f"{first}.shape={arrays[first].shape}, {name}.shape="
-                f"{arrays[name].shape}. Pass embeddings of one shared space."
-            )
-    return arrays.values()
+    (first, one), (name, other) = arrays.items()
+    if one.shape[1] != other.shape[1]:
+        raise InputError(
+            f"`{name}` must have as many columns as `{first}`. Received: "
+            f"{first}.shape={one.shape}, {name}.shape={other.shape}. Pass "
+            "embeddings of one shared space."
+        )
+    return one, other
 
 
 def finite_side(name, values, groups):

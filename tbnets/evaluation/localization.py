@@ -171,9 +171,8 @@ def unique_phrase_precision(found: Localized, texts) -> float:
             "`texts` must hold a whole number from 0 for each of "
             f"{len(found.ranks)} phrases. Received: {texts.shape}."
         )
-    return mean_average_precision(
-        found.scores, found.hits, texts[found.phrases], np.bincount(texts)
-    )
+    left = found.scores, found.hits, texts[found.phrases]
+    return mean_average_precision(*left, np.bincount(texts))
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):

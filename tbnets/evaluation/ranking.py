@@ -213,9 +213,7 @@ def count_better(sides, queries, memory_limit_mb):
         for slices in left:
             counter.count(*slices)
 
-    with (
-        threadpoolctl.threadpool_limits(1, "blas"),
-        ThreadPoolExecutor(num_threads) as threads,
-    ):
-        # Reading the results raises what a thread raised.
-        list(threads.map(count, range(min(num_threads, len(blocks)))))
+    with threadpoolctl.threadpool_limits(1, "blas"):
+        with ThreadPoolExecutor(num_threads) as threads:
+            # Reading the results raises what a thread raised.
+            list(threads.map(count, range(min(num_threads, len(blocks)))))

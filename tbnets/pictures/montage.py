@@ -147,9 +147,8 @@ def _draw_query(sheet, query, place):
     if isinstance(query, pathlib.Path):
         sheet.paste(draw_photo(query.parent, query.name), place)
         return
-    text = textwrap.fill(
-        query, columns(query, 20), max_lines=8, placeholder=" ..."
-    )
+    letters = columns(query, 20)
+    text = textwrap.fill(query, letters, max_lines=8, placeholder=" ...")
     draw = ImageDraw.Draw(sheet)
     draw.text(place, text, "black", font(20, text), spacing=6)
 

@@ -132,9 +132,8 @@ def _write_words(draw, places, kinds, texts):
     # Phrases are few words: more of them find space.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
-        text = textwrap.shorten(
-            readable(texts[row]), MOST_LETTERS, placeholder=" ..."
-        )
+        text = readable(texts[row])
+        text = textwrap.shorten(text, MOST_LETTERS, placeholder=" ...")
         small = font(FONT_SIZE, text)
         box = _free_box(places[row], small.getlength(text), taken)
         if text and box is not None:
