@@ -39,9 +39,8 @@ def best_ranks(scores, matches):
       (ranks, tied): int64 and bool [num_queries] as of `Ranks`; a row without
       a match has the rank behind the last candidate, and does not tie.
     """
-    best = np.where(matches, scores, -np.inf).max(
-        axis=1, keepdims=True, initial=-np.inf
-    )
+    own = np.where(matches, scores, -np.inf)
+    best = own.max(axis=1, keepdims=True, initial=-np.inf)
     ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
     return ranks, (~matches & (scores == best)).any(axis=1)
 
