@@ -40,8 +40,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
     array = array.astype(np.float64)
     good = np.isfinite(array).all(axis=1)
     good &= (array[:, :2] <= array[:, 2:]).all(axis=1)
-    if not good.all():
-        row = int(np.flatnonzero(~good)[0])
+    for row in np.flatnonzero(~good):
         raise InputError(
             f"`{name}` must be finite, with x_min <= x_max and y_min <= "
             f"y_max. Received: {name}[{row}]={array[row].tolist()}. Give "

@@ -202,8 +202,7 @@ class FeatureArray(Features):
             found, used = self._read(rows), self._read(first[rows])
             most = ROUNDING * np.abs(used).max(axis=1)
             far = np.abs(found - used).max(axis=1) > most
-            if far.any():
-                row = rows[far][0]
+            for row in rows[far]:
                 raise InputError(
                     f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
