@@ -131,14 +131,12 @@ class CheckedFile:
         UTF-8 is reported and keeps its place, its bad bytes shown as U+FFFD.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
-        rows = content.split(b"\n")
-        ends_well = not rows[-1]
-        if ends_well:
-            rows.pop()
+        *rows, last = content.split(b"\n")
+        rows += [last] if last else []
         return [
             self._decode(row.removesuffix(b"\r"), line)
             for line, row in enumerate(rows, 1)
-        ], ends_well
+        ], not last
 
     def _decode(self, row, line):
         try:

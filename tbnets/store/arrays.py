@@ -98,8 +98,7 @@ class Features:
                 f"{len(missing)} of {len(image_ids)} missing there, first "
                 f"{first}; {self.looks()}. {self._advice(missing)}"
             )
-        lookup = self._row_of_id
-        return np.asarray([lookup[key] for key in image_ids], dtype=np.int64)
+        return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
         """Returns what ids there are, for messages about missing ones."""

@@ -136,8 +136,7 @@ class FeatureStore(Features):
         For a store of regions, the rows are those of all regions.
         """
         starts = self._row_starts[:-1].tolist() if self.dim else ()
-        for files, start in zip(self._row_files, starts):
-            file = files["features"]
+        for file, start in zip(self.row_files, starts):
             for rows in slices(file.shape[0], file.row_bytes):
                 shifted = slice(rows.start + start, rows.stop + start)
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
@@ -204,12 +203,12 @@ class FeatureStore(Features):
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
         start = int(self.first_regions[row] - self._row_starts[place])
-        return tuple(
-            files[part].read(start, int(self.counts[row])).astype(np.float32)
-            if part in files
-            else None
-            for part in parts
-        )
+        count = int(self.counts[row])
+
+        def read(file):
+            return file and file.read(start, count).astype(np.float32)
+
+        return tuple(read(files.get(part)) for part in parts)
 
     def _check_holds(self, wanted):
         """Raises ValueError where the store holds something else."""
