@@ -105,12 +105,11 @@ def copy_rows(files, starts, rows, out):
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
     numbers = np.searchsorted(starts, rows, side="right") - 1
-    follows = (np.diff(rows) == 1) & (np.diff(places) == 1)
-    follows &= np.diff(numbers) == 0
+    runs = np.stack([numbers, rows - starts[numbers], places])
+    follows = (np.diff(runs) == [[0], [1], [1]]).all(axis=0)
     begins = np.flatnonzero(np.append(True, ~follows)[: len(rows)])
     counts = np.diff(np.append(begins, len(rows))).tolist()
-    runs = np.stack([numbers, rows - starts[numbers], places])[:, begins]
-    runs = zip(*runs.tolist(), counts)
+    runs = zip(*runs[:, begins].tolist(), counts)
     for number, some in itertools.groupby(runs, operator.itemgetter(0)):
         with open(files[number].path, "rb") as file:
             for _, first, place, count in some:
