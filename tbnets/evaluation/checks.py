@@ -108,8 +108,8 @@ def finite_scores(values, rows=None, name="scores"):
         if rows is not None:
             place[0] = int(rows[place[0]])
         raise InputError(
-            f"`{name}` must be finite in float32. Received: {value} at "
-            f"{place}, and {len(bad)} such numbers of {scores.size}. Look for "
-            "a diverged model or a zero vector that was normalised."
+            f"`{name}` must be finite in float32. Received: {name}{place}="
+            f"{value}, one of {len(bad)} such numbers of {scores.size}. Look "
+            "for a diverged model or a zero vector that was normalised."
         )
     return scores
