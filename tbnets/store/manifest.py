@@ -31,6 +31,8 @@ KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
 BFLOAT16 = "bfloat16"
 """What embeddings may be stored as too: in a file, its bits as uint16."""
+_DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
+"""Name of a type of numbers -> what NumPy calls it in memory."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
@@ -112,9 +114,8 @@ class Manifest:
             images: how many images the shard has.
             rows: how many rows of features, or boxes.
         """
-        dtype = np.dtype(self.dtype).newbyteorder("<")
         return {
-            "features": ((rows, self.dim), dtype),
+            "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
             "counts": ((images,), np.dtype("<i8")),
             "scores": ((rows,), np.dtype("<f4")),
@@ -159,11 +160,11 @@ def read_manifest(folder) -> Manifest:
     if found != FORMAT:
         file.refuse(f"'format' {FORMAT!r}", found)
     _check_fields(file, "manifest", value, _MANIFEST)
-    dtypes, kind = (*DTYPES, BFLOAT16), (value["kind"], value["dim"] > 0)
-    if value["dtype"] not in dtypes or kind not in _PARTS:
+    kind = value["kind"], value["dim"] > 0
+    if value["dtype"] not in _DTYPES or kind not in _PARTS:
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(dtypes)} and 'dim' from 1, or 0 for boxes alone; "
+            f"{' or '.join(_DTYPES)} and 'dim' from 1, or 0 for boxes alone; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
     for part, kinds in (("failed", _FAILED), ("shards", Shard.__annotations__)):

@@ -276,7 +276,7 @@ def checked_arrays(manifest, ids, given):
     if "counts" in given:
         kind = manifest.array_kinds(len(ids), 0)["counts"]
         counts = _converted("counts", given["counts"], *kind, ids)
-    owners = np.repeat(ids, counts), ids
+    owners = np.repeat(ids, counts), ids  # Of regions, and of images.
     kinds = manifest.array_kinds(len(ids), len(owners[0]))
     return {
         part: _converted(part, given[part], *kind, owners[part in _LEAST])
