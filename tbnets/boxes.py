@@ -40,8 +40,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
     array = array.astype(np.float64)
     good = np.isfinite(array).all(axis=1)
     good &= (array[:, :2] <= array[:, 2:]).all(axis=1)
-    if not good.all():
-        row = int(np.flatnonzero(~good)[0])
+    for row in np.flatnonzero(~good):
         raise InputError(
             f"`{name}` must be finite, with x_min <= x_max and y_min <= "
             f"y_max. Received: {name}[{row}]={array[row].tolist()}. Give "
@@ -52,10 +51,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
 
 def areas(boxes) -> np.ndarray:
     """Returns the areas of boxes `[n, 4]` in square pixels, float64 `[n]`."""
-    return _areas(check_boxes(boxes))
-
-
-def _areas(boxes):
+    boxes = np.asarray(boxes, np.float64)
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -84,7 +80,7 @@ def _iou(boxes, others):
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=2)
-    union = _areas(boxes)[:, None] + _areas(others)[None, :] - common
+    union = areas(boxes)[:, None] + areas(others)[None, :] - common
     return np.divide(common, union, out=np.zeros_like(union), where=union > 0)
 
 

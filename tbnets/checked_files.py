@@ -80,10 +80,9 @@ class CheckedFile:
             message: what was expected, what was found and what to change.
             place: 1-based line; or an entry in words, such as `images[3]`.
         """
-        line, entry = place, ""
         if isinstance(place, str):
-            line, entry = None, f"{place}: "
-        problem = Problem(self.path, line, entry + message)
+            place, message = None, f"{place}: {message}"
+        problem = Problem(self.path, place, message)
         if self.problems is None:
             raise ProblemError(problem)
         self.problems.append(problem)
@@ -132,14 +131,12 @@ class CheckedFile:
         UTF-8 is reported and keeps its place, its bad bytes shown as U+FFFD.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
-        rows = content.split(b"\n")
-        ends_well = not rows[-1]
-        if ends_well:
-            rows.pop()
+        *rows, last = content.split(b"\n")
+        rows += [last] if last else []
         return [
             self._decode(row.removesuffix(b"\r"), line)
             for line, row in enumerate(rows, 1)
-        ], ends_well
+        ], not last
 
     def _decode(self, row, line):
         try:
@@ -295,11 +292,9 @@ def require_file(path):
 
 
 def _undecodable(error):
-    byte = error.object[error.start]
-    return (
-        f"expected UTF-8 text; found the byte 0x{byte:02x}. Convert the file: "
-        "`iconv -f latin1 -t utf-8`."
-    )
+    byte = f"0x{error.object[error.start]:02x}"
+    advice = "Convert the file: `iconv -f latin1 -t utf-8`."
+    return f"expected UTF-8 text; found the byte {byte}. {advice}"
 
 
 def _broken_json(error):
@@ -317,13 +312,11 @@ def _broken_json(error):
 def _why_not_a_file_name(value):
     if not isinstance(value, str):
         return "is not a string"
-    if not value.strip():
-        return "is empty"
-    if "\0" in value:
-        return "holds a NUL character"
     parts = re.split(r"[/\\]", value)
-    if not parts[0] or re.match(r"[A-Za-z]:$", parts[0]):
-        return "is absolute"
-    if ".." in parts:
-        return "leaves that folder"
-    return ""
+    reasons = {
+        "is empty": not value.strip(),
+        "holds a NUL character": "\0" in value,
+        "is absolute": not parts[0] or re.match(r"[A-Za-z]:$", parts[0]),
+        "leaves that folder": ".." in parts,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")

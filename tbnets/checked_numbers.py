@@ -112,13 +112,11 @@ def check_finite(name, array):
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(array.sum(dtype=np.float64)):
             return
-    place = next(iter(np.argwhere(~np.isfinite(array))), None)
-    if place is None:
-        return
-    raise InputError(
-        f"`{name}` must hold finite numbers. Received: {array[tuple(place)]} "
-        f"in row {place[0]}. Leave the row out, or make its numbers again."
-    )
+    for place in map(tuple, np.argwhere(~np.isfinite(array))):
+        raise InputError(
+            f"`{name}` must hold finite numbers. Received: {array[place]} in "
+            f"row {place[0]}. Leave the row out, or make its numbers again."
+        )
 
 
 def checked_dict(name, values, keys):

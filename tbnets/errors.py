@@ -64,11 +64,10 @@ def import_extra(extra, module):
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        name = module.partition(".")[0]
         raise MissingPackageError(
             f"The extra `{extra}` must be installed. Received: no {module} "
             f'({error}). Run: pip install "tbnets[{extra}]".',
-            name=name,
+            name=module.partition(".")[0],
         ) from error
 
 

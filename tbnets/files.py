@@ -32,21 +32,16 @@ def is_partial(name):
 def remove_abandoned(folder):
     """Removes from a folder what killed processes have left half written."""
     with contextlib.suppress(OSError):  # It is a matter of space alone.
-        names = [name for name in os.listdir(folder) if is_partial(name)]
-        for name in names:
+        for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
 
 
 def _remove_if_abandoned(path):
-    try:
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return
-    try:
+        stack.callback(os.close, descriptor)
         if try_lock(descriptor):
             _remove(path)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(path):
@@ -66,21 +61,17 @@ def _partial(path, make):
         make: function of a path -> None; makes an empty file or folder.
     """
     while True:
-        partial = path.with_name(
-            f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
-        )
+        name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
+        partial = path.with_name(name)
         make(partial)
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
+        with contextlib.ExitStack() as stack:
+            descriptor = os.open(partial, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
             # Another process may take it for abandoned until it is locked.
             if try_lock(descriptor) is not False and partial.exists():
-                try:
-                    yield partial
-                finally:
-                    _remove(partial)
+                stack.callback(_remove, partial)
+                yield partial
                 return
-        finally:
-            os.close(descriptor)
 
 
 def write_atomically(path, write):
@@ -99,9 +90,7 @@ def write_atomically(path, write):
     path = pathlib.Path(path)
     remove_abandoned(path.parent)
     try:
-        with _partial(
-            path, lambda place: place.touch(exist_ok=False)
-        ) as partial:
+        with _partial(path, lambda new: new.touch(exist_ok=False)) as partial:
             with open(partial, "wb") as file:
                 write(file)
                 file.flush()

@@ -39,9 +39,8 @@ def letters(text):
 def numbered(keys):
     """Returns int64 `[n]` from 0, equal for equal keys, in order of them."""
     numbers = {}
-    return np.array(
-        [numbers.setdefault(key, len(numbers)) for key in keys], np.int64
-    )
+    found = [numbers.setdefault(key, len(numbers)) for key in keys]
+    return np.array(found, np.int64)
 
 
 def first_twice(keys):

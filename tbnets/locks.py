@@ -87,11 +87,10 @@ class FolderLock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         if try_lock(self._descriptor) is False:
-            holder = os.pread(self._descriptor, 90, 0).decode(
-                "ascii", "replace"
-            )
+            holder = os.pread(self._descriptor, 90, 0)
+            holder = holder.decode("ascii", "replace").strip() or "(unknown)"
             self._close()
-            raise FolderInUse(folder, argument, holder.strip() or "(unknown)")
+            raise FolderInUse(folder, argument, holder)
         os.ftruncate(self._descriptor, 0)
         holder = f"{os.getpid()} of {platform.node()}\n"
         os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
@@ -122,15 +121,14 @@ class FolderLock:
             name: of the file.
             tell: called once with who holds it, if somebody does.
         """
-        told = False
+        try:
+            return cls.take(folder, name, "folder")
+        except FolderInUse as error:
+            tell(error.holder)
         while True:
-            try:
+            time.sleep(WAIT_SECONDS)
+            with contextlib.suppress(FolderInUse):
                 return cls.take(folder, name, "folder")
-            except FolderInUse as error:
-                if not told:
-                    tell(error.holder)
-                told = True
-                time.sleep(WAIT_SECONDS)
 
     @classmethod
     def forget(cls):

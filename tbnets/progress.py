@@ -23,15 +23,8 @@ def progress_bar(total, what, unit, leave=False, **more):
         leave: whether it stays when all is done.
         **more: as of `tqdm.tqdm`.
     """
-    return tqdm.tqdm(
-        total=total,
-        desc=what,
-        unit=unit,
-        leave=leave,
-        delay=1,
-        disable=None if _is_shown else True,
-        **more,
-    )
+    more |= {"total": total, "desc": what, "unit": unit, "leave": leave}
+    return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **more)
 
 
 def say(text):

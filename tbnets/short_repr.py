@@ -6,6 +6,7 @@ from typing import Any
 
 MOST_ITEMS = 4
 MOST_LETTERS = 80
+_OF_ITEMS = (dict.__repr__, list.__repr__, tuple.__repr__)
 
 
 def short_repr(
@@ -61,9 +62,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str | os.PathLike):
         text = os.fspath(value)
         return repr(text[:MOST_LETTERS]) + "..." * (len(text) > MOST_LETTERS)
-    if isinstance(value, dict | list | tuple) and type(value).__repr__ in (
-        *(dict.__repr__, list.__repr__, tuple.__repr__),
-    ):
+    if type(value).__repr__ in _OF_ITEMS:
         return _shown_items(value)
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text
@@ -71,10 +70,8 @@ def shown(value: Any) -> str:
 
 def _shown_array(array):
     """Returns type and shape; of a scalar that is known the number."""
-    if getattr(array.shape, "rank", 0) is None:
-        sizes = "?"
-    else:
-        sizes = ", ".join(map(str, array.shape))
+    is_known = getattr(array.shape, "rank", 0) is not None
+    sizes = ", ".join(map(str, array.shape)) if is_known else "?"
     if not sizes and hasattr(array, "numpy"):
         array = array.numpy()
     if not sizes and hasattr(array, "item"):

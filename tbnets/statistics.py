@@ -30,11 +30,8 @@ class StreamingStatistics:
         mean = features.mean(axis=0)
         shift = mean - self.mean
         total = self.count + count
-        self._squares = (
-            self._squares
-            + np.square(features - mean).sum(axis=0)
-            + np.square(shift) * (self.count * count / total)
-        )
+        self._squares += np.square(features - mean).sum(axis=0)
+        self._squares += np.square(shift) * (self.count * count / total)
         self.mean = self.mean + shift * (count / total)
         self.count = total
 

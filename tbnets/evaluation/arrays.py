@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from tbnets.errors import InputError
+from tbnets.checked_files import CheckedFile
 from tbnets.evaluation.exact_scores import row_norms
 from tbnets.store.npy import check_numbers
 
@@ -22,12 +22,12 @@ def read_array(path) -> np.ndarray:
       FileNotFoundError: There is no such file.
       ValueError: It is no complete `.npy` file of numbers, or has no number.
     """
-    expected = "a .npy file of numbers"
-    header = check_numbers(path, expected, "Write it with numpy.save.")
-    if 0 in header.shape:
-        raise InputError(
-            f"{path}: expected {expected}; found the shape {header.shape}."
-        )
+    check_numbers(
+        path,
+        "a .npy file of numbers",
+        "Write it with numpy.save.",
+        lambda found: 0 not in found.shape,
+    )
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
@@ -49,15 +49,12 @@ def read_caption_to_image(path) -> np.ndarray:
         return read_array(path)
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = stream.read().rstrip().split("\n")
-    rows = []
+    wanted, rows = "the row of an image, a whole number from 0", []
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(np.int64(int(line)))
-        except (ValueError, OverflowError) as error:
-            raise InputError(
-                f"{path}, line {number}: expected the row of an image, a whole "
-                f"number from 0; found {line[:50]!r}."
-            ) from error
+        except (ValueError, OverflowError):
+            CheckedFile(path).refuse(wanted, line, number)
     return np.array(rows, np.int64)
 
 

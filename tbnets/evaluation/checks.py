@@ -5,6 +5,7 @@ import numpy as np
 from tbnets.checked_numbers import checked_array, checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores
+from tbnets.evaluation.ranks import Side
 
 # Inner products up to this stay well inside float32.
 LARGEST_SCORE = 1e37
@@ -39,84 +40,76 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
     )
-    rows = checked_rows(
-        "caption_to_image", caption_to_image, len(images), len(texts)
-    )
+    counts = len(images), len(texts)
+    rows = checked_rows("caption_to_image", caption_to_image, *counts)
     return images, texts, rows
 
 
 def checked_embeddings(**named):
-    """Returns arrays of real numbers [rows, dim] of one space, by name."""
+    """Returns two arrays of real numbers [rows, dim] of one space, by name."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
-        if kind.kind not in "fiu" and kind.name != "bfloat16":
+        is_real = kind.kind in "fiu" or kind.name == "bfloat16"
+        if not is_real or len(shape) != 2 or 0 in shape:
             raise InputError(
-                f"`{name}` must hold real numbers. Received: {name}.dtype="
-                f"{kind}. Save the embeddings as float32 or float16."
+                f"`{name}` must hold real numbers of the shape [rows, dim], "
+                f"neither of them 0. Received: {name}.shape={shape}, dtype "
+                f"{kind}. Pass a float32 or float16 embedding a row."
             )
-        if values.ndim != 2 or 0 in shape:
-            raise InputError(
-                f"`{name}` must have the shape [rows, dim], none of them 0. "
-                f"Received: {name}.shape={shape}. Pass an embedding a row."
-            )
-    first, *others = arrays
-    for name in others:
-        if arrays[name].shape[1] != arrays[first].shape[1]:
-            raise InputError(
-                f"`{name}` must have as many columns as `{first}`. Received: "
-                f"{first}.shape={arrays[first].shape}, {name}.shape="
-                f"{arrays[name].shape}. Pass embeddings of one shared space."
-            )
-    return arrays.values()
+    (first, one), (name, other) = arrays.items()
+    if one.shape[1] != other.shape[1]:
+        raise InputError(
+            f"`{name}` must have as many columns as `{first}`. Received: "
+            f"{first}.shape={one.shape}, {name}.shape={other.shape}. Pass "
+            "embeddings of one shared space."
+        )
+    return one, other
 
 
-def finite_float32(name, values):
-    """Returns float32 embeddings [n, dim] and their float64 norms [n].
+def finite_side(name, values, groups):
+    """Returns the `Side` of embeddings whose inner products are finite.
 
-    Inner products of rows with such norms stay in float32.
+    Args:
+      name: what they are called.
+      values: [n, dim].
+      groups: int64 [n], as of `Side`.
     """
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
     norms = exact_scores.row_norms(embeddings)
-    bad_rows = np.flatnonzero(~np.isfinite(norms))
-    if bad_rows.size:
-        bad = ~np.isfinite(embeddings[bad_rows])
-        row, column = bad_rows[0], int(np.argmax(bad[0]))
-        raise InputError(
-            f"`{name}` must be finite in float32. Received: {name}[{row}, "
-            f"{column}]={values[row, column]}, and {np.count_nonzero(bad)} "
-            f"non-finite values in {bad_rows.size} of {len(values)} rows. "
-            "Look for a diverged model or a zero vector that was normalised."
-        )
+    if not np.isfinite(norms).all():
+        finite_scores(values, name=name)
     if norms.max() ** 2 > LARGEST_SCORE:
         raise InputError(
             f"`{name}` must have inner products that fit in float32. Received: "
             f"a Euclidean norm {norms.max():.3g}. L2-normalise the rows."
         )
-    return embeddings, norms
+    return Side(embeddings, norms, groups)
 
 
-def finite_scores(values, rows=None):
+def finite_scores(values, rows=None, name="scores"):
     """Returns scores as float32, or says which one is no number.
 
     Args:
         values: numbers of any shape.
         rows: what its rows are numbered by; None for their places.
+        name: what they are called.
 
     Raises:
         ValueError: one is not finite in float32.
     """
+    values = np.asarray(values)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
-        scores = np.asarray(values).astype(np.float32, copy=False)
+        scores = values.astype(np.float32, copy=False)
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
-        value, place = scores[tuple(bad[0])], bad[0].tolist()
+        value, place = values[tuple(bad[0])], bad[0].tolist()
         if rows is not None:
             place[0] = int(rows[place[0]])
         raise InputError(
-            f"`scores` must be finite in float32. Received: {value} at "
-            f"{place}, and {len(bad)} such scores of {scores.size}. Look for "
-            "a diverged model."
+            f"`{name}` must be finite in float32. Received: {name}{place}="
+            f"{value}, one of {len(bad)} such numbers of {scores.size}. Look "
+            "for a diverged model or a zero vector that was normalised."
         )
     return scores

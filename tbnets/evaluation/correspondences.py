@@ -10,6 +10,9 @@ import numpy as np
 from tbnets import boxes
 from tbnets.identity import SAME_THING, rows_by
 
+NO_SIZE = 1 << 30
+"""More words than any phrase has."""
+
 
 class Links(NamedTuple):
     """Known links of phrases to boxes, each at a node of a caption's tree.
@@ -55,14 +58,11 @@ def phrases_of_spans(captions, spans, phrases):
             continue
         first, last = phrases.starts[caption], phrases.starts[caption + 1]
         found = phrases.spans[first:last]
-        same = np.flatnonzero((found == (start, end)).all(axis=1))
-        if same.size:
-            rows[i], is_exact[i] = first + same[0], True
-            continue
         holds = (found[:, 0] < end) & (end <= found[:, 1])
-        if holds.any():
-            sizes = np.where(holds, found[:, 1] - found[:, 0], 1 << 30)
-            rows[i] = first + sizes.argmin()
+        sizes = np.where(holds, found[:, 1] - found[:, 0], NO_SIZE)
+        sizes[(found == (start, end)).all(axis=1)] = 0
+        if (least := sizes.min(initial=NO_SIZE)) < NO_SIZE:
+            rows[i], is_exact[i] = first + sizes.argmin(), least == 0
     return rows, is_exact
 
 

@@ -17,21 +17,23 @@ def row_norms(embeddings):
     return np.sqrt(np.einsum("ij,ij->i", *both, dtype=np.float64))
 
 
-def _round_scores(products, slack):
+def _round_scores(products, norms, dim):
     """Rounds float64 inner products to float32 scores.
+
+    Args:
+      products: float64.
+      norms: the products of both norms, of the same shape; overwritten.
+      dim: how many numbers were multiplied for each.
 
     Returns:
       The float32 scores, and the flat indices of those that the error of the
-      products (`slack`) leaves between two float32 numbers.
+      products leaves between two float32 numbers.
     """
+    slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
     below = (products - slack).astype(np.float32)
     above = (products + slack).astype(np.float32)
     return scores, np.flatnonzero(below != above)
-
-
-def _float64_error(dim):
-    return 1.01 * (dim + 2) * FLOAT64_ROUNDOFF
 
 
 def pair_scores(rows, columns, row_index, column_index):
@@ -54,8 +56,8 @@ def pair_scores(rows, columns, row_index, column_index):
         j = column_index[start : start + step]
         x, y = rows.embeddings[i], columns.embeddings[j]
         products = np.einsum("ij,ij->i", x, y, dtype=np.float64)
-        slack = _float64_error(dim) * rows.norms[i] * columns.norms[j]
-        rounded, doubtful = _round_scores(products, slack)
+        norms = rows.norms[i] * columns.norms[j]
+        rounded, doubtful = _round_scores(products, norms, dim)
         for k in doubtful:
             # Products of two float32 numbers are exact in float64, and fsum
             # adds them without error in any order.
@@ -68,12 +70,9 @@ def strip_scores(rows, columns, strip, block):
     """Returns the exact scores of a strip of rows and a block of columns."""
     x = rows.embeddings[strip].astype(np.float64)
     y = columns.embeddings[block].astype(np.float64)
-    slack = np.outer(rows.norms[strip], columns.norms[block])
-    slack *= _float64_error(x.shape[1])
-    scores, doubtful = _round_scores(x @ y.T, slack)
-    if doubtful.size:
-        i, j = np.divmod(doubtful, scores.shape[1])
-        scores.flat[doubtful] = pair_scores(
-            rows, columns, i + strip.start, j + block.start
-        )
+    norms = np.outer(rows.norms[strip], columns.norms[block])
+    scores, doubtful = _round_scores(x @ y.T, norms, x.shape[1])
+    i, j = np.divmod(doubtful, scores.shape[1])
+    pairs = i + strip.start, j + block.start
+    scores.flat[doubtful] = pair_scores(rows, columns, *pairs)
     return scores

@@ -36,8 +36,8 @@ class Localized(NamedTuple):
         tied: bool `[num_phrases]`, whether there is such a wrong one.
         suppressed_ranks: int64 `[num_phrases]`, the same among the proposals
             that are left after non-maximum suppression.
-        scores: float32 `[num_detections]`, of what is left, phrase by phrase.
-        hits: bool `[num_detections]`, whether it is the first match of its
+        scores: float32 `[num_detections]`, of what is left.
+        hits: bool `[num_detections]`, whether it is the best match of its
             phrase.
         phrases: int64 `[num_detections]`, row of the phrase.
     """
@@ -49,8 +49,7 @@ class Localized(NamedTuple):
     hits: np.ndarray
     phrases: np.ndarray
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def evaluate_localization(
@@ -115,13 +114,7 @@ def evaluate_localization(
     return summarize(found, types=types, texts=texts, recall_at=recall_at)
 
 
-def summarize(
-    found: Localized,
-    *,
-    types: Mapping[str, np.ndarray] | None = None,
-    texts: Integers | None = None,
-    recall_at: Sequence[int] = RECALL_AT,
-) -> dict[str, float]:
+def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Returns the metrics of `evaluate_localization`.
 
     Args:
@@ -178,14 +171,11 @@ def unique_phrase_precision(found: Localized, texts) -> float:
             "`texts` must hold a whole number from 0 for each of "
             f"{len(found.ranks)} phrases. Received: {texts.shape}."
         )
-    return mean_average_precision(
-        found.scores, found.hits, texts[found.phrases], np.bincount(texts)
-    )
+    left = found.scores, found.hits, texts[found.phrases]
+    return mean_average_precision(*left, np.bincount(texts))
 
 
-def localize(
-    scores, proposals, truth, phrase_to_image, choice=DEFAULT
-) -> Localized:
+def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     """Ranks the proposals of each phrase's photo.
 
     Args:
@@ -215,55 +205,41 @@ def localize(
             pairs = zip(truth[rows], found)
             overlaps = np.stack([boxes.iou([a], b)[0] for a, b in pairs])
         matches = overlaps >= SAME_THING
-        found, tied[rows] = best_ranks(values, matches)
-        ranks[rows] = np.where(matches.any(axis=1), found, MISSED)
+        ranks[rows], tied[rows] = _ranks(values, matches)
         others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
-        suppressed[rows], *rest = _after_suppression(values, matches, others)
-        left.append((*rest[:2], rows[rest[2]]))
+        kept = _suppress(values, matches, others)
+        values, matches = np.where(kept, values, -np.inf), matches & kept
+        suppressed[rows], _ = _ranks(values, matches)
+        best = np.where(matches, values, -np.inf).argmax(axis=1)
+        matches &= np.arange(matches.shape[1]) == best[:, None]
+        left.append((values[kept], matches[kept], rows[np.nonzero(kept)[0]]))
     nothing = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
     parts = [np.concatenate(part) for part in zip(nothing, *left)]
     return Localized(ranks, tied, suppressed, *parts)
 
 
-def _after_suppression(scores, matches, overlaps):
-    """Returns what non-maximum suppression leaves of the proposals.
+def _ranks(scores, matches):
+    """Returns `best_ranks`, `MISSED` where nothing matches."""
+    ranks, tied = best_ranks(scores, matches)
+    return np.where(matches.any(axis=1), ranks, MISSED), tied
+
+
+def _suppress(scores, matches, overlaps):
+    """Keeps the best proposal, drops what overlaps it, and so on.
 
     Args:
-        scores: float32 `[p, k]`.
+        scores: float32 `[p, k]`; of equal ones, what is no match is better.
         matches: bool `[p, k]`.
         overlaps: bool `[k, k]`, which proposals exclude each other.
 
     Returns:
-        Ranks `[p]`; then for each proposal that is left, best first, its
-        score, whether it is the first match, and its row in `[0, p)`.
+        bool `[p, k]`: which are kept.
     """
-    sorting = np.lexsort((matches, -scores), axis=1)
-    kept = _suppress(sorting, overlaps)
-    hits = np.take_along_axis(matches, sorting, axis=1) & kept
-    first = hits & (np.cumsum(hits, axis=1) == 1)
-    ranks = np.full(len(scores), MISSED, np.int64)
-    ranks[hits.any(axis=1)] = np.cumsum(kept, axis=1)[first]
-    left = np.take_along_axis(scores, sorting, axis=1)[kept]
-    return ranks, left, first[kept], np.nonzero(kept)[0]
-
-
-def _suppress(sorting, overlaps):
-    """Keeps the best proposal, drops what overlaps it, and so on.
-
-    Args:
-        sorting: int `[p, k]`, each row proposals from the best on.
-        overlaps: bool `[k, k]`, which proposals exclude each other.
-
-    Returns:
-        bool `[p, k]`: which places of `sorting` are kept.
-    """
-    dropped = np.zeros(sorting.shape, bool)
-    kept = np.zeros(sorting.shape, bool)
-    every = np.arange(len(sorting))
-    for place in range(sorting.shape[1]):
-        proposal = sorting[:, place]
-        kept[:, place] = ~dropped[every, proposal]
-        dropped |= overlaps[proposal] & kept[:, place, None]
+    kept = np.zeros(scores.shape, bool)
+    dropped, every = kept.copy(), np.arange(len(scores))
+    for best in np.lexsort((matches, -scores), axis=1).T:
+        kept[every, best] = ~dropped[every, best]
+        dropped |= overlaps[best] & kept[every, best, None]
     return kept
 
 

@@ -34,18 +34,16 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
-        names: what errors call the two.
 
     Raises:
         ValueError: an embedding is not finite, or the shapes do not fit.
     """
 
-    def __init__(self, queries, candidates, names=("queries", "candidates")):
-        given = dict(zip(names, (queries, candidates)))
-        arrays = checks.checked_embeddings(**given)
+    def __init__(self, queries, candidates):
+        given = {"queries": queries, "candidates": candidates}
         self._sides = [
-            Side(*checks.finite_float32(name, rows), np.arange(len(rows)))
-            for name, rows in zip(names, arrays)
+            checks.finite_side(name, rows, np.arange(len(rows)))
+            for name, rows in zip(given, checks.checked_embeddings(**given))
         ]
 
     @property
@@ -60,40 +58,46 @@ class EmbeddingScores:
         turned._sides = self._sides[::-1]
         return turned
 
-    def __getitem__(self, strip):
-        """Returns the scores of a slice of queries, float32 `[n, m]`."""
-        starts = range(0, self.shape[1], MAX_BLOCK)
+    def __getitem__(self, rows):
+        """Returns the scores of some queries, int `[n]`: float32 `[n, m]`."""
+        queries, candidates = self._sides
+        some = Side(queries.embeddings[rows], queries.norms[rows], rows)
+        strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
         blocks = [slice(start, start + MAX_BLOCK) for start in starts]
-        parts = [strip_scores(*self._sides, strip, block) for block in blocks]
+        parts = [strip_scores(some, candidates, strip, one) for one in blocks]
         return np.concatenate(parts, axis=1)
 
 
-def pairs_of(positives, shape):
-    """Returns the pairs that match, int64 `[n, 2]`.
+def pairs_of(name, pairs, shape, least=0):
+    """Returns the pairs that match, int64 `[n, 2]`, sorted by the first side.
 
     Args:
-        positives: bool of a shape, or int `[n, 2]`; a pair may stand twice.
+        name: what they are called.
+        pairs: bool of a shape, or int `[n, 2]`; a pair may stand twice.
         shape: rows of the one side, and of the other.
+        least: how many there must be.
 
     Raises:
-        ValueError: it is neither, nothing matches, or a row is out of range.
+        ValueError: they are neither, too few, or a row is out of range.
     """
-    positives = checked_array("positives", positives)
-    if positives.dtype == bool and positives.shape == shape:
-        positives = np.argwhere(positives)
-    inside = positives.dtype.kind in "iu" and positives.shape[1:] == (2,)
-    inside = inside and len(positives) > 0
-    if not inside or ((positives < 0) | (positives >= shape)).any():
+    pairs = checked_array(name, pairs)
+    if pairs.dtype == bool and pairs.shape == shape:
+        pairs = np.argwhere(pairs)
+    if pairs.size == 0:
+        pairs = np.zeros((0, 2), np.int64)
+    fit = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
+    fit = fit and ((pairs >= 0) & (pairs < shape)).all()
+    if not fit or len(pairs) < least:
         raise InputError(
-            f"`positives` must be bool {shape}, images by captions, or whole "
-            "numbers [n, 2], the rows of an image and a caption of each "
-            f"match, one at least. Received: {positives.dtype} "
-            f"{positives.shape}, or a row out of range. Count rows from 0."
+            f"`{name}` must be bool {shape}, or whole numbers [n, 2], the rows "
+            f"of both sides of each match, {least} or more. Received: "
+            f"{pairs.dtype} {pairs.shape}, or a row out of range. Count rows "
+            "from 0."
         )
-    return np.unique(positives.astype(np.int64), axis=0)
+    return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int64)
 
 
-def pair_ranks(scores, pairs) -> Ranks:
+def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     """Ranks the best positive of every query that has one.
 
     Args:
@@ -102,6 +106,7 @@ def pair_ranks(scores, pairs) -> Ranks:
             `EmbeddingScores`.
         pairs: int `[n, 2]`, rows of a query and of a candidate that match;
             in any order, any number for each.
+        rank: `ranks.best_ranks`, or what does more besides.
 
     Returns:
         Ranks: a candidate that is no positive of the query and scores the
@@ -110,7 +115,9 @@ def pair_ranks(scores, pairs) -> Ranks:
     Raises:
         ValueError: a pair is out of range, or a score is not finite.
     """
-    return _ranks(_strips(scores, pairs))
+    parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
+    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
+    return Ranks(*map(np.concatenate, zip(none, *parts)))
 
 
 def precise_ranks(scores, pairs):
@@ -119,28 +126,15 @@ def precise_ranks(scores, pairs):
     Returns:
         (Ranks, dict): the latter as of `ranks.precisions`.
     """
-    precise = []
+    precise = {}
 
-    def strips():
-        for queries, values, positive in _strips(scores, pairs):
-            precise.append(precisions(values, positive))
-            yield queries, values, positive
+    def rank(values, positive):
+        for name, found in precisions(values, positive).items():
+            precise.setdefault(name, []).append(found)
+        return best_ranks(values, positive)
 
-    ranks = _ranks(strips())
-    names = precise[0] if precise else ()
-    return ranks, {
-        name: np.concatenate([one[name] for one in precise]) for name in names
-    }
-
-
-def _ranks(strips):
-    """Returns the `Ranks` of the best positives of strips."""
-    parts = [
-        (queries, *best_ranks(values, positive))
-        for queries, values, positive in strips
-    ]
-    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
-    return Ranks(*map(np.concatenate, zip(none, *parts)))
+    ranks = pair_ranks(scores, pairs, rank)
+    return ranks, {k: np.concatenate(parts) for k, parts in precise.items()}
 
 
 def _strips(scores, pairs):
@@ -150,19 +144,13 @@ def _strips(scores, pairs):
         scores: as of `pair_ranks`.
         pairs: likewise.
     """
-    num_queries, num_candidates = scores.shape
-    pairs = _checked_pairs(pairs, num_queries, num_candidates)
+    pairs = pairs_of("pairs", pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
-    step = max(1, SCORES_AT_ONCE // max(1, num_candidates))
+    step = max(1, SCORES_AT_ONCE // max(1, scores.shape[1]))
     for first in range(0, len(queries), step):
         wanted = queries[first : first + step]
-        strip = slice(int(wanted[0]), int(wanted[-1]) + 1)
-        if strip.stop - strip.start > 2 * len(wanted):
-            values = np.concatenate([scores[q : q + 1] for q in wanted])
-        else:
-            values = np.asarray(scores[strip])[wanted - wanted[0]]
-        values = checks.finite_scores(values, wanted)
+        values = checks.finite_scores(scores[wanted], wanted)
         positive = np.zeros(values.shape, bool)
         own = pairs[ends[first] : ends[first + len(wanted)]]
         positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
@@ -199,18 +187,3 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
         for direction, ranks in directions.items()
         for name, value in summarize_direction(ranks).items()
     }
-
-
-def _checked_pairs(pairs, num_queries, num_candidates):
-    """Returns int64 `[n, 2]`, sorted by query."""
-    pairs = np.asarray(pairs)
-    if pairs.size == 0:
-        pairs = np.zeros((0, 2), np.int64)
-    shape = num_queries, num_candidates
-    inside = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
-    if not inside or ((pairs < 0) | (pairs >= shape)).any():
-        raise InputError(
-            "`pairs` must be whole numbers [n, 2], rows and columns of `scores`"
-            f" {shape} from 0. Received: {pairs.dtype} {pairs.shape}."
-        )
-    return pairs[np.argsort(pairs[:, 0], kind="stable")]

@@ -58,9 +58,8 @@ def evaluate_protocol(
 
     def evaluate(fold, captions, own_rows):
         own = texts if len(captions) == len(texts) else texts[captions]
-        return retrieval.evaluate_retrieval(
-            images[fold], own, own_rows, **options
-        )
+        arrays = images[fold], own, own_rows
+        return retrieval.evaluate_retrieval(*arrays, **options)
 
     return _averaged(name, len(images), rows, evaluate)
 
@@ -90,28 +89,8 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     return _averaged(name, scores.num_images, rows, evaluate)
 
 
-def _folds(name, num_images, rows):
-    """Yields the folds of a protocol: slice of images, rows of captions."""
-    check_choice("name", name, PROTOCOLS)
-    protocol = PROTOCOLS[name]
-    if protocol.num_images not in (None, num_images):
-        raise InputError(
-            f"`image_embeddings` must have {protocol.num_images} rows for "
-            f"{name}. Received: {num_images} images. Use the protocol full."
-        )
-    size = num_images // protocol.num_folds
-    for start in range(0, size * protocol.num_folds, size):
-        captions = np.flatnonzero(rows // size == start // size)
-        if not captions.size:
-            raise InputError(
-                "`caption_to_image` must give each fold captions. Received: "
-                f"none for the images {start} to {start + size - 1}."
-            )
-        yield slice(start, start + size), captions
-
-
 def _averaged(name, num_images, rows, evaluate):
-    """Averages the metrics of folds, over those that have them.
+    """Averages the metrics of the folds of a protocol that have them.
 
     Args:
       name: of the protocol.
@@ -120,13 +99,25 @@ def _averaged(name, num_images, rows, evaluate):
       evaluate: function of a fold -> its metrics. It is given a slice of
         images, rows of captions, and of each of these its row in the slice.
     """
-    folds = [
-        evaluate(fold, captions, rows[captions] - fold.start)
-        for fold, captions in _folds(name, num_images, rows)
-    ]
-    names = dict.fromkeys(name for fold in folds for name in fold)
+    check_choice("name", name, PROTOCOLS)
+    protocol = PROTOCOLS[name]
+    if protocol.num_images not in (None, num_images):
+        raise InputError(
+            f"`image_embeddings` must have {protocol.num_images} rows for "
+            f"{name}. Received: {num_images} images. Use the protocol full."
+        )
+    size, folds = num_images // protocol.num_folds, []
+    for start in range(0, size * protocol.num_folds, size):
+        captions = np.flatnonzero(rows // size == start // size)
+        if not captions.size:
+            raise InputError(
+                "`caption_to_image` must give each fold captions. Received: "
+                f"none for the images {start} to {start + size - 1}."
+            )
+        images = slice(start, start + size)
+        folds.append(evaluate(images, captions, rows[captions] - start))
     metrics = {}
-    for name in names:
+    for name in dict.fromkeys(name for fold in folds for name in fold):
         values = [fold[name] for fold in folds if name in fold]
         combine = np.sum if name.endswith("/num_queries") else np.mean
         metrics[name] = float(combine(values))

@@ -22,19 +22,14 @@ import numpy as np
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError
 from tbnets.evaluation.checks import finite_scores
-from tbnets.evaluation.score_tiles import PairScores, row_blocks, spread
+from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 
 TEMPERATURE = 0.4
 """In standard deviations of the scores."""
 
 
-def level(
-    scores: PairScores,
-    num_images: int,
-    num_texts: int,
-    temperature: float = TEMPERATURE,
-) -> PairScores:
+def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     """Brings images and texts to the level of a bank, in both directions.
 
     Texts ask for images, whose level the bank's texts tell; images ask for
@@ -84,9 +79,8 @@ def _levels(tile, candidates, queries, unit):
     """
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
-    for rows, some in progress_bar(
-        len(blocks), "asking the bank", "tile", iterable=blocks
-    ):
+    bar = progress_bar(len(blocks), "asking the bank", "tile", iterable=blocks)
+    for rows, some in bar:
         found = finite_scores(tile(candidates[rows], queries[some])) / unit
         most = found.max(axis=1)
         total = np.log(np.exp(found - most[:, None]).sum(axis=1)) + most

@@ -19,6 +19,7 @@ import threadpoolctl
 
 from tbnets.cores import usable_cores
 from tbnets.evaluation.exact_scores import pair_scores, strip_scores
+from tbnets.evaluation.ranks import Queries
 
 # Counts are summed in the eight byte lanes of a 64-bit word: neither a strip's
 # rows nor a block's words (eight columns each) may be more than 255.
@@ -26,6 +27,31 @@ MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
 # A strip with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
+FLOAT32_ROUNDOFF = 2.0**-24
+FLOAT32_SMALLEST_NORMAL = 2.0**-126
+
+
+def queries_of(side, best, candidates):
+    """Returns the `Queries` of a `Side`, with the band of doubt around.
+
+    Args:
+      side: `Side` of the queries.
+      best: float32 [n], each row's best positive score; -inf for a row that
+        has no positive.
+      candidates: `Side`.
+    """
+    best = np.where(best > -np.inf, best, np.float32(np.inf))
+    dim = side.embeddings.shape[1]
+    # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in whatever
+    # order it is summed (Higham 2002, Sec. 3.1); 2 u covers the rounding of
+    # the score itself, the last term products that underflow.
+    relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
+    relative += 2 * FLOAT32_ROUNDOFF
+    slack = relative * side.norms * candidates.norms.max()
+    slack += dim * FLOAT32_SMALLEST_NORMAL
+    low = np.nextafter((best - slack).astype(np.float32), np.float32(-np.inf))
+    high = np.nextafter((best + slack).astype(np.float32), np.float32(np.inf))
+    return Queries(best, low, high)
 
 
 def _positives(row_groups, column_groups, order):
@@ -46,13 +72,14 @@ def _positives(row_groups, column_groups, order):
 class _Counter:
     """Counts blocks in one thread, with a tile of scores and two masks."""
 
-    def __init__(self, block):
+    def __init__(self, block, sides, queries):
+        self._sides, self._queries = sides, queries
         self._scores = np.empty(block * block, np.float32)
         self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
-    def count(self, sides, row_slice, column_slice):
+    def count(self, row_slice, column_slice):
         """Scores one block and counts it in both directions."""
-        rows, columns = sides
+        rows, columns = self._sides
         x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
         scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
         np.matmul(x, y.T, out=scores)
@@ -64,41 +91,50 @@ class _Counter:
             first = row_slice.start + start
             places = slice(first, first + len(part)), column_slice
             part[_positives(rows.groups[places[0]], groups, order)] = -np.inf
-            self._count_strip(sides, places, part, 1 if mirrored else 2)
+            self._count_strip(places, part, 1 if mirrored else 2)
 
-    def _count_strip(self, sides, places, scores, num_directions):
+    def _count_strip(self, places, scores, num_directions):
         """Counts approximate scores, -inf at positives, where they decide.
 
         Args:
-          sides: `Side` of the rows and `Side` of the columns.
-          places: slices of both.
+          places: slices of the rows and of the columns.
           scores: float32 [rows, columns], at most `MAX_STRIP` rows.
           num_directions: 1 if the rows alone are queries here.
         """
         exact = None
         for axis in range(num_directions):
-            side, place = sides[axis], places[axis]
-            low, high = side.low[place], side.high[place]
+            queries, place = self._queries[axis], places[axis]
+            low, high = queries.low[place], queries.high[place]
             at_least, above = self._compare(axis, scores, low, high)
             found = np.count_nonzero(at_least) - np.count_nonzero(above)
             is_dense = found * DENSE_SHARE > scores.size
             if is_dense:
                 if exact is None:
-                    exact = strip_scores(*sides, *places)
+                    exact = strip_scores(*self._sides, *places)
                     exact[np.isneginf(scores)] = -np.inf
-                best = side.best[place]
+                best = queries.best[place]
                 at_least, above = self._compare(axis, exact, best, best)
                 better = _totals(axis, at_least, scores.shape[1])
                 ties = better != _totals(axis, above, scores.shape[1])
             else:
                 better, ties = _totals(axis, above, scores.shape[1]), False
-            with side.lock:
-                side.better[place] += better
-                side.tied[place] |= ties
+            with queries.lock:
+                queries.better[place] += better
+                queries.tied[place] |= ties
             if found and not is_dense:
                 np.not_equal(at_least, above, out=at_least)
                 pairs = np.divmod(np.flatnonzero(at_least), at_least.shape[1])
-                _count_pairs(axis, sides, places, pairs)
+                self._count_pairs(axis, places, pairs)
+
+    def _count_pairs(self, axis, places, pairs):
+        """Counts single pairs of a block by their exact scores."""
+        pairs = [one + place.start for one, place in zip(pairs, places)]
+        scores = pair_scores(*self._sides, *pairs)
+        queries, rows = self._queries[axis], pairs[axis]
+        best = queries.best[rows]
+        with queries.lock:
+            np.add.at(queries.better, rows[scores >= best], 1)
+            queries.tied[rows[scores == best]] = True
 
     def _compare(self, axis, scores, low, high):
         """Returns the masks `score >= low` and `score > high`.
@@ -133,17 +169,6 @@ def _totals(axis, mask, num_columns):
     return counts[:num_columns]
 
 
-def _count_pairs(axis, sides, places, pairs):
-    """Counts single pairs of a block by their exact scores."""
-    pairs = [one + place.start for one, place in zip(pairs, places)]
-    scores = pair_scores(*sides, *pairs)
-    side, query = sides[axis], pairs[axis]
-    best = side.best[query]
-    with side.lock:
-        np.add.at(side.better, query[scores >= best], 1)
-        side.tied[query[scores == best]] = True
-
-
 def block_size(dim, memory_limit_mb):
     """Returns the rows and columns of a tile that fit in the memory limit."""
 
@@ -156,23 +181,23 @@ def block_size(dim, memory_limit_mb):
     return next((size for size in sizes if needed(size) <= limit), 8)
 
 
-def count_better(rows, columns, memory_limit_mb):
+def count_better(sides, queries, memory_limit_mb):
     """Counts for every query the candidates that beat or tie its positive.
 
-    Adds to `better` and `tied` of both sides. `rows` and `columns` may be the
-    same `Side`; each pair of rows is then scored once, and no row is its own
-    candidate, because it is of its own group.
+    Adds to `better` and `tied` of both. The sides may be one; each pair of
+    rows is then scored once, and no row is its own candidate, because it is
+    of its own group.
 
     Each thread scores and counts blocks of its own, with a matrix product of
     one thread: the scores stay in that core's cache, and no core waits while
     another counts.
 
     Args:
-      rows: `Side` with its best positives set.
-      columns: `Side` with its best positives set.
+      sides: two `Side`s, each the candidates of the other.
+      queries: the `Queries` of each.
       memory_limit_mb: MiB for tiles and their temporaries.
     """
-    num_threads = usable_cores()
+    num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]
     size = block_size(dim, memory_limit_mb / num_threads)
     # Where both sides are one: on and above the diagonal.
@@ -184,13 +209,11 @@ def count_better(rows, columns, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        counter = _Counter(size)
+        counter = _Counter(size, sides, queries)
         for slices in left:
-            counter.count((rows, columns), *slices)
+            counter.count(*slices)
 
-    with (
-        threadpoolctl.threadpool_limits(1, "blas"),
-        ThreadPoolExecutor(num_threads) as threads,
-    ):
-        # Reading the results raises what a thread raised.
-        list(threads.map(count, range(min(num_threads, len(blocks)))))
+    with threadpoolctl.threadpool_limits(1, "blas"):
+        with ThreadPoolExecutor(num_threads) as threads:
+            # Reading the results raises what a thread raised.
+            list(threads.map(count, range(min(num_threads, len(blocks)))))

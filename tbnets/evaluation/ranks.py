@@ -8,8 +8,6 @@ import numpy as np
 from tbnets.short_repr import of_fields
 
 RECALL_AT = (1, 5, 10)
-FLOAT32_ROUNDOFF = 2.0**-24
-FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
 
 class Ranks(NamedTuple):
@@ -27,8 +25,7 @@ class Ranks(NamedTuple):
     ranks: np.ndarray
     tied: np.ndarray
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def best_ranks(scores, matches):
@@ -42,9 +39,8 @@ def best_ranks(scores, matches):
       (ranks, tied): int64 and bool [num_queries] as of `Ranks`; a row without
       a match has the rank behind the last candidate, and does not tie.
     """
-    best = np.where(matches, scores, -np.inf).max(
-        axis=1, keepdims=True, initial=-np.inf
-    )
+    own = np.where(matches, scores, -np.inf)
+    best = own.max(axis=1, keepdims=True, initial=-np.inf)
     ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
     return ranks, (~matches & (scores == best)).any(axis=1)
 
@@ -121,11 +117,27 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
     return metrics
 
 
+class Side(NamedTuple):
+    """Embeddings of images or of captions.
+
+    Attributes:
+      embeddings: float32 [n, dim].
+      norms: float64 [n], Euclidean norms of the rows.
+      groups: int64 [n], the image of each row. A row and a candidate of the
+        same group are positives of each other.
+    """
+
+    embeddings: np.ndarray
+    norms: np.ndarray
+    groups: np.ndarray
+
+
 class Queries:
     """Queries, and what is counted for them.
 
     Args:
-      best: float32 [n], each query's best positive score; +inf for no query.
+      best: float32 [n], each query's best positive score; +inf for no query,
+        than which nothing scores higher.
       low: float32 [n], from where on a candidate may beat or tie it.
       high: float32 [n], above which a candidate beats it.
     """
@@ -134,51 +146,10 @@ class Queries:
         self.best, self.low, self.high = best, low, high
         self.better = np.zeros(len(best), np.int64)
         self.tied = np.zeros(len(best), bool)
+        # Blocks of several threads may hold the same queries.
+        self.lock = threading.Lock()
 
     def result(self):
         """Returns the `Ranks` of the rows that have a positive."""
         queries = np.flatnonzero(self.best < np.inf)
         return Ranks(queries, 1 + self.better[queries], self.tied[queries])
-
-
-class Side(Queries):
-    """Embeddings in both roles, and what is counted for them as queries.
-
-    Args:
-      embeddings: float32 [n, dim].
-      norms: float64 [n], Euclidean norms of the rows.
-      groups: int64 [n], the image of each row. A row and a candidate of the
-        same group are positives of each other.
-    """
-
-    def __init__(self, embeddings, norms, groups):
-        # Nothing scores as high as +inf: a row without positives counts none.
-        nothing = np.full(len(groups), np.inf, np.float32)
-        super().__init__(nothing, nothing, nothing)
-        self.embeddings = embeddings
-        self.norms = norms
-        self.groups = groups
-        # Blocks of several threads may hold the same queries.
-        self.lock = threading.Lock()
-
-    def set_best(self, best, candidates):
-        """Sets each row's best positive score and the band of doubt around.
-
-        Args:
-          best: float32 [n], -inf for a row that has no positive.
-          candidates: `Side`.
-        """
-        has_positive = best > -np.inf
-        self.best = np.where(has_positive, best, np.float32(np.inf))
-        dim = self.embeddings.shape[1]
-        # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in whatever
-        # order it is summed (Higham 2002, Sec. 3.1); 2 u covers the rounding
-        # of the score itself, the last term products that underflow.
-        relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
-        relative += 2 * FLOAT32_ROUNDOFF
-        slack = relative * self.norms * candidates.norms.max()
-        slack += dim * FLOAT32_SMALLEST_NORMAL
-        low = (self.best - slack).astype(np.float32)
-        high = (self.best + slack).astype(np.float32)
-        self.low = np.nextafter(low, np.float32(-np.inf))
-        self.high = np.nextafter(high, np.float32(np.inf))

@@ -8,12 +8,7 @@ from tbnets.annotations import Array, Integers
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, InputTypeError
 from tbnets.evaluation import checks, exact_scores, pair_ranks, ranking
-from tbnets.evaluation.ranks import (
-    RECALL_AT,
-    Ranks,
-    Side,
-    summarize_ranks,
-)
+from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
 def evaluate_retrieval(
@@ -87,30 +82,8 @@ def evaluate_retrieval(
       recalls as Parekh et al. 2021 (Crisscrossed Captions) count them.
     """
     recall_at = checks.checked_recall_at(recall_at)
-    embeddings = image_embeddings, text_embeddings
-    if positives is None:
-        ranks = retrieval_ranks(
-            *embeddings,
-            caption_to_image,
-            memory_limit_mb=memory_limit_mb,
-            text_to_text=text_to_text,
-        )
-        return summarize_ranks(ranks, recall_at)
-    *embeddings, groups = checks.checked_arrays(*embeddings, caption_to_image)
-    names = "image_embeddings", "text_embeddings"
-    scores = pair_ranks.EmbeddingScores(*embeddings, names)
-    pairs = pair_ranks.pairs_of(positives, scores.shape)
-    both = {"image_to_text": (scores, pairs)}
-    both["text_to_image"] = scores.T, pairs[:, ::-1]
-    ranks, precise = {}, {}
-    for direction, given in both.items():
-        ranks[direction], found = pair_ranks.precise_ranks(*given)
-        for name, values in found.items():
-            precise[f"{direction}/{name}"] = float(np.mean(values))
-    if text_to_text:
-        texts = checks.finite_float32(names[1], embeddings[1])
-        side = Side(*texts, groups)
-        ranks["text_to_text"] = _captions_ranks(side, memory_limit_mb)
+    arrays = image_embeddings, text_embeddings, caption_to_image
+    ranks, precise = _ranks(arrays, memory_limit_mb, text_to_text, positives)
     return summarize_ranks(ranks, recall_at) | precise
 
 
@@ -144,36 +117,55 @@ def retrieval_ranks(
       ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
       ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
+    arrays = image_embeddings, text_embeddings, caption_to_image
+    return _ranks(arrays, memory_limit_mb, text_to_text)[0]
+
+
+def _ranks(arrays, memory_limit_mb, text_to_text, positives=None):
+    """Returns the `Ranks` of each direction, and precisions of `positives`."""
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
-    images, texts, groups = checks.checked_arrays(
-        image_embeddings, text_embeddings, caption_to_image
-    )
-    images = checks.finite_float32("image_embeddings", images)
-    texts = checks.finite_float32("text_embeddings", texts)
-    image_side = Side(*images, np.arange(len(images[0])))
-    text_side = Side(*texts, groups)
-    pairs = groups, np.arange(len(groups))
-    positives = exact_scores.pair_scores(image_side, text_side, *pairs)
-    best = np.full(len(images[0]), -np.inf, np.float32)
-    np.maximum.at(best, groups, positives)
-    image_side.set_best(best, text_side)
-    text_side.set_best(positives, image_side)
-    ranking.count_better(image_side, text_side, memory_limit_mb)
-    result = {
-        "image_to_text": image_side.result(),
-        "text_to_image": text_side.result(),
-    }
+    images, texts, groups = checks.checked_arrays(*arrays)
+    own = np.arange(len(images))
+    images = checks.finite_side("image_embeddings", images, own)
+    texts = checks.finite_side("text_embeddings", texts, groups)
+    if positives is None:
+        ranks, precise = _exact_ranks(images, texts, memory_limit_mb), {}
+    else:
+        ranks, precise = _precise_ranks(images, texts, positives)
     if text_to_text:
-        side = Side(*texts, groups)
-        result["text_to_text"] = _captions_ranks(side, memory_limit_mb)
-    return result
+        by_text = ranking.queries_of(texts, _best_other_caption(texts), texts)
+        ranking.count_better([texts] * 2, [by_text] * 2, memory_limit_mb)
+        ranks["text_to_text"] = by_text.result()
+    return ranks, precise
 
 
-def _captions_ranks(side, memory_limit_mb):
-    """Returns the `Ranks` of captions among captions of a `Side`."""
-    side.set_best(_best_other_caption(side), side)
-    ranking.count_better(side, side, memory_limit_mb)
-    return side.result()
+def _exact_ranks(images, texts, memory_limit_mb):
+    """Returns the `Ranks` of images and captions, two `Side`s."""
+    pairs = texts.groups, np.arange(len(texts.groups))
+    positives = exact_scores.pair_scores(images, texts, *pairs)
+    best = np.full(len(images.groups), -np.inf, np.float32)
+    np.maximum.at(best, texts.groups, positives)
+    by_image = ranking.queries_of(images, best, texts)
+    by_text = ranking.queries_of(texts, positives, images)
+    ranking.count_better((images, texts), (by_image, by_text), memory_limit_mb)
+    return {
+        "image_to_text": by_image.result(),
+        "text_to_image": by_text.result(),
+    }
+
+
+def _precise_ranks(images, texts, positives):
+    """Returns the same where `positives` tell what matches, and precisions."""
+    scores = pair_ranks.EmbeddingScores(images.embeddings, texts.embeddings)
+    pairs = pair_ranks.pairs_of("positives", positives, scores.shape, least=1)
+    both = {"image_to_text": (scores, pairs)}
+    both["text_to_image"] = scores.T, pairs[:, ::-1]
+    ranks, precise = {}, {}
+    for direction, given in both.items():
+        ranks[direction], found = pair_ranks.precise_ranks(*given)
+        for name, values in found.items():
+            precise[f"{direction}/{name}"] = float(np.mean(values))
+    return ranks, precise
 
 
 def _best_other_caption(side):

@@ -21,6 +21,8 @@ from tbnets.progress import progress_bar
 TIE = 1e-5
 """Of scores up to 1 in size; of larger ones this share."""
 TILE_IMAGES, TILE_TEXTS = 64, 1024
+LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
+"""Levels that take nothing off, of as many rows as anybody has."""
 
 
 class PairScores(NamedTuple):
@@ -33,8 +35,7 @@ class PairScores(NamedTuple):
         float32 [a, b].
       pairs: function (int64 [p], int64 [p]) -> float32 [p], of single pairs.
       image_levels: float32 [num_images], what an image scores with any text,
-        which is taken off where texts rank images; None for nothing. See
-        `query_bank`.
+        which is taken off where texts rank images. See `query_bank`.
       text_levels: float32 [num_texts], likewise where images rank texts.
     """
 
@@ -42,8 +43,8 @@ class PairScores(NamedTuple):
     num_texts: int
     tile: Callable
     pairs: Callable
-    image_levels: np.ndarray | None = None
-    text_levels: np.ndarray | None = None
+    image_levels: np.ndarray = LEVEL
+    text_levels: np.ndarray = LEVEL
 
     def subset(self, image_rows, text_rows):
         """Returns the `PairScores` of some images and texts, renumbered."""
@@ -52,26 +53,16 @@ class PairScores(NamedTuple):
             return lambda i, j: ask(image_rows[i], text_rows[j])
 
         counts = len(image_rows), len(text_rows)
-        levels = (
-            None if every is None else every[rows]
-            for every, rows in (
-                (self.image_levels, image_rows),
-                (self.text_levels, text_rows),
-            )
-        )
         ways = of_some(self.tile), of_some(self.pairs)
+        levels = self.image_levels[image_rows], self.text_levels[text_rows]
         return PairScores(*counts, *ways, *levels)
 
     def of_images(self, scores, image_rows):
         """Returns scores `[..., images]` by which a text ranks images."""
-        if self.image_levels is None:
-            return scores
         return scores - self.image_levels[image_rows]
 
     def of_texts(self, scores, text_rows):
         """Returns scores `[..., texts]` by which an image ranks texts."""
-        if self.text_levels is None:
-            return scores
         return scores - self.text_levels[text_rows]
 
 
@@ -131,13 +122,12 @@ def score_ranks(scores, caption_to_image) -> dict:
 
 def row_blocks(num_images, num_texts):
     """Returns the rows of images and of texts of all tiles."""
-    images_of, texts_of = (
-        np.split(np.arange(count), range(size, count, size))
-        for count, size in (
-            (num_images, TILE_IMAGES),
-            (num_texts, TILE_TEXTS),
-        )
-    )
+
+    def blocks(count, size):
+        return np.split(np.arange(count), range(size, count, size))
+
+    images_of = blocks(num_images, TILE_IMAGES)
+    texts_of = blocks(num_texts, TILE_TEXTS)
     return [(images, texts) for texts in texts_of for images in images_of]
 
 

@@ -96,29 +96,24 @@ def _recalls(metrics, title="R@", name="recall_at_"):
     return [(f"{title}{k}", f"{name}{k}", per_cent) for k in cutoffs]
 
 
-def _row(metrics, group, label, columns):
-    """Returns the line of a group of metrics, none where it has no queries."""
-    if not metrics.get(f"{group}/num_queries"):
-        return []
-    cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
-    return [_aligned(label, cells)]
+def _rows(metrics, group, label, columns):
+    """Returns the lines of a group of metrics, none where it has no queries.
 
-
-def _interval_row(metrics, group):
-    """Returns the line of what recalls of few queries may be; none of many.
-
-    Which queries were right decides it, not in which order they came.
+    The second one, of few queries, tells what their recalls may be: which of
+    them were right decides it, not in which order they came.
     """
     count = int(metrics.get(f"{group}/num_queries", 0))
-    if not 0 < count < FEW_QUERIES:
+    if not count:
         return []
-    cells = []
+    cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
+    lines, cells = [_aligned(label, cells)], []
+    if count >= FEW_QUERIES or "/" in group:  # A type of phrases.
+        return lines
     for _, name, _ in _recalls(metrics):
-        right = round(metrics[f"{group}/{name}"] * count)
-        hits = np.arange(count) < right
+        hits = np.arange(count) < round(metrics[f"{group}/{name}"] * count)
         ends = bootstrap_interval(hits, np.mean)
         cells.append("-".join(rounded(100 * end, 0) for end in ends))
-    return [_aligned("  95 % interval", cells)]
+    return [*lines, _aligned("  95 % interval", cells)]
 
 
 def _retrieval_lines(metrics):
@@ -131,28 +126,30 @@ def _retrieval_lines(metrics):
     lines = [_aligned("", [title for title, _, _ in columns])]
     for direction in DIRECTIONS:
         label = direction.replace("_to_", " to ")
-        lines += _row(metrics, direction, label, columns)
-        lines += _interval_row(metrics, direction)
-        lines += _precision_note(metrics, direction)
+        lines += _rows(metrics, direction, label, columns)
+        precise = {"R-Precision": (f"{direction}/r_precision", per_cent)}
+        precise["mAP@R"] = f"{direction}/map_at_r", per_cent
+        lines += _told(metrics, precise, "  ")
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
-    told = {"mean_recall": per_cent, "recall_sum": rounded}
-    told = {name: write for name, write in told.items() if name in metrics}
-    total = [
-        f"{name.replace('_', ' ')} {write(metrics[name])}"
-        for name, write in told.items()
-    ]
-    return [*lines, *filter(None, [", ".join(total)])]
+    totals = {"mean recall": ("mean_recall", per_cent)}
+    totals["recall sum"] = "recall_sum", rounded
+    return lines + _told(metrics, totals)
 
 
-def _precision_note(metrics, direction):
-    """Returns the line of precisions at R; none where they are not asked."""
-    names = {"R-Precision": "r_precision", "mAP@R": "map_at_r"}
+def _told(metrics, names, indent=""):
+    """Returns the line of some metrics; none where none of them is there.
+
+    Args:
+      metrics: as of `format_table`.
+      names: what it calls them -> (name, what writes it).
+      indent: what it begins with.
+    """
     told = [
-        f"{title} {per_cent(metrics[f'{direction}/{name}'])}"
-        for title, name in names.items()
-        if f"{direction}/{name}" in metrics
+        f"{title} {write(metrics[name])}"
+        for title, (name, write) in names.items()
+        if name in metrics
     ]
-    return [f"  {', '.join(told)}"] * bool(told)
+    return [indent + ", ".join(told)] * bool(told)
 
 
 def _localization_lines(metrics):
@@ -170,13 +167,11 @@ def _localization_lines(metrics):
     }
     for group in sorted(counts, key=lambda n: (n != REGIONS, -counts[n])):
         label = "all" if group == REGIONS else group.partition("/")[2]
-        lines += _row(metrics, group, label, columns)
-        lines += _interval_row(metrics, group) if group == REGIONS else []
+        lines += _rows(metrics, group, label, columns)
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
-    if f"{REGIONS}/mean_average_precision" in metrics:
-        value = per_cent(metrics[f"{REGIONS}/mean_average_precision"])
-        lines.append(f"mean average precision of unique phrases {value}")
-    return lines
+    title = "mean average precision of unique phrases"
+    name = f"{REGIONS}/mean_average_precision"
+    return lines + _told(metrics, {title: (name, per_cent)})
 
 
 def _region_phrase_lines(metrics):
@@ -184,13 +179,12 @@ def _region_phrase_lines(metrics):
     lines, cutoffs = [], recall_cutoffs(metrics)
     titles = "/".join(f"R@{k}" for k in cutoffs)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
-        if f"{direction}/median_rank" in metrics:
+        rank = metrics.get(f"{direction}/median_rank")
+        if rank is not None:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
-            recalls = " ".join(map(per_cent, cells))
-            lines.append(
-                f"{direction.replace('_', ' ')}: {titles} {recalls}, median "
-                f"rank {metrics[f'{direction}/median_rank']:g}"
-            )
+            recalls, title = map(per_cent, cells), direction.replace("_", " ")
+            told = f"{titles} {' '.join(recalls)}, median rank {rank:g}"
+            lines.append(f"{title}: {told}")
     return lines
 
 

@@ -253,8 +253,7 @@ class IndexWriter:
         digest = hashlib.sha256(rows.view(np.uint8))
         digest.update("\n".join(ids).encode())
         name = digest.hexdigest()[:16]
-        arrays = {"features": rows}
-        shard = write_shard(self.path, name, ids, arrays, len(rows))
+        shard = write_shard(self.path, name, ids, {"features": rows})
         path = self.path / shard.files["features"]
         file = open_array(path, rows.shape, rows.dtype)
         return _Part(shard, ids, file, np.arange(len(rows)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from tbnets.boxes import check_boxes, clip_boxes
+from tbnets.boxes import clip_boxes
 from tbnets.files import readable
 from tbnets.pictures.letters import font
 
@@ -73,7 +73,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     scale = side / max(photo.size)
     drawn = [max(1, round(scale * length)) for length in photo.size]
     size = (max(drawn[0], LEAST_WIDTH), max(drawn[1], LEAST_HEIGHT))
-    corners = check_boxes(np.reshape([one.box for one in boxes], (-1, 4)))
+    corners = np.reshape([one.box for one in boxes], (-1, 4))
     corners = clip_boxes(corners, *photo.size)
     corners *= np.divide([*drawn, *drawn], [*photo.size, *photo.size])
     sheet = Image.new("RGB", size, "#dddddd")
@@ -85,11 +85,11 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     # Small boxes have the fewest places for their phrase.
     areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
     for row in np.argsort(areas, kind="stable"):
-        label = _Label(boxes[row], size[0])
+        label = _label(boxes[row], size[0])
         places = _places(corners[row], label.size, size)
         place, _ = freest(places, label.size, taken)
         taken.append((*place, *np.add(place, label.size)))
-        label.draw(draw, place)
+        sheet.paste(label, place)
     return np.asarray(_below_heading(sheet, heading))
 
 
@@ -126,14 +126,10 @@ def _in_each_other(corners):
         The same with each box smaller by a line for each one before it that
         is as large.
     """
-    moved = corners.copy()
-    for row in range(1, len(corners)):
-        apart = np.abs(corners[:row] - corners[row]).max(axis=1)
-        inset = CASING * np.count_nonzero(apart < LINE)
-        sides = corners[row, 2:] - corners[row, :2]
-        inset = np.minimum(inset, sides / 2)
-        moved[row] += [*inset, *-inset]
-    return moved
+    near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
+    insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
+    insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
+    return corners + np.concatenate([insets, -insets], axis=1)
 
 
 def _below_heading(sheet, heading):
@@ -177,46 +173,36 @@ def _dashes(start, end, dashed):
     return [(first, min(first + DASH - 1, end)) for first in starts]
 
 
-class _Label:
-    """A phrase on its colour, with a tick or a cross before it.
+def _label(one, most_width):
+    """Draws a phrase on its colour, with a tick or a cross before it.
 
     Args:
         one: the `PhraseBox`.
         most_width: in pixels; a longer phrase ends in dots.
+
+    Returns:
+        A `PIL.Image.Image`.
     """
-
-    def __init__(self, one, most_width):
-        self.one = one
-        self.font = font(FONT_SIZE, one.phrase)
-        self.height = FONT_SIZE + 2 * PADDING
-        self.mark = self.height if one.is_right is not None else PADDING
-        rest = most_width - self.mark - PADDING
-        self.text = _shortened(readable(one.phrase), self.font, rest)
-        width = self.mark + PADDING + round(self.font.getlength(self.text))
-        self.size = (width, self.height)
-
-    def draw(self, draw, place):
-        """Draws it with its upper left corner at (x, y)."""
-        left, top = place
-        right, bottom = left + self.size[0] - 1, top + self.size[1] - 1
-        colour = colour_of(self.one.colour)
-        ink = "white" if colour in DARK else "black"
-        draw.rectangle((left, top, right, bottom), colour, "black")
-        middle = top + self.height // 2
-        draw.text(
-            (left + self.mark, middle), self.text, ink, self.font, anchor="lm"
-        )
-        if self.one.is_right is None:
-            return
-        near, far = left + 7, left + self.height - 5
-        up, down = top + 7, bottom - 6
-        if self.one.is_right:
-            third = near + (far - near) // 3
-            points = [(near, middle), (third, down), (far, up)]
-            draw.line(points, ink, 3, joint="curve")
-        else:
-            draw.line([(near, up), (far, down)], ink, 3)
-            draw.line([(near, down), (far, up)], ink, 3)
+    height, colour = FONT_SIZE + 2 * PADDING, colour_of(one.colour)
+    ink = "white" if colour in DARK else "black"
+    letters = font(FONT_SIZE, one.phrase)
+    left = PADDING if one.is_right is None else height
+    most_width -= left + PADDING
+    text = _shortened(readable(one.phrase), letters, most_width)
+    width = left + PADDING + round(letters.getlength(text))
+    label = Image.new("RGB", (width, height))
+    draw = ImageDraw.Draw(label)
+    draw.rectangle((0, 0, width - 1, height - 1), colour, "black")
+    draw.text((left, height // 2), text, ink, letters, anchor="lm")
+    near, far, down = 7, height - 5, height - 7
+    if one.is_right:
+        third = near + (far - near) // 3
+        points = [(near, height // 2), (third, down), (far, near)]
+        draw.line(points, ink, 3, joint="curve")
+    elif one.is_right is False:
+        draw.line([(near, near), (far, down)], ink, 3)
+        draw.line([(near, down), (far, near)], ink, 3)
+    return label
 
 
 def _shortened(text, font, width):

@@ -1,13 +1,9 @@
 """Pictures of a run."""
 
-import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tbnets.files import write_atomically
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot  # noqa: E402  (after the choice of backend)
-from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 PANELS = (
     ("loss", "train/", "_loss"),
@@ -30,9 +26,9 @@ def draw_history(history, path):
     keys = sorted({key for row in history for key in row})
     panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
     panels = {panel: found for panel, found in panels.items() if found}
-    size = (4 * len(panels), 3.6)
-    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False)
-    for axis, ((title, prefix, suffix), found) in zip(axes[0], panels.items()):
+    figure = Figure(figsize=(4 * len(panels), 3.6))
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, ((title, prefix, suffix), found) in zip(axes, panels.items()):
         for key in found:
             name = key[len(prefix) : -len(suffix)].replace("_", " ")
             epochs = [n for n, row in enumerate(history, 1) if key in row]
@@ -50,7 +46,6 @@ def draw_history(history, path):
     write_atomically(
         path, lambda file: figure.savefig(file, format="png", dpi=110)
     )
-    pyplot.close(figure)
 
 
 def _of_panel(keys, prefix, suffix):

@@ -86,14 +86,11 @@ def _paste_photo(sheet, folder, image_id, place, is_hit):
         is_hit: True for a green frame, False for a red one, None for none.
     """
     left, top, side = place
-    sheet.paste(draw_photo(folder, image_id, side), (left, top))
+    photo, wide = draw_photo(folder, image_id, side), 0
     if is_hit is not None:
-        far = side + FRAME - 1
-        ImageDraw.Draw(sheet).rectangle(
-            (left - FRAME, top - FRAME, left + far, top + far),
-            outline=HIT if is_hit else MISS,
-            width=FRAME,
-        )
+        wide = FRAME
+        photo = ImageOps.expand(photo, wide, HIT if is_hit else MISS)
+    sheet.paste(photo, (left - wide, top - wide))
 
 
 def draw_montage(
@@ -150,9 +147,8 @@ def _draw_query(sheet, query, place):
     if isinstance(query, pathlib.Path):
         sheet.paste(draw_photo(query.parent, query.name), place)
         return
-    text = textwrap.fill(
-        query, columns(query, 20), max_lines=8, placeholder=" ..."
-    )
+    letters = columns(query, 20)
+    text = textwrap.fill(query, letters, max_lines=8, placeholder=" ...")
     draw = ImageDraw.Draw(sheet)
     draw.text(place, text, "black", font(20, text), spacing=6)
 
@@ -168,22 +164,21 @@ def draw_sheet(pictures, legend):
     Returns:
         A `PIL.Image.Image`.
     """
-    places, left, top, below, kind = {}, MARGIN, MARGIN, MARGIN, None
+    placed, kind = [], None
+    left, top, below, right = MARGIN, MARGIN, MARGIN, 0
     for name, picture in pictures.items():
         height, width = picture.shape[:2]
         kind, before = name.rstrip("0123456789"), kind
         if left + width > SHEET_WIDTH or kind != before:
             left, top = MARGIN, below
-        places[name] = (left, top)
+        placed.append((Image.fromarray(picture), (left, top)))
         left += width + MARGIN
-        below = max(below, top + height + MARGIN)
-    right = [places[n][0] + one.shape[1] for n, one in pictures.items()]
-    width = max(right) + MARGIN
-    legend = textwrap.fill(legend, width // 8)
-    size = (width, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
+        below, right = max(below, top + height + MARGIN), max(right, left)
+    legend = textwrap.fill(legend, right // 8)
+    size = (right, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
     sheet = Image.new("RGB", size, "white")
-    for name, place in places.items():
-        sheet.paste(Image.fromarray(pictures[name]), place)
+    for one in placed:
+        sheet.paste(*one)
     draw = ImageDraw.Draw(sheet)
     draw.text((MARGIN, below), legend, "#555555", font(15, legend), spacing=6)
     return sheet
@@ -202,20 +197,15 @@ def draw_card(title, tiles, folder):
     """
     title = title.replace(" .", ".")
     letters = columns(title, CARD_LETTERS)
-    lines = textwrap.wrap(title, letters, max_lines=2, placeholder=" ...")
+    text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
     top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
     size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
-    draw.text(
-        (CARD_GAP, CARD_GAP // 2),
-        "\n".join(lines),
-        "black",
-        font(25, title),
-        spacing=4,
-    )
+    above = (CARD_GAP, CARD_GAP // 2)
+    draw.text(above, text, "black", font(25, title), spacing=4)
     left = CARD_GAP
     for tile in tiles:
         left += CARD_GAP * tile.apart

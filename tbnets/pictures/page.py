@@ -107,11 +107,10 @@ def link(photo, start):
 
 def _section(section, folder, start):
     """Returns the HTML of one query."""
+    pairs = zip(section.image_ids, section.similarities)
     answers = "\n".join(
-        _answer(rank, image_id, similarity, folder, start)
-        for rank, (image_id, similarity) in enumerate(
-            zip(section.image_ids, section.similarities), start=1
-        )
+        _answer(rank, *pair, folder, start)
+        for rank, pair in enumerate(pairs, 1)
     )
     note = f"<p>{_text(section.note)}</p>\n" if section.note else ""
     head = f"<section>\n<h2>{_text(section.query)}</h2>\n{note}"

@@ -34,14 +34,7 @@ def joined(parts):
     parts = [part for part in parts if part is not None]
     if not parts:
         return None
-    first, thumbnails = parts[0], None
-    if first.thumbnails is not None:
-        thumbnails = np.concatenate([part.thumbnails for part in parts])
-    return Points(
-        np.concatenate([part.vectors for part in parts]),
-        {
-            name: sum((x.columns[name] for x in parts), [])
-            for name in first.columns
-        },
-        thumbnails,
-    )
+    vectors, columns, thumbnails = zip(*parts)
+    merged = {k: sum((one[k] for one in columns), []) for k in columns[0]}
+    pixels = None if thumbnails[0] is None else np.concatenate(thumbnails)
+    return Points(np.concatenate(vectors), merged, pixels)

@@ -34,7 +34,7 @@ def import_tsne():
     return import_extra("map", "sklearn.manifold").TSNE
 
 
-def lay_out(vectors, seed=0):
+def lay_out(vectors):
     """Lays points out in a plane so that neighbours stay neighbours.
 
     How far apart two groups lie, and which way is up, means nothing.
@@ -42,7 +42,6 @@ def lay_out(vectors, seed=0):
     Args:
         vectors: float `[n, dim]`, unit vectors: the Euclidean distance that
             is looked at puts neighbours in the order of their cosine.
-        seed: of what is drawn at random.
 
     Returns:
         float `[n, 2]` from 0 to 1.
@@ -62,19 +61,18 @@ def lay_out(vectors, seed=0):
         perplexity=min(PERPLEXITY, (count - 1) / 3),
         init="pca" if is_spread else "random",
         learning_rate="auto",
-        random_state=seed,
+        random_state=0,
     ).fit_transform(np.asarray(vectors, np.float32))
     low, high = places.min(axis=0), places.max(axis=0)
     return (places - low) / np.maximum(high - low, 1e-12)
 
 
-def draw_map(points, title, seed=0):
+def draw_map(points, title):
     """Draws points of one space.
 
     Args:
         points: `pictures.points.Points` with the columns that a map reads.
         title: what stands below, beside what the marks mean.
-        seed: as of `lay_out`.
 
     Returns:
         A `PIL.Image.Image`.
@@ -88,7 +86,7 @@ def draw_map(points, title, seed=0):
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
     room = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
-    places = MARGIN + lay_out(points.vectors, seed) * room
+    places = MARGIN + lay_out(points.vectors) * room
     places = places.round().astype(int)
     kinds = np.array(points.columns["kind"])
     images = np.flatnonzero(kinds == IMAGE)
@@ -134,15 +132,13 @@ def _write_words(draw, places, kinds, texts):
     # Phrases are few words: more of them find space.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
-        text = textwrap.shorten(
-            readable(texts[row]), MOST_LETTERS, placeholder=" ..."
-        )
+        text = readable(texts[row])
+        text = textwrap.shorten(text, MOST_LETTERS, placeholder=" ...")
         small = font(FONT_SIZE, text)
         box = _free_box(places[row], small.getlength(text), taken)
-        if not text or box is None:
-            continue
-        draw.text(box[:2], text, INK[kinds[row]], small)
-        taken.append(box)
+        if text and box is not None:
+            draw.text(box[:2], text, INK[kinds[row]], small)
+            taken.append(box)
 
 
 def _free_box(place, width, taken):
@@ -177,12 +173,10 @@ def _write_legend(draw, title, kinds):
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
     for kind in (CAPTION, PHRASE):
-        count = np.count_nonzero(kinds == kind)
-        if not count:
-            continue
-        _draw_mark(draw, (left, top), kind)
-        said = f"{count} {kind}s"
-        draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
-        left += 14 + round(large.getlength(said)) + 28
+        if count := np.count_nonzero(kinds == kind):
+            _draw_mark(draw, (left, top), kind)
+            said = f"{count} {kind}s"
+            draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
+            left += 14 + round(large.getlength(said)) + 28
     said = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
     draw.text((left, top), said, "#333333", large, anchor="lm")

@@ -98,8 +98,7 @@ class Features:
                 f"{len(missing)} of {len(image_ids)} missing there, first "
                 f"{first}; {self.looks()}. {self._advice(missing)}"
             )
-        lookup = self._row_of_id
-        return np.asarray([lookup[key] for key in image_ids], dtype=np.int64)
+        return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
         """Returns what ids there are, for messages about missing ones."""
@@ -110,10 +109,8 @@ class Features:
     def _advice(self, missing):
         """Returns what to do about missing ids."""
         if not self.has_ids:
-            return (
-                "The file has no ids but row numbers: write one id a line to "
-                f"{ids_file(self.path)}."
-            )
+            place = ids_file(self.path)
+            return f"It has row numbers alone: write one id a line to {place}."
         failed = [key for key in missing if key in self.failed]
         if not failed:
             return "Extract their features too, or write the ids alike."
@@ -144,9 +141,11 @@ class Features:
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
 
-        The arrays are as stored, in their own type.
+        The arrays are as stored, in their own type; of features put side
+        by side, float32.
         """
-        raise NotImplementedError
+        for rows in slices(len(self), 4 * self.dim):
+            yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def row_name(self, row: int) -> str:
         """Returns how messages call a row that `chunks` yields."""
@@ -195,17 +194,14 @@ class FeatureArray(Features):
 
     def check_repeated_rows(self):
         """Raises ValueError if rows of one id differ by more than rounding."""
-        if len(set(self.ids)) == len(self.ids):
-            return
         first = self.rows(self.ids)
-        for rows, _ in self.chunks():
-            twice = np.arange(rows.start, rows.stop)
-            twice = twice[first[rows] != twice]
-            found, used = self._read(twice), self._read(first[twice])
-            most = ROUNDING * np.abs(used).max(axis=1, initial=0)
-            far = np.abs(found - used).max(axis=1, initial=0) > most
-            if far.any():
-                row = twice[far][0]
+        twice = np.flatnonzero(first != np.arange(len(self)))
+        for some in slices(len(twice), 4 * self.dim):
+            rows = twice[some]
+            found, used = self._read(rows), self._read(first[rows])
+            most = ROUNDING * np.abs(used).max(axis=1)
+            far = np.abs(found - used).max(axis=1) > most
+            for row in rows[far]:
                 raise InputError(
                     f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
@@ -240,26 +236,19 @@ def open_array(path) -> FeatureArray:
         >>> features.take(features.rows(["1000268201.jpg"])).shape
     """
     path = os.fspath(path)
-    array = _map_array(path)
-    if not os.path.exists(ids_file(path)):
-        ids = map(str, range(len(array)))
-        return FeatureArray(ids, array, path, has_ids=False)
-    ids = _read_ids(CheckedFile(ids_file(path)), array, path)
-    features = FeatureArray(ids, array, path)
+    check_numbers(
+        path,
+        "an array [n, dim] of numbers (.npy)",
+        "Save it with numpy.save, each image pooled or reshaped to one row.",
+        lambda found: len(found.shape) == 2 and 0 not in found.shape,
+    )
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    ids, has_ids = map(str, range(len(array))), os.path.exists(ids_file(path))
+    if has_ids:
+        ids = _read_ids(CheckedFile(ids_file(path)), array, path)
+    features = FeatureArray(ids, array, path, has_ids)
     features.check_repeated_rows()
     return features
-
-
-def _map_array(path):
-    """Returns a memory-mapped `[n, dim]` array of real numbers."""
-    expected = "an array [n, dim] of numbers (.npy)"
-    header = check_numbers(path, expected, "Save it with numpy.save.")
-    if len(header.shape) != 2 or 0 in header.shape:
-        raise InputError(
-            f"{path}: expected {expected}; found shape {header.shape} and "
-            f"dtype {header.dtype}. Pool or reshape each image to one row."
-        )
-    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _read_ids(file, array, path):
@@ -267,11 +256,8 @@ def _read_ids(file, array, path):
     if "" in ids:
         file.report("expected an id; found an empty line.", ids.index("") + 1)
     if len(ids) != len(array):
-        file.report(
-            f"expected one id for each of the {len(array)} rows of {path}; "
-            f"found {len(ids)}. Write both files in one go.",
-            len(ids),
-        )
+        wanted = f"one id for each of the {len(array)} rows of {path}"
+        file.refuse(wanted, len(ids), len(ids), "Write both files in one go.")
     return ids
 
 
@@ -291,15 +277,13 @@ def first_equal_rows(features: Features) -> np.ndarray:
     Returns:
         `[n]` int64, for instance [0, 0, 0, 3, 3] for two runs.
     """
-    starts = np.zeros(len(features), dtype=np.int64)
-    last = None
-    for rows, array in features.chunks():
-        now = np.ascontiguousarray(array).view(np.uint8)
-        then = np.concatenate([now[:1] if last is None else last, now[:-1]])
-        new = (now != then).any(axis=1)
-        starts[rows] = np.where(new, np.arange(rows.start, rows.stop), 0)
-        last = now[-1:]
-    return np.maximum.accumulate(starts)
+    starts, last = [], None
+    for _, array in features.chunks():
+        for row in array:
+            content = row.tobytes()
+            starts.append(starts[-1] if content == last else len(starts))
+            last = content
+    return np.array(starts, np.int64)
 
 
 def check_finite(features: Features, problems: list | None = None) -> int:
@@ -318,23 +302,17 @@ def check_finite(features: Features, problems: list | None = None) -> int:
     Raises:
         ValueError: a row holds NaN or infinity, and `problems` is None.
     """
-    return sum(_check_finite(part, problems) for part in features.parts)
-
-
-def _check_finite(features, problems):
-    file = CheckedFile(features.path, problems)
     count = 0
-    for rows, array in features.chunks():
-        if array.dtype.kind in "iu":
-            return 0
-        with np.errstate(over="ignore"):
-            bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
-        for offset in np.flatnonzero(bad.any(axis=1)):
-            column = int(np.argmax(bad[offset]))
-            file.report(
-                f"{features.row_name(rows.start + int(offset))}: expected "
-                f"finite features; found {array[offset, column]} in column "
-                f"{column}. Extract the features of this image again."
-            )
-            count += 1
+    for part in features.parts:
+        for rows, array in part.chunks():
+            with np.errstate(over="ignore"):
+                bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
+            for offset in np.flatnonzero(bad.any(axis=1)):
+                column = int(np.argmax(bad[offset]))
+                CheckedFile(part.path, problems).report(
+                    f"{part.row_name(rows.start + int(offset))}: expected "
+                    f"finite features; found {array[offset, column]} in column "
+                    f"{column}. Extract the features of this image again."
+                )
+                count += 1
     return count

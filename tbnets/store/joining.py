@@ -6,25 +6,18 @@ the end of its share: then the rows are those of one run, in another order.
 """
 
 import dataclasses
-import itertools
 import os
 import pathlib
 import shutil
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import CheckedFile, listed
 from tbnets.errors import InputError
-from tbnets.store.manifest import (
-    extraction_differences,
-    file_of,
-    file_sha256,
-    write_manifest,
-)
+from tbnets.store import manifest
 from tbnets.store.opening import load_features
 from tbnets.store.shards import open_store
 from tbnets.store.shares import SHARE, SUFFIX, share_of
 
-MOST_LISTED = 5
 BESIDE = "files"
 """What a share tells of the files beside its rows: name -> sha256."""
 
@@ -95,7 +88,7 @@ def _made_store(path):
     own = {os.path.basename(file) for file in store.files}
     others = (name for name in os.listdir(path) if name not in own)
     beside = {
-        name: file_sha256(os.path.join(path, name))
+        name: manifest.file_sha256(os.path.join(path, name))
         for name in others
         if name[0] != "." and os.path.isfile(os.path.join(path, name))
     }
@@ -108,7 +101,7 @@ def _made_file(path):
     if not os.path.exists(place):
         _refuse(path, f"has no {place} beside it", "Copy that too.")
     made_by = _with_share(place, CheckedFile(place).json())
-    found = file_sha256(path)
+    found = manifest.file_sha256(path)
     if made_by.pop("sha256", None) != found:
         CheckedFile(path).report(
             f"expected the sha256 that {place} tells; found {found}. Copy "
@@ -133,7 +126,7 @@ def _check_alike(shares, made_by):
     """
     works = [{**one, SHARE: {**one[SHARE], "number": 0}} for one in made_by]
     for path, work in zip(shares, works):
-        lines = extraction_differences(works[0], work, shares[0], path)
+        lines = manifest.extraction_differences(works[0], work, shares[0], path)
         if lines:
             raise InputError(
                 "`shares` must be made alike, of the same photos or texts. "
@@ -155,14 +148,12 @@ def _in_order(shares, made_by):
                 "of them out."
             )
         place[number] = path
-    absent = (number for number in range(1, of + 1) if number not in place)
-    if some := list(itertools.islice(absent, MOST_LISTED)):
+    absent = [f"{one}/{of}" for one in range(1, of + 1) if one not in place]
+    if absent:
         raise InputError(
             f"`shares` must be all {of} shares, of which {shares[0]} is one. "
-            f"Received: {len(place)}, without "
-            f"{', '.join(f'{number}/{of}' for number in some)}"
-            f"{', ...' * (of - len(place) > len(some))}. Make what is missing "
-            f"by --shard={some[0]}/{of}, and name all."
+            f"Received: {len(place)}, without {listed(absent)}. Make what is "
+            f"missing by --shard={absent[0]}, and name all."
         )
     return [place[number] for number in sorted(place)]
 
@@ -193,18 +184,13 @@ def _join_stores(shares, output, items, beside):
     with files.new_folder(output) as folder:
         for name in beside:
             _write(folder / name, [os.path.join(stores[0].path, name)])
-        shards = tuple(
-            _copied(store.path, shard, folder, f"{number:05d}")
-            for number, (store, shard) in enumerate(
-                (one, shard) for one in stores for shard in one.manifest.shards
-            )
-        )
-        write_manifest(
-            folder,
-            dataclasses.replace(
-                made, extraction=extraction, shards=shards, failed=failed
-            ),
-        )
+        shards = []
+        for one in stores:
+            for shard in one.manifest.shards:
+                number = f"{len(shards):05d}"
+                shards.append(_copied(one.path, shard, folder, number))
+        told = {"extraction": extraction, "shards": shards, "failed": failed}
+        manifest.write_manifest(folder, dataclasses.replace(made, **told))
         open_store(folder)
 
 
@@ -212,7 +198,7 @@ def _copied(path, shard, folder, name):
     """Copies a shard under a new name; returns what it is there."""
     sums = {}
     for part, source in shard.files.items():
-        target = file_of(name, part)
+        target = manifest.file_of(name, part)
         _write(folder / target, [os.path.join(path, source)])
         sums[target] = shard.sha256[source]
     return dataclasses.replace(shard, name=name, sha256=sums)

@@ -18,11 +18,11 @@ import os
 import pathlib
 import re
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
 import numpy as np
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checked_files import CheckedFile, is_kind
 from tbnets.errors import InputError, MissingFileError
 
 FORMAT = "tbnets-features-1"
@@ -31,6 +31,8 @@ KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
 BFLOAT16 = "bfloat16"
 """What embeddings may be stored as too: in a file, its bits as uint16."""
+_DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
+"""Name of a type of numbers -> what NumPy calls it in memory."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
@@ -112,38 +114,26 @@ class Manifest:
             images: how many images the shard has.
             rows: how many rows of features, or boxes.
         """
-        kinds = {
-            "features": ((rows, self.dim), self.dtype),
-            "boxes": ((rows, 4), "float32"),
-            "counts": ((images,), "int64"),
-            "scores": ((rows,), "float32"),
-            "sizes": ((images, 2), "int64"),
-        }
         return {
-            part: (shape, _dtype(name)) for part, (shape, name) in kinds.items()
+            "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
+            "boxes": ((rows, 4), np.dtype("<f4")),
+            "counts": ((images,), np.dtype("<i8")),
+            "scores": ((rows,), np.dtype("<f4")),
+            "sizes": ((images, 2), np.dtype("<i8")),
         }
-
-
-def _dtype(name):
-    """Returns the `numpy.dtype` of numbers in memory, by its name."""
-    if name == BFLOAT16:
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name).newbyteorder("<")
 
 
 def in_file(dtype):
     """Returns the `numpy.dtype` that a file has for one of `array_kinds`."""
-    return np.dtype("<u2") if dtype == _dtype(BFLOAT16) else dtype
+    return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
 def write_manifest(folder, manifest):
     """Writes `manifest.json` atomically."""
     value = dataclasses.asdict(manifest)
     value["format"] = FORMAT
-    value["failed"] = [
-        {"id": key, "reason": reason}
-        for key, reason in sorted(manifest.failed.items())
-    ]
+    failed = sorted(manifest.failed.items())
+    value["failed"] = [{"id": key, "reason": why} for key, why in failed]
     files.write_json(pathlib.Path(folder) / MANIFEST, value)
 
 
@@ -168,21 +158,18 @@ def read_manifest(folder) -> Manifest:
     value = file.json()
     found = value.pop("format", None) if isinstance(value, dict) else value
     if found != FORMAT:
-        file.report(f"expected 'format' {FORMAT!r}; found {shown(found)}.")
+        file.refuse(f"'format' {FORMAT!r}", found)
     _check_fields(file, "manifest", value, _MANIFEST)
-    dtypes = (*DTYPES, BFLOAT16)
-    if value["dtype"] not in dtypes or (
-        (value["kind"], value["dim"] > 0) not in _PARTS
-    ):
+    kind = value["kind"], value["dim"] > 0
+    if value["dtype"] not in _DTYPES or kind not in _PARTS:
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(dtypes)} and 'dim' from 1, or 0 for boxes alone; "
+            f"{' or '.join(_DTYPES)} and 'dim' from 1, or 0 for boxes alone; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
-    for place, entry in enumerate(value["failed"]):
-        _check_fields(file, f"failed[{place}]", entry, _FAILED)
-    for place, entry in enumerate(value["shards"]):
-        _check_fields(file, f"shards[{place}]", entry, Shard.__annotations__)
+    for part, kinds in (("failed", _FAILED), ("shards", Shard.__annotations__)):
+        for place, entry in enumerate(value[part]):
+            _check_fields(file, f"{part}[{place}]", entry, kinds)
     failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
     shards = tuple(Shard(**entry) for entry in value["shards"])
     manifest = Manifest(**{**value, "shards": shards, "failed": failed})
@@ -200,15 +187,12 @@ def _check_fields(file, where, value, kinds):
     bad = {
         name: found.get(name)
         for name in dict.fromkeys([*kinds, *found])
-        if type(found.get(name)) is not kinds.get(name)
-        or (kinds[name] is int and found[name] < 0)
+        if not is_kind(found.get(name), kinds.get(name))
     }
     if bad:
         wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
-        file.report(
-            f"'{where}': expected an object of {', '.join(wanted)}, numbers "
-            f"from 0; found {shown(bad)}."
-        )
+        wanted = f"an object of {', '.join(wanted)}, numbers from 0"
+        file.refuse(wanted, bad, f"'{where}'")
 
 
 def _check_shards(file, manifest):
@@ -219,16 +203,12 @@ def _check_shards(file, manifest):
         allowed = wanted | {file_of(shard.name, part) for part in more}
         is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
         if not is_plain or not wanted <= set(shard.sha256) <= allowed:
-            file.report(
-                f"'shards[{place}].sha256': expected checksums of "
-                f"{', '.join(sorted(wanted))}, plain names inside the folder; "
-                f"found {shown(shard.sha256)}."
-            )
+            names = ", ".join(sorted(wanted))
+            wanted = f"checksums of {names}, plain names inside the folder"
+            file.refuse(wanted, shard.sha256, f"'shards[{place}].sha256'")
         if manifest.kind == "images" and shard.rows != shard.images:
-            file.report(
-                f"'shards[{place}].rows': expected {shard.images}, a row an "
-                f"image; found {shard.rows}."
-            )
+            where = f"'shards[{place}].rows'"
+            file.refuse(f"{shard.images}, a row an image", shard.rows, where)
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         file.report("'shards': expected each name once.")
 

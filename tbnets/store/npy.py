@@ -8,10 +8,8 @@ arrays has a JSON text, its header.
 import json
 import math
 import os
-import struct
 import sys
 import zipfile
-import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +25,13 @@ ERRORS = (
     RecursionError,
 )
 """What understanding the arrays of such a file may raise."""
-_DAMAGES = (
-    *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
-    OSError,  # A place before the beginning of the file.
-    RuntimeError,  # Encrypted, or of a kind that nobody reads.
-)
 _ZIP = b"PK"
-_VERSIONS = ((1, 0), (2, 0), (3, 0))
+_READERS = {
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+    (3, 0): (4, np.lib.format.read_array_header_2_0),
+}
+"""Version of the format -> bytes that tell a header's length, what reads it."""
 
 
 class Header(NamedTuple):
@@ -66,17 +64,14 @@ def parse_header(stream):
     if is_archive:
         raise InputError("an archive of several arrays (.npz)")
     version = np.lib.format.read_magic(stream)
-    if version not in _VERSIONS:
+    if version not in _READERS:
         raise InputError(f"the unknown version {version} of its format")
-    short = version == (1, 0)
+    width, read = _READERS[version]
     start = stream.tell()
-    length = int.from_bytes(stream.read(2 if short else 4), "little")
+    length = int.from_bytes(stream.read(width), "little")
     if length > MOST_HEADER_BYTES:
         raise InputError(f"a header of {length} bytes")
     stream.seek(start)
-    read = np.lib.format.read_array_header_2_0
-    if short:
-        read = np.lib.format.read_array_header_1_0
     try:
         shape, by_columns, dtype = read(stream)
     except Exception as error:  # It is parsed as Python, and may be any.
@@ -87,13 +82,14 @@ def parse_header(stream):
     return Header(shape, dtype, size, by_columns)
 
 
-def check_numbers(path, expected, advice) -> Header:
+def check_numbers(path, expected, advice, fits) -> Header:
     """Refuses a file that is no array of numbers, or not as long as it says.
 
     Args:
         path: the file.
         expected: what it must be, for the message.
         advice: what to do where it is something else.
+        fits: function that tells whether a `Header` is of what is expected.
 
     Returns:
         Its `Header`.
@@ -110,7 +106,8 @@ def check_numbers(path, expected, advice) -> Header:
     except ValueError as error:
         raise InputError(f"{expected} {error}. {advice}") from error
     found = f"shape {header.shape} and dtype {header.dtype}"
-    if header.dtype.kind not in "fiu":
+    found += ", column by column (Fortran's order)" * header.by_columns
+    if header.dtype.kind not in "fiu" or not fits(header):
         raise InputError(f"{expected} {found}. {advice}")
     size = os.path.getsize(path)
     if size != header.size:
@@ -152,7 +149,7 @@ def read_npz(path, only=None):
         try:
             arrays = _read(file, os.fstat(file.fileno()).st_size, only)
             return parse_json(arrays.pop("header").tobytes()), arrays
-        except _DAMAGES as error:
+        except Exception as error:  # Damage looks like many things.
             raise InputError(str(error) or type(error).__name__) from error
 
 

@@ -44,13 +44,12 @@ def open_features(*paths: Path) -> Features:
             "`paths` must name features. Received: none. Give a store's "
             "folder or a .npy file."
         )
+    parts = []
     for path in paths:
         advice = "Give a store's folder or a .npy file; arrays are open."
         check_kind("paths", path, (str, os.PathLike), advice)
-    parts = [
-        open_store(path) if os.path.isdir(path) else open_array(path)
-        for path in paths
-    ]
+        open_one = open_store if os.path.isdir(path) else open_array
+        parts.append(open_one(path))
     return parts[0] if len(parts) == 1 else SideBySide(parts)
 
 
@@ -99,9 +98,8 @@ def read_made_by(*paths) -> dict:
 
     Of a store, the manifest alone is read.
     """
-    return joined_made_by(
-        [
-            read_manifest(path).made_by if os.path.isdir(path) else {}
-            for path in paths
-        ]
-    )
+
+    def made_by(path):
+        return read_manifest(path).made_by if os.path.isdir(path) else {}
+
+    return joined_made_by([made_by(path) for path in paths])

@@ -105,16 +105,12 @@ def copy_rows(files, starts, rows, out):
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
     numbers = np.searchsorted(starts, rows, side="right") - 1
-    follows = (np.diff(rows) == 1) & (np.diff(places) == 1)
-    follows &= np.diff(numbers) == 0
+    runs = np.stack([numbers, rows - starts[numbers], places])
+    follows = (np.diff(runs) == [[0], [1], [1]]).all(axis=0)
     begins = np.flatnonzero(np.append(True, ~follows)[: len(rows)])
-    runs = (
-        numbers[begins].tolist(),
-        (rows - starts[numbers])[begins].tolist(),
-        places[begins].tolist(),
-        np.diff(np.append(begins, len(rows))).tolist(),
-    )
-    for number, some in itertools.groupby(zip(*runs), operator.itemgetter(0)):
+    counts = np.diff(np.append(begins, len(rows))).tolist()
+    runs = zip(*runs[:, begins].tolist(), counts)
+    for number, some in itertools.groupby(runs, operator.itemgetter(0)):
         with open(files[number].path, "rb") as file:
             for _, first, place, count in some:
                 files[number].fill(file, first, out[place : place + count])

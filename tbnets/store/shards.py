@@ -15,12 +15,7 @@ from tbnets.checked_files import CheckedFile, shown
 from tbnets.errors import InputError
 from tbnets.identity import first_twice
 from tbnets.store.arrays import Features, check_rows, slices
-from tbnets.store.manifest import (
-    MANIFEST,
-    file_sha256,
-    in_file,
-    read_manifest,
-)
+from tbnets.store.manifest import MANIFEST, file_sha256, in_file, read_manifest
 from tbnets.store.npy import check_numbers
 from tbnets.store.row_file import COPY_AGAIN, RowFile, copy_rows
 
@@ -74,42 +69,45 @@ class FeatureStore(Features):
         self.complete = manifest.complete
         self.failed = manifest.failed
         self.made_by = manifest.made_by
-        _check_ids(self)
+        twice = first_twice([*ids, *manifest.failed])
+        if twice is not None:
+            CheckedFile(os.path.join(path, MANIFEST)).report(
+                "expected each id in one shard once, or in 'failed'; found "
+                f"{twice!r} again."
+            )
         self.counts = np.ones(len(ids), np.int64)
         """`[n]` int64: the regions of each image."""
         self.sizes = None
         """`[n, 2]` int64: width and height of each photo in pixels; None for
         a store that does not tell."""
         if self.kind == "regions":
-            self.counts = np.concatenate(
-                [np.zeros(0, np.int64), *self._numbers("counts", 0)]
-            )
-            sizes = [np.zeros((0, 2), np.int64), *self._numbers("sizes", 1)]
-            if len(sizes) > len(manifest.shards):
-                self.sizes = np.concatenate(sizes)
-        images = [shard.images for shard in manifest.shards]
-        rows = [shard.rows for shard in manifest.shards]
-        self._image_starts = np.cumsum([0, *images])
-        self._row_starts = np.cumsum([0, *rows])
+            self.counts = self._numbers("counts", 0)
+            self.sizes = self._numbers("sizes", 1)
+        sizes = [(shard.images, shard.rows) for shard in manifest.shards]
+        starts = np.cumsum([(0, 0), *sizes], axis=0)
+        self._image_starts, self._row_starts = starts.T
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
         """`[n + 1]` int64: row of each image's first region among those of
         all images, in their order; at the end, how many there are."""
 
     def _numbers(self, part, least):
-        """Yields the counts or sizes of each shard that has them, checked."""
+        """Returns the counts or sizes of all images, checked; None for none."""
+        parts = [np.zeros(*self.manifest.array_kinds(0, 0)[part])]
         for shard, files in zip(self.manifest.shards, self._row_files):
-            if part in files:
-                found = files[part].read(0, shard.images)
-                # Python's integers do not overflow.
-                total = sum(found.ravel().tolist())
-                wanted = shard.rows if part == "counts" else total
-                if total != wanted or found.min(initial=least) < least:
-                    CheckedFile(files[part].path).report(
-                        f"expected {part} from {least} that sum up to {wanted};"
-                        f" found a smallest of {found.min(initial=least)} and "
-                        f"a sum of {total}. {COPY_AGAIN}"
-                    )
-                yield found
+            if part not in files:
+                return None
+            found = files[part].read(0, shard.images)
+            # Python's integers do not overflow.
+            total = sum(found.ravel().tolist())
+            wanted = shard.rows if part == "counts" else total
+            if total != wanted or found.min(initial=least) < least:
+                CheckedFile(files[part].path).report(
+                    f"expected {part} from {least} that sum up to {wanted}; "
+                    f"found a smallest of {found.min(initial=least)} and a sum "
+                    f"of {total}. {COPY_AGAIN}"
+                )
+            parts.append(found)
+        return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
         """Returns features of images as float32, in the order asked for.
@@ -138,8 +136,7 @@ class FeatureStore(Features):
         For a store of regions, the rows are those of all regions.
         """
         starts = self._row_starts[:-1].tolist() if self.dim else ()
-        for files, start in zip(self._row_files, starts):
-            file = files["features"]
+        for file, start in zip(self.row_files, starts):
             for rows in slices(file.shape[0], file.row_bytes):
                 shifted = slice(rows.start + start, rows.stop + start)
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
@@ -206,12 +203,12 @@ class FeatureStore(Features):
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
         start = int(self.first_regions[row] - self._row_starts[place])
-        return tuple(
-            files[part].read(start, int(self.counts[row])).astype(np.float32)
-            if part in files
-            else None
-            for part in parts
-        )
+        count = int(self.counts[row])
+
+        def read(file):
+            return file and file.read(start, count).astype(np.float32)
+
+        return tuple(read(files.get(part)) for part in parts)
 
     def _check_holds(self, wanted):
         """Raises ValueError where the store holds something else."""
@@ -241,10 +238,8 @@ class FeatureStore(Features):
                 path = os.path.join(self.path, name)
                 found = file_sha256(path)
                 if found != expected:
-                    CheckedFile(path).report(
-                        f"expected the sha256 {expected} of shard "
-                        f"{shard.name}; found {found}. {COPY_AGAIN}"
-                    )
+                    wanted = f"the sha256 {expected} of shard {shard.name}"
+                    CheckedFile(path).refuse(wanted, found, advice=COPY_AGAIN)
 
 
 def read_ids(path, shard):
@@ -265,30 +260,18 @@ def read_ids(path, shard):
     return ids
 
 
-def _check_ids(store):
-    """Raises ValueError if an id stands twice, or in vain."""
-    file = CheckedFile(os.path.join(store.path, MANIFEST))
-    twice = first_twice([*store.ids, *store.failed])
-    if twice is not None:
-        file.report(
-            "expected each id in one shard once, or in 'failed'; found "
-            f"{twice!r} again."
-        )
-
-
 def open_array(path, shape, dtype):
     """Returns the `RowFile` of an array that is just as the manifest says.
 
     Raises:
         ValueError: it is another one.
     """
-    wanted = f"shape {shape} and dtype {in_file(dtype)}"
-    header = check_numbers(path, wanted, COPY_AGAIN)
-    if header[:2] != (shape, in_file(dtype)) or header.by_columns:
-        found = f"shape {header.shape} and dtype {header.dtype}"
-        found += ", column by column (Fortran's order)" * header.by_columns
-        CheckedFile(path).report(
-            f"expected {wanted}; found {found}. {COPY_AGAIN}"
-        )
+    wanted = shape, in_file(dtype)
+    header = check_numbers(
+        path,
+        f"shape {shape} and dtype {wanted[1]}",
+        COPY_AGAIN,
+        lambda found: found[:2] == wanted and not found.by_columns,
+    )
     start = header.size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape, dtype, start)

@@ -14,6 +14,7 @@ from tbnets.errors import InputError
 from tbnets.store.manifest import file_sha256
 
 SHARE = "share"
+MOST = 10**6
 SUFFIX = ".share.json"
 """What tells of a file that is a share is called like it, and ends so."""
 
@@ -68,7 +69,7 @@ def share_of(made_by):
     number, of, items = (told.get(name) for name in ("number", "of", "items"))
     if not all(type(one) is int for one in (number, of, items)):
         return None
-    return told if 1 <= number <= of and items >= 0 else None
+    return told if 1 <= number <= of < MOST and items >= 0 else None
 
 
 def tell_file(path, made_by):

@@ -3,7 +3,6 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.store import arrays
 from tbnets.store.arrays import Features, ids_file
 
 SIDE_BY_SIDE = "side_by_side"
@@ -22,6 +21,8 @@ class SideBySide(Features):
         ValueError: one has no ids, or no id is in all of them.
     """
 
+    parts: tuple = ()
+
     def __init__(self, parts):
         for part in parts:
             if not part.has_ids:
@@ -30,11 +31,10 @@ class SideBySide(Features):
                     f"side by side; found no file {ids_file(part.path)}. "
                     "Write the id of each row to it, one a line."
                 )
-        common = [
-            key
-            for key in dict.fromkeys(parts[0].ids)
-            if not any(part.missing([key]) for part in parts)
-        ]
+        common = list(dict.fromkeys(parts[0].ids))
+        for part in parts:
+            missing = set(part.missing(common))
+            common = [key for key in common if key not in missing]
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
@@ -43,15 +43,10 @@ class SideBySide(Features):
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
         self._part_rows = [part.rows(self.ids) for part in parts]
         self.failed = {k: v for part in parts for k, v in part.failed.items()}
         self.made_by = joined_made_by([part.made_by for part in parts])
-
-    @property
-    def parts(self) -> tuple:
-        """The features on disk that these are made of."""
-        return self._parts
 
     def rows(self, image_ids) -> np.ndarray:
         """Returns the rows of images; the error names the part without."""
@@ -60,18 +55,9 @@ class SideBySide(Features):
         return super().rows(image_ids)
 
     def _read(self, rows):
-        return np.concatenate(
-            [
-                part.take(part_rows[rows])
-                for part, part_rows in zip(self.parts, self._part_rows)
-            ],
-            axis=1,
-        )
-
-    def chunks(self):
-        """Yields `(slice, array)`: all rows in order, as float32."""
-        for rows in arrays.slices(len(self), 4 * self.dim):
-            yield rows, self._read(np.arange(rows.start, rows.stop))
+        pairs = zip(self.parts, self._part_rows)
+        taken = [part.take(own_rows[rows]) for part, own_rows in pairs]
+        return np.concatenate(taken, axis=1)
 
     def verify(self):
         """Compares what is on disk with its checksums, where it has any."""

@@ -28,6 +28,7 @@ _OURS = re.compile(
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """One line of Unicode text, which does not begin with a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
+"""What arrays with a row an image hold at least, in whole numbers."""
 
 
 class FeatureWriter:
@@ -115,7 +116,10 @@ class FeatureWriter:
                     f" Received: {len(arrays)} in this order, by name "
                     f"{', '.join(named) or 'none'}. Give all by name."
                 )
-            shard = self._write_shard(ids, checked_arrays(manifest, ids, given))
+            given = checked_arrays(manifest, ids, given)
+            self._check_alone()
+            name = f"{len(manifest.shards):05d}"
+            shard = write_shard(self.path, name, ids, given)
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
@@ -124,9 +128,7 @@ class FeatureWriter:
     def finish(self):
         """Marks the store complete and removes what a kill left behind."""
         self._check_alone()
-        named = {MANIFEST}
-        for shard in self._manifest.shards:
-            named.update(shard.sha256)
+        named = {name for one in self._manifest.shards for name in one.sha256}
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
@@ -135,9 +137,7 @@ class FeatureWriter:
     def _check_alone(self):
         """Raises ValueError if another process wrote the manifest."""
         path = self.path / MANIFEST
-        if self._written is not None and (
-            not path.exists() or path.read_bytes() != self._written
-        ):
+        if self._written != (path.read_bytes() if path.exists() else None):
             raise InputError(
                 "`path` must be written by one process at a time. Received: "
                 f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
@@ -150,15 +150,8 @@ class FeatureWriter:
         self._written = (self.path / MANIFEST).read_bytes()
         self._manifest = manifest
 
-    def _write_shard(self, ids, arrays):
-        """Writes the files of the next shard; returns what they are."""
-        self._check_alone()
-        name = f"{len(self._manifest.shards):05d}"
-        rows = len(arrays["features" if self._manifest.dim else "boxes"])
-        return write_shard(self.path, name, ids, arrays, rows)
 
-
-def write_shard(folder, name, ids, arrays, rows):
+def write_shard(folder, name, ids, arrays):
     """Writes the files of a shard; no manifest names them yet.
 
     Args:
@@ -166,14 +159,14 @@ def write_shard(folder, name, ids, arrays, rows):
         name: what the files begin with.
         ids: n strings.
         arrays: part -> array, in the types of the store.
-        rows: rows of features, or boxes.
 
     Returns:
         The `manifest.Shard`.
     """
     parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
     checksums = dict(_write_part(folder, name, *part) for part in parts.items())
-    return manifests.Shard(name, len(ids), rows, checksums)
+    rows = arrays["features"] if "features" in arrays else arrays["boxes"]
+    return manifests.Shard(name, len(ids), len(rows), checksums)
 
 
 def _write_part(folder, name, part, content):
@@ -283,10 +276,10 @@ def checked_arrays(manifest, ids, given):
     if "counts" in given:
         kind = manifest.array_kinds(len(ids), 0)["counts"]
         counts = _converted("counts", given["counts"], *kind, ids)
-    owners = np.repeat(ids, counts)
-    kinds = manifest.array_kinds(len(ids), len(owners))
+    owners = np.repeat(ids, counts), ids  # Of regions, and of images.
+    kinds = manifest.array_kinds(len(ids), len(owners[0]))
     return {
-        part: _converted(part, given[part], *kind, owners)
+        part: _converted(part, given[part], *kind, owners[part in _LEAST])
         for part, kind in kinds.items()
         if part in given
     }

@@ -68,7 +68,7 @@ def test_rows_from_text(tmp_path):
 def test_bad_line_is_named(tmp_path, text, line):
     path = tmp_path / "rows.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"rows.txt, line {line}: expected"):
+    with pytest.raises(ValueError, match=f"rows.txt:{line}: expected"):
         arrays.read_caption_to_image(path)
 
 

@@ -146,7 +146,7 @@ def fails_with(result, *texts):
 def test_bad_line_is_named(saved):
     (saved / "rows.txt").write_text("2\n0.0\n1\n2\n")
     result = run(*line(saved, rows="rows.txt"))
-    fails_with(result, "rows.txt, line 2: expected", "found '0.0'")
+    fails_with(result, "rows.txt:2: expected", "found '0.0'")
 
 
 def test_nan_is_refused_and_old_json_kept(saved):

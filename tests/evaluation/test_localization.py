@@ -47,7 +47,7 @@ def test_random_boxes_agree_with_the_definition(seed, levels):
         assert found.ranks[row] == (rank or MISSED)
         assert found.suppressed_ranks[row] == (after or MISSED)
         mine = found.phrases == row
-        assert detections == list(
+        assert sorted(detections) == sorted(
             zip(found.scores[mine].tolist(), found.hits[mine].tolist())
         )
         by_text.setdefault(texts[row], []).append(detections)
@@ -176,8 +176,11 @@ def test_what_lies_beyond_the_proposals_is_not_read():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"scores": [[0, np.nan, 0, 0]]}, r"finite.*nan at \[0, 1\]"),
-        ({"scores": [[0, 1e39, 0, 0]]}, "finite in float32. Received: inf"),
+        ({"scores": [[0, np.nan, 0, 0]]}, r"finite.*\[0, 1\]=nan"),
+        (
+            {"scores": [[0, 1e39, 0, 0]]},
+            r"finite in float32. Received: .*=1e\+39",
+        ),
         ({"scores": [[0, 0]]}, "a number for each proposal"),
         ({"scores": [[0] * 4] * 2}, "num_phrases, width"),
         ({"scores": lambda image, rows: np.zeros((2, 4))}, "for each propos"),

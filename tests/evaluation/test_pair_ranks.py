@@ -109,10 +109,12 @@ def test_no_pairs_have_no_ranks():
 def test_what_does_not_fit_is_refused():
     scores = np.zeros((2, 3))
     for pairs in ([[0, 3]], [[2, 0]], [[-1, 0]], [[0.0, 1.0]], [0, 1]):
-        with pytest.raises(ValueError, match="`pairs` must be whole numbers"):
+        with pytest.raises(
+            ValueError, match="`pairs` must be .* whole numbers"
+        ):
             pair_ranks.pair_ranks(scores, pairs)
     scores[1, 2] = np.nan
-    with pytest.raises(ValueError, match=r"nan at \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"scores\[1, 2\]=nan"):
         pair_ranks.pair_ranks(scores, [[0, 0], [1, 0]])
     with pytest.raises(ValueError, match="`candidates` must have as many"):
         pair_ranks.EmbeddingScores(np.zeros((2, 3)), np.zeros((2, 4)))

@@ -78,12 +78,14 @@ def test_letters_are_legible_on_their_colour(colour):
 
 def places_of(monkeypatch, boxes, photo=PHOTO, side=480):
     """Returns the edges of each label that is drawn."""
-    found = []
+    found, freest = [], pictures.freest
 
-    def draw(self, draw, place):
-        found.append((*place, *np.add(place, self.size)))
+    def noted(places, size, taken):
+        place, covered = freest(places, size, taken)
+        found.append((*place, *np.add(place, size)))
+        return place, covered
 
-    monkeypatch.setattr(pictures._Label, "draw", draw)
+    monkeypatch.setattr(pictures, "freest", noted)
     drawn = draw_boxes(photo, boxes, side)
     return np.array(found), drawn.shape[1::-1]
 

@@ -30,8 +30,8 @@ def test_history_becomes_a_picture(tmp_path, epochs):
 def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        curves.pyplot,
-        "close",
+        curves.Figure,
+        "tight_layout",
         lambda figure: drawn.update(
             {
                 axis.get_title(): [
@@ -59,8 +59,8 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(
     gone = {key: value for key, value in ROW.items() if "total" not in key}
     drawn = {}
     monkeypatch.setattr(
-        curves.pyplot,
-        "close",
+        curves.Figure,
+        "tight_layout",
         lambda figure: drawn.update(
             {
                 line.get_label(): [*map(list, line.get_data())]
@@ -95,8 +95,8 @@ def test_numbers_that_are_none_leave_a_picture(tmp_path, values):
 def test_epochs_are_whole_numbers(tmp_path, monkeypatch, epochs):
     ticks = []
     monkeypatch.setattr(
-        curves.pyplot,
-        "close",
+        curves.Figure,
+        "tight_layout",
         lambda figure: ticks.extend(
             tick for axis in figure.axes for tick in axis.get_xticks()
         ),

@@ -15,7 +15,7 @@ ORANGE = PIL.ImageColor.getrgb(space_map.INK[PHRASE])
 LINE = PIL.ImageColor.getrgb(space_map.LINE)
 
 
-def test_neighbours_stay_neighbours_and_a_seed_gives_one_map():
+def test_neighbours_stay_neighbours_and_points_give_one_map():
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
     generator = np.random.default_rng(0)
     groups = np.repeat(np.arange(3), 12)
@@ -52,9 +52,7 @@ def draw(monkeypatch, rows, thumbnails=None):
     """Draws (kind, text, image, place) of points."""
     kinds, texts, images, places = zip(*rows)
     columns = {"text": texts, "kind": kinds, "image": images}
-    monkeypatch.setattr(
-        space_map, "lay_out", lambda vectors, seed: np.array(places)
-    )
+    monkeypatch.setattr(space_map, "lay_out", lambda _: np.array(places))
     points = Points(np.zeros((len(rows), 2)), columns, thumbnails)
     return np.asarray(space_map.draw_map(points, "a run"))
 

@@ -316,6 +316,8 @@ BOXES = np.ones((2, 4))
         ({"scores": [1]}, r"`scores` must be finite numbers of shape \(2,\)"),
         ({"sizes": [[4, 3]]}, "`sizes` must be whole numbers from 1"),
         ({"sizes": [[4, 3], [4, 0]]}, "`sizes` must be whole numbers from 1"),
+        ({"sizes": [[4, 3], [4, 0]], "counts": [2, 0]}, "0 for the image 'b'"),
+        ({"sizes": [[4, 3], [4, 0]], "counts": [0, 2]}, "0 for the image 'b'"),
         ({"sizes": [[4.0, 3], [4, 3]]}, "`sizes` must be whole numbers from 1"),
         ({"features": NAN}, "nan for the image 'a'"),
         ({"features": NAN, "counts": [0, 2]}, "nan for the image 'b'"),

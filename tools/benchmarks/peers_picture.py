@@ -4,10 +4,10 @@ import math
 import pathlib
 import re
 
+from matplotlib import pyplot
 from matplotlib.ticker import NullFormatter
 
 from tbnets.files import write_atomically
-from tbnets.pictures.curves import pyplot
 
 OURS, THEIRS, FLOOR = "tab:blue", "tab:gray", "tab:green"
 MARKS = "o", "s", "^", "v"

@@ -3,9 +3,10 @@
 import math
 import pathlib
 
+from matplotlib import pyplot
+
 from benchmarks import scale
 from tbnets.files import write_atomically
-from tbnets.pictures.curves import pyplot
 
 
 def draw(found, path):
