@@ -36,7 +36,7 @@ makers = [
 
 def test_pipelines_are_found():
     assert "data/batches.py" in makers
-    assert "localization/batches.py" in makers
+    assert "features/extraction.py" in makers
 
 
 @pytest.mark.parametrize("name", makers)

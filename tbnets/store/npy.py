@@ -8,8 +8,10 @@ arrays has a JSON text, its header.
 import json
 import math
 import os
+import struct
 import sys
 import zipfile
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,11 @@ ERRORS = (
     RecursionError,
 )
 """What understanding the arrays of such a file may raise."""
+_DAMAGES = (
+    *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
+    OSError,  # A place before the beginning of the file.
+    RuntimeError,  # Encrypted, or of a kind that nobody reads.
+)
 _ZIP = b"PK"
 _READERS = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),
@@ -149,7 +156,7 @@ def read_npz(path, only=None):
         try:
             arrays = _read(file, os.fstat(file.fileno()).st_size, only)
             return parse_json(arrays.pop("header").tobytes()), arrays
-        except Exception as error:  # Damage looks like many things.
+        except _DAMAGES as error:
             raise InputError(str(error) or type(error).__name__) from error
 
 
