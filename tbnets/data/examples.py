@@ -42,7 +42,7 @@ class Rows(Protocol):
         """Returns some, `[len(rows), ...]`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
     """One split with everything a network needs of it.
 

@@ -35,6 +35,12 @@ def rows(seed=0, epoch=0, images=2, captions=2):
     ]
 
 
+def test_examples_are_known_by_themselves_not_by_what_they_hold():
+    one, other = examples(np.zeros(6, np.int64)), examples()
+    assert one == one != other
+    assert len({one, other, one}) == 2
+
+
 def test_an_epoch_draws_every_captioned_image_once():
     for images, count in ((1, 3), (2, 1), (3, 1)):
         found = rows(images=images)

@@ -1,7 +1,6 @@
 """How well the regions are chosen that noun phrases are found to name."""
 
 import dataclasses
-import functools
 import pathlib
 
 import numpy as np
@@ -108,19 +107,23 @@ class Correspondences(Evaluator):
 
     def __init__(self, data):
         self._data = data
-        self._links = functools.cache(self._find_links)
+        self._links = {}
 
     def scores(self, network, examples):
         """Returns the `CorrespondenceScores` of some `PairExamples`."""
         matcher, known = self._data.matcher(network), (None, None)
         if self._data.knows_links:
-            links = self._links(examples)
+            links = self._links_of(examples)
             known = matcher.match(examples)[CHOICE], links
         photos = self._data.split(examples.records.split).photo_folder
         return CorrespondenceScores(examples, matcher, *known, photos)
 
-    def _find_links(self, examples):
-        """Returns the `Links` of a split."""
+    def _links_of(self, examples):
+        """Returns the `Links` of a split; finds them once."""
         records = examples.records
-        known = self._data.split(records.split).phrases
-        return phrase_links.find_links(known, records, examples.phrases)
+        if records.split not in self._links:
+            known = self._data.split(records.split).phrases
+            self._links[records.split] = phrase_links.find_links(
+                known, records, examples.phrases
+            )
+        return self._links[records.split]
