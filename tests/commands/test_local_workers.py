@@ -101,6 +101,11 @@ def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
     told = "".join(f" --{name}={value}" for name, value in devices.items())
     line = f"python tools/train.py --resume --run_dir=runs/first{told}\n"
     assert capsys.readouterr().err.endswith(f"Go on with: {line}")
+    session.run_dir = "my runs/first"  # As it is typed.
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(session, None, train.Options(resume=True))
+    line = "python tools/train.py --resume '--run_dir=my runs/first'\n"
+    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
 
 
 def test_a_worker_ends_with_the_process_that_started_it():

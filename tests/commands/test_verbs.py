@@ -171,6 +171,15 @@ def test_a_verb_is_called_from_python(tmp_path, capsys):
     assert "Wrote 2 training" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("verb", "takes"),
+    [("query", True), ("demo", True), ("index", False), ("export", False)],
+)
+def test_help_tells_of_a_model_on_a_server_where_one_is_taken(verb, takes):
+    out, _, _ = ask(verb, "--help")
+    assert ("http://localhost:8501/NAME" in out) is takes
+
+
 def test_help_may_be_read_in_part():
     code = "from tbnets import commands; commands.main()"
     head = f'{sys.executable} -c "{code}" --help | head -1'

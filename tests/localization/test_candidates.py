@@ -172,6 +172,14 @@ def test_other_choices_of_negatives_take_their_share(negatives):
     assert np.isfinite(output.total) and output.total > 0
 
 
+@pytest.mark.parametrize("num_negatives", [None, 3])
+def test_without_candidates_none_is_picked(num_negatives):
+    columns, valid = candidates.hardest_candidates(
+        tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool), num_negatives
+    )
+    assert columns.shape == valid.shape == (2, 0)
+
+
 def test_without_negatives_the_loss_and_its_gradient_are_zero():
     rows = [tf.constant(one) for one in batch("all_overlap")[:3]]
     chains, is_negative = batch("all_overlap")[3:]
