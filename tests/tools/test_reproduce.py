@@ -5,7 +5,8 @@ import os
 import shutil
 
 import pytest
-from reproducing import checks, measured, recording
+from reproducing import checks, measured, recording, tables
+from reproducing import pages as page_parts
 
 from tbnets.commands import run_line, train
 from tbnets.flags.command_line import CommandLine
@@ -76,6 +77,46 @@ def test_a_table_without_a_file_a_mark_or_a_command_is_found(results, pages):
         "# New\n\n`tools/a.py`:\n\n| row | s |\n|---|---|\n| a | 9.9 |\n"
     )
     assert checks.findings(results, pages) == []
+
+
+def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
+    """Mean of 10 % and 25 %: 17.5; what nobody kept stays as it was told."""
+    columns = ["NAME", "R@1 image to text", "recall sums", "its spread"]
+    about = {"configuration": "quickstart", "seeds": [0], "cpu": "", "date": ""}
+    first = ["fast", "9.9 (9.9 9.8)", "", ""]
+    rows = [
+        {"cells": first, "name": "quickstart"},
+        {"cells": ["slow", "8.8", "88.0", ""], "name": "slow"} | about,
+        {"cells": ["others", "7.7", "", ""]},
+    ]
+    table = [{"part": "speed", "columns": columns, "rows": rows}]
+    told = tmp_path / "measured" / "pages" / "page.json"
+    told.write_text(json.dumps(table))
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    generated = ["kept runs", "flags", "speed"]
+    parts = [f"<!-- {name} -->\n<!-- end -->\n" for name in generated]
+    (docs / "page.md").write_text("# Page\n\n" + "\n".join(parts))
+    runs = [
+        finished_run(tmp_path / name, seed, recall)
+        for seed, (name, recall) in enumerate({"a": 0.1, "b": 0.25}.items())
+    ]
+    record(*runs)
+    found = measured.read(tmp_path / "measured")
+    (text,) = page_parts.written(found, docs).values()
+    assert text.endswith(
+        "| fast | 17.5 (10.0 25.0) | 180.0 180.0 | 180.0 to 180.0 |\n"
+        "| slow | 8.8 | 88.0 | |\n"
+        "| others | 7.7 | | |\n\n<!-- end -->\n"
+    )
+    assert found.told.keys() == {"slow"}
+
+
+def test_a_row_tells_its_split():
+    columns = ("NAME", "split", "image to text R@1")
+    assert tables.of_split("test/a", columns, ("x", "dev", "")) == "dev/a"
+    assert tables.of_split("test/a", columns, ("x", "test", "")) == "test/a"
+    assert tables.of_split("test/a", columns[:1], ("x",)) == "test/a"
 
 
 def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
