@@ -1,5 +1,6 @@
 """Tests of the page of all results, and of what it is made from."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import shutil
 import pytest
 from reproducing import checks, measured, recording, tables
 from reproducing import pages as page_parts
+from reproducing.flagfiles import expecting
 
 from tbnets.commands import run_line, train
 from tbnets.flags.command_line import CommandLine
@@ -246,7 +248,8 @@ def test_a_row_has_no_name_of_another(record, tmp_path):
         with pytest.raises(ValueError, match="must be that of no other row"):
             record(plain, name=name)
     wide = finished_run(tmp_path / "b", 0, 0.1, "--margin=0.3")
-    assert record(wide, name="wide")[1]["wide"].flags == "--margin=0.3"
+    kept = record(wide, name="wide")[1]  # In the words that were told.
+    assert kept["wide"].flags == "--margin=0.30"
     with pytest.raises(ValueError, match="Received: seeds 0, 0"):
         record(plain, plain)
 
@@ -317,3 +320,32 @@ def test_a_generated_part_that_is_missing_is_told(results, pages):
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match="too few of .*kept runs"):
         checks.findings(results, pages)
+
+
+def test_a_flagfile_expects_what_was_kept(results):
+    """Wherever the words of a comment are broken; what is not told stays."""
+    values = {
+        f"test/{metric}/recall_at_{rank}": f"{rank}.{place}"
+        for place, metric in enumerate(["image_to_text", "text_to_image"])
+        for rank in (1, 5, 10)
+    }
+    row = dataclasses.replace(
+        results.kept["quickstart"],
+        values=values | {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"},
+    )
+    text = (
+        "# Expected: test R@1/5/10 9.9/9.9/9.9 image to text, 8.8/8.8/8.8\n"
+        "#   text to image, recall sum 199.9, dev 177.7; mAP 6.6.\n"
+        "# Source: a paper, which has 5.5/5.5/5.5 image to text.\n"
+    )
+    wanted = text.replace("9.9/9.9/9.9", "1.0/5.0/10.0")
+    wanted = wanted.replace("8.8/8.8/8.8", "1.1/5.1/10.1")
+    wanted = wanted.replace("199.9, dev 177.7", "301.3, dev 302.4")
+    assert expecting(text, row) == wanted
+
+
+def test_a_flagfile_that_expects_something_else_is_found(results, pages):
+    path = pages / "configs" / "scenes_fne.flags"
+    path.write_text(path.read_text("utf-8").replace("70.8", "70.9"), "utf-8")
+    (found,) = checks.findings(results, pages)
+    assert found.startswith("configs/scenes_fne.flags: expected what the files")

@@ -3,6 +3,7 @@
 import re
 
 from reproducing import pages
+from reproducing.flagfiles import expecting
 from reproducing.measured import ROOT
 from reproducing.tables import is_result, metrics_of, numbers, tables
 from tbnets.rounding import rounded
@@ -20,7 +21,7 @@ def findings(measured, root=ROOT):
         root: folder of README.md, docs/ and configs/.
     """
     found = []
-    generated = pages.written(measured, root / "docs")
+    generated = written(measured, root)
     for path, text in generated.items():
         if path.read_text("utf-8") != text:
             found.append(
@@ -33,6 +34,16 @@ def findings(measured, root=ROOT):
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         for line, text in _of_page(path, measured, names):
             found.append(f"{path.relative_to(root)}:{line}: {text}")
+    return found
+
+
+def written(measured, root=ROOT):
+    """Returns what is written from the files of rows: dict, path -> text."""
+    found = pages.written(measured, root / "docs")
+    for name, row in measured.kept.items():
+        path = root / "configs" / f"{name}.flags"
+        if path.exists():
+            found[path] = expecting(path.read_text("utf-8"), row)
     return found
 
 
