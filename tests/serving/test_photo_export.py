@@ -1,7 +1,10 @@
 """Tests of networks trained on features and served from photos."""
 
 import csv
+import functools
+import pathlib
 import shutil
+import tempfile
 
 import keras
 import numpy as np
@@ -34,7 +37,15 @@ def folder(tmp_path_factory):
 
 
 def write_all(folder):
-    """Writes photos, captions, weights and features."""
+    """Writes photos, captions, weights and features; `tiny_cnn` is known."""
+    shutil.copytree(_written().name, folder, dirs_exist_ok=True)
+
+
+@functools.cache
+def _written():
+    """Returns a `TemporaryDirectory` with them, once a process."""
+    made = tempfile.TemporaryDirectory()
+    folder = pathlib.Path(made.name)
     (folder / "photos").mkdir()
     rows, photos = [], []
     for split, count in COUNTS.items():
@@ -47,6 +58,7 @@ def write_all(folder):
     with open(folder / "captions.csv", "w", newline="") as file:
         csv.writer(file).writerows([("image", "caption", "split"), *rows])
     write_features(folder, photos)
+    return made
 
 
 def write_features(folder, photos):
