@@ -16,8 +16,7 @@ from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
-from tbnets.serving.export import export_saved_model
-from tests.serving.test_export import VOCABULARY, make_network
+from tests.serving.test_export import write_features_model
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +24,7 @@ def published(tmp_path_factory):
     """Returns a zoo of one tiny model, not to be changed."""
     folder = tmp_path_factory.mktemp("published")
     model = folder / "tiny"
-    export_saved_model(
-        make_network((5,)), VOCABULARY, model / "1", image_shape=(5,)
-    )
+    write_features_model(model / "1")
     (model / "README.md").write_text("# tiny\n")
     write_checksums(model)
     return folder
