@@ -136,7 +136,7 @@ def test_a_photo_embeds_as_its_stored_features(folder, exported_twice):
 
 
 def test_a_photo_embeds_as_its_features_side_by_side(folder, tmp_path):
-    stores = "large,store,large"
+    stores = "store,large,store,store"  # Others backwards, and if sorted.
     settings = settings_for(
         folder,
         tmp_path / "run",
