@@ -1,4 +1,4 @@
-r"""Writes docs/reproduction*.md: the papers' tables, and ours beside them.
+r"""Writes the tables of what was measured, the papers' and ours, into docs/.
 
   python tools/reproduce.py
 
@@ -10,10 +10,10 @@ which `| sh` runs; the last of them records what the runs measured:
 
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
-writes docs/measured/flickr8k_mean.json from their metrics.json and the pages
-anew. Runs must be finished, and by the flags of their configuration but for
-seed, files and folders; by other flags they are a row of their own, which
---name names. And
+writes docs/measured/flickr8k_mean.json from their metrics.json, and anew the
+pages and what the flagfile expects. Runs must be finished, and by the flags of
+their configuration but for seed, files and folders; by other flags they are a
+row of their own, which --name names. And
 
   python tools/reproduce.py --check
 
@@ -25,7 +25,7 @@ import difflib
 import shlex
 import sys
 
-from reproducing import checks, measured, pages
+from reproducing import checks, measured
 
 from tbnets import commands, startup
 from tbnets.errors import InputError
@@ -112,9 +112,10 @@ def main(options):
     found = measured.read()
     if options.check:
         return _check(found)
-    for path, text in pages.written(found, measured.ROOT / "docs").items():
-        write_text(path, text)
-        print(path)
+    for path, text in checks.written(found).items():
+        if path.read_text("utf-8") != text:
+            write_text(path, text)
+            print(path)
     return 0
 
 

@@ -1,11 +1,14 @@
 """Tests of the page of all results, and of what it is made from."""
 
+import dataclasses
 import json
 import os
 import shutil
 
 import pytest
-from reproducing import checks, measured, recording
+from reproducing import checks, measured, recording, tables
+from reproducing import pages as page_parts
+from reproducing.flagfiles import expecting
 
 from tbnets.commands import run_line, train
 from tbnets.flags.command_line import CommandLine
@@ -48,7 +51,7 @@ def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
         ("README.md", "23.3, 15.0", "23.4, 15.0"),
         ("README.md", "23.3, 15.0", "33.5, 15.0"),
         ("docs/results.md", "34.1 63.3 74.8", "34.1 63.3 74.9"),
-        ("docs/ablation.md", "| 252.9 |", "| 253.9 |"),
+        ("docs/ablation.md", "| 252.8 |", "| 253.8 |"),
         ("docs/weak_localization.md", "31.1 (31.1", "31.2 (31.1"),
         ("docs/reproduction_wang2016.md", "33.5 61.7 73.6", "33.5 61.7 73.7"),
     ],
@@ -76,6 +79,46 @@ def test_a_table_without_a_file_a_mark_or_a_command_is_found(results, pages):
         "# New\n\n`tools/a.py`:\n\n| row | s |\n|---|---|\n| a | 9.9 |\n"
     )
     assert checks.findings(results, pages) == []
+
+
+def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
+    """Mean of 10 % and 25 %: 17.5; what nobody kept stays as it was told."""
+    columns = ["NAME", "R@1 image to text", "recall sums", "its spread"]
+    about = {"configuration": "quickstart", "seeds": [0], "cpu": "", "date": ""}
+    first = ["fast", "9.9 (9.9 9.8)", "", ""]
+    rows = [
+        {"cells": first, "name": "quickstart"},
+        {"cells": ["slow", "8.8", "88.0", ""], "name": "slow"} | about,
+        {"cells": ["others", "7.7", "", ""]},
+    ]
+    table = [{"part": "speed", "columns": columns, "rows": rows}]
+    told = tmp_path / "measured" / "pages" / "page.json"
+    told.write_text(json.dumps(table))
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    generated = ["kept runs", "flags", "speed"]
+    parts = [f"<!-- {name} -->\n<!-- end -->\n" for name in generated]
+    (docs / "page.md").write_text("# Page\n\n" + "\n".join(parts))
+    runs = [
+        finished_run(tmp_path / name, seed, recall)
+        for seed, (name, recall) in enumerate({"a": 0.1, "b": 0.25}.items())
+    ]
+    record(*runs)
+    found = measured.read(tmp_path / "measured")
+    (text,) = page_parts.written(found, docs).values()
+    assert text.endswith(
+        "| fast | 17.5 (10.0 25.0) | 180.0 180.0 | 180.0 to 180.0 |\n"
+        "| slow | 8.8 | 88.0 | |\n"
+        "| others | 7.7 | | |\n\n<!-- end -->\n"
+    )
+    assert found.told.keys() == {"slow"}
+
+
+def test_a_row_tells_its_split():
+    columns = ("NAME", "split", "image to text R@1")
+    assert tables.of_split("test/a", columns, ("x", "dev", "")) == "dev/a"
+    assert tables.of_split("test/a", columns, ("x", "test", "")) == "test/a"
+    assert tables.of_split("test/a", columns[:1], ("x",)) == "test/a"
 
 
 def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
@@ -205,7 +248,8 @@ def test_a_row_has_no_name_of_another(record, tmp_path):
         with pytest.raises(ValueError, match="must be that of no other row"):
             record(plain, name=name)
     wide = finished_run(tmp_path / "b", 0, 0.1, "--margin=0.3")
-    assert record(wide, name="wide")[1]["wide"].flags == "--margin=0.3"
+    kept = record(wide, name="wide")[1]  # In the words that were told.
+    assert kept["wide"].flags == "--margin=0.30"
     with pytest.raises(ValueError, match="Received: seeds 0, 0"):
         record(plain, plain)
 
@@ -276,3 +320,32 @@ def test_a_generated_part_that_is_missing_is_told(results, pages):
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match="too few of .*kept runs"):
         checks.findings(results, pages)
+
+
+def test_a_flagfile_expects_what_was_kept(results):
+    """Wherever the words of a comment are broken; what is not told stays."""
+    values = {
+        f"test/{metric}/recall_at_{rank}": f"{rank}.{place}"
+        for place, metric in enumerate(["image_to_text", "text_to_image"])
+        for rank in (1, 5, 10)
+    }
+    row = dataclasses.replace(
+        results.kept["quickstart"],
+        values=values | {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"},
+    )
+    text = (
+        "# Expected: test R@1/5/10 9.9/9.9/9.9 image to text, 8.8/8.8/8.8\n"
+        "#   text to image, recall sum 199.9, dev 177.7; mAP 6.6.\n"
+        "# Source: a paper, which has 5.5/5.5/5.5 image to text.\n"
+    )
+    wanted = text.replace("9.9/9.9/9.9", "1.0/5.0/10.0")
+    wanted = wanted.replace("8.8/8.8/8.8", "1.1/5.1/10.1")
+    wanted = wanted.replace("199.9, dev 177.7", "301.3, dev 302.4")
+    assert expecting(text, row) == wanted
+
+
+def test_a_flagfile_that_expects_something_else_is_found(results, pages):
+    path = pages / "configs" / "scenes_fne.flags"
+    path.write_text(path.read_text("utf-8").replace("70.8", "70.9"), "utf-8")
+    (found,) = checks.findings(results, pages)
+    assert found.startswith("configs/scenes_fne.flags: expected what the files")

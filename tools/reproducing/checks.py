@@ -3,12 +3,11 @@
 import re
 
 from reproducing import pages
+from reproducing.flagfiles import expecting
 from reproducing.measured import ROOT
 from reproducing.tables import is_result, metrics_of, numbers, tables
 from tbnets.rounding import rounded
 
-LISTS = ("README.md", "results.md")
-"""Pages of rows by name: theirs are the numbers of the rows' files."""
 _MARKS = ("as published", "as reported", "not run")
 
 
@@ -22,7 +21,7 @@ def findings(measured, root=ROOT):
         root: folder of README.md, docs/ and configs/.
     """
     found = []
-    generated = pages.written(measured, root / "docs")
+    generated = written(measured, root)
     for path, text in generated.items():
         if path.read_text("utf-8") != text:
             found.append(
@@ -33,15 +32,24 @@ def findings(measured, root=ROOT):
     names = {path.stem for path in (root / "configs").glob("*.flags")}
     names |= measured.kept.keys() | measured.told.keys()
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
-        if path not in generated:
-            for line, text in _of_page(path, measured, names):
-                found.append(f"{path.relative_to(root)}:{line}: {text}")
+        for line, text in _of_page(path, measured, names):
+            found.append(f"{path.relative_to(root)}:{line}: {text}")
+    return found
+
+
+def written(measured, root=ROOT):
+    """Returns what is written from the files of rows: dict, path -> text."""
+    found = pages.written(measured, root / "docs")
+    for name, row in measured.kept.items():
+        path = root / "configs" / f"{name}.flags"
+        if path.exists():
+            found[path] = expecting(path.read_text("utf-8"), row)
     return found
 
 
 def _of_page(path, measured, names):
     """Yields (line, what is wrong) of a page's tables."""
-    found_tables = tables(path.read_text("utf-8"))
+    found_tables = tables(pages.without_parts(path.read_text("utf-8")))
     for page, columns in measured.pages:
         if page == path.name and columns not in [
             t.columns for t in found_tables
@@ -50,13 +58,12 @@ def _of_page(path, measured, names):
             yield 1, f"expected a table of {columns}, as in {told}; found none"
     for table in found_tables:
         told = measured.pages.get((path.name, table.columns), set())
-        is_list = path.name in LISTS
+        explained = table.has_command and path.name != "README.md"
         for line, cells in table.rows.items():
-            if told and not is_list:
+            if told:
                 found = _differing(table.columns, cells, told)
             else:
                 found = _results(table, cells, measured, names)
-            explained = cells in told if is_list else table.has_command
             for column, cell, wanted in found:
                 if wanted or not explained:
                     wanted = wanted or "a file, a mark or a command for it"

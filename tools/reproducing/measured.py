@@ -3,8 +3,10 @@
 ::
 
     docs/measured/NAME.json         metrics.json of finished runs, by seed
-                  pages/PAGE.json   tables of the page PAGE whose files were
-                                    not kept; a row may have a name
+                  pages/PAGE.json   tables of the page PAGE as they were told
+                                    there; a row may have a name, alone where
+                                    nothing was told. A table with a `part`
+                                    is written anew, see `pages`
                   published.json    tables of the papers
 """
 
@@ -36,6 +38,7 @@ class Row:
         values: dict, metric -> number as it is shown: of several seeds the
             mean.
         epochs: that were chosen on dev, by seed; () where nobody kept them.
+        runs: dict by seed, metric -> number; () likewise.
         measured_by: the command that made it of trained runs; "" where
             training tells it.
     """
@@ -49,6 +52,7 @@ class Row:
     source: str
     values: dict
     epochs: tuple = ()
+    runs: tuple = ()
     measured_by: str = ""
 
 
@@ -60,12 +64,14 @@ class Measured:
         kept: dict, name -> `Row`, from files of runs.
         told: dict, name -> `Row`, from pages.
         pages: dict, (page, columns) -> set of rows of cells.
+        parts: dict, name of a generated part of a page -> its table as told.
         published: list of tables of papers, as published.json has them.
     """
 
     kept: dict
     told: dict
     pages: dict
+    parts: dict
     published: list
 
     def row(self, name):
@@ -75,7 +81,7 @@ class Measured:
 
 def read(folder=FOLDER):
     """Returns what is `Measured`."""
-    kept, told, pages = {}, {}, {}
+    kept, told, pages, parts = {}, {}, {}, {}
     for path in sorted(folder.glob("*.json")):
         if path.name != "published.json":
             kept[path.stem] = _kept(path.stem, CheckedFile(path).json())
@@ -83,25 +89,34 @@ def read(folder=FOLDER):
         page = f"{path.stem}.md"
         for table in CheckedFile(path).json():
             columns = tuple(table["columns"])
-            rows = pages.setdefault((page, columns), set())
-            rows |= {tuple(row["cells"]) for row in table["rows"]}
+            if "part" in table:
+                parts[table["part"]] = table
+            else:
+                rows = pages.setdefault((page, columns), set())
+                rows |= {tuple(row["cells"]) for row in table["rows"]}
             for row in table["rows"]:
-                if "name" in row:
+                if "seeds" in row:
                     found = _told(page, columns, row)
                     first = told.setdefault(found.name, found)
                     first.values.update(found.values | first.values)
     published = CheckedFile(folder / "published.json").json()
-    return Measured(kept, told, pages, published)
+    return Measured(kept, told, pages, parts, published)
 
 
 def _kept(name, report):
     seeds = report["seeds"]
-    values = {}
-    for split in ("test", "dev"):
-        metrics = [run[split] for run in seeds.values()]
-        for key in metrics[0]:
-            mean = statistics.fmean(run[key] for run in metrics)
-            values[f"{split}/{key}"] = _shown(key, mean)
+    runs = tuple(
+        {
+            f"{split}/{key}": run[split][key]
+            for split in ("test", "dev")
+            for key in run[split]
+        }
+        for run in seeds.values()
+    )
+    values = {
+        key: shown(key, statistics.fmean(run[key] for run in runs))
+        for key in runs[0]
+    }
     return Row(
         name=name,
         **{key: report[key] for key in ("configuration", "flags", "cpu")},
@@ -110,18 +125,21 @@ def _kept(name, report):
         source="metrics.json",
         values=values,
         epochs=tuple(run["best_epoch"] for run in seeds.values()),
+        runs=runs,
     )
 
 
-def _shown(key, value):
+def shown(key, value):
+    """Returns a number of a metric as pages show it."""
     if any(part in key for part in _SHARES):
         return per_cent(value)
     return rounded(value).removesuffix(".0" if "rank" in key else "")
 
 
 def _told(page, columns, row):
-    values = {}
-    for metrics, cell in zip(tables.metrics_of(columns), row["cells"]):
+    values, cells = {}, row["cells"]
+    for metrics, cell in zip(tables.metrics_of(columns), cells):
+        metrics = [tables.of_split(m, columns, cells) for m in metrics]
         values |= dict(zip(metrics, tables.numbers(cell)))
     return Row(
         **{key: row[key] for key in ("name", "configuration", "date")},

@@ -1,4 +1,4 @@
-"""The generated parts of docs/reproduction*.md: tables between two comments.
+"""The generated parts of pages in docs/: tables between two comments.
 
 ::
 
@@ -6,16 +6,19 @@
     ...
     <!-- end -->
 
-What stands between is written anew; the rest is a page like any other.
+What stands between is written anew; the rest is a page like any other. Tables
+of papers, and of all kept runs, stand on docs/reproduction*.md. A table of
+another page is as docs/measured/pages/ tells it, but for its rows of kept runs:
+what they show is what was kept.
 """
 
 import re
 
-from reproducing.tables import metrics_of
+from reproducing.measured import shown
+from reproducing.tables import by_seed, metrics_of, of_split
 from tbnets.errors import InputError
 
-_PAGES = "reproduction*.md"
-_PART = re.compile(r"(<!-- (.+?) -->\n).*?(<!-- end -->)", re.S)
+_PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
 _SHOWN = (
     "image to text R@1 R@5 R@10",
     "text to image R@1 R@5 R@10",
@@ -43,12 +46,14 @@ def written(measured, docs):
         for table in measured.published
     }
     parts |= {"kept runs": _kept(measured), "flags": _flags(measured)}
-    pages = {p: p.read_text("utf-8") for p in sorted(docs.glob(_PAGES))}
+    parts |= {name: _told(t, measured) for name, t in measured.parts.items()}
+    pages = {p: p.read_text("utf-8") for p in sorted(docs.glob("*.md"))}
+    pages = {p: text for p, text in pages.items() if _PART.search(text)}
     found = [name for t in pages.values() for _, name, _ in _PART.findall(t)]
     if sorted(found) != sorted(parts):
         wrong = sorted(set(found) ^ set(parts)) or found
         raise InputError(
-            f"docs/{_PAGES} must have each generated part once, between "
+            "docs/*.md must have each generated part once, between "
             "<!-- NAME --> and <!-- end -->. Received: one too many or too "
             f"few of {', '.join(wrong)}. Mend the comments."
         )
@@ -56,6 +61,11 @@ def written(measured, docs):
         path: _PART.sub(lambda part: part[1] + parts[part[2]] + part[3], text)
         for path, text in pages.items()
     }
+
+
+def without_parts(text):
+    """Returns a page with as many blank lines where its parts stand."""
+    return _PART.sub(lambda part: "\n" * part[0].count("\n"), text)
 
 
 def _of_paper(table, measured):
@@ -80,6 +90,38 @@ def _of_paper(table, measured):
     if others := table.get("others"):
         text += f"Rows of others, not built here: {others}.\n\n"
     return text
+
+
+def _told(table, measured):
+    """Returns a table of another page, its rows of kept runs anew."""
+    columns, rows = table["columns"], []
+    for row in table["rows"]:
+        kept = measured.kept.get(row.get("name"))
+        cells = row["cells"]
+        rows.append(_anew(columns, cells, kept) if kept else cells)
+    return f"\n{_table(columns, rows)}\n"
+
+
+def _anew(columns, cells, row):
+    """Returns cells of a kept row: what it has no number for stays."""
+    found = []
+    for column, cell, metrics in zip(columns, cells, metrics_of(columns)):
+        metric, is_range = by_seed(column)
+        metric = of_split(metric, columns, cells)
+        metrics = [of_split(m, columns, cells) for m in metrics]
+        numbers = [row.values[m] for m in metrics if m in row.values]
+        if metric:
+            values = [run[metric] for run in row.runs]
+            values = [min(values), max(values)] if is_range else values
+            between = " to " if is_range else " "
+            told = between.join(shown(metric, value) for value in values)
+            cell = told if len(row.runs) > 1 else ""
+        elif numbers:
+            seeds = [shown(metrics[0], run[metrics[0]]) for run in row.runs]
+            several = "(" in cell and len(seeds) > 1
+            cell = " ".join(numbers) + f" ({' '.join(seeds)})" * several
+        found.append(cell)
+    return found
 
 
 def _named(name, measured):

@@ -64,7 +64,9 @@ def record(folders, name, cpu, target):
     told = {run["report"]["versions"].get("kernels", "") for run in runs}
     cpu = f"{cpu}, oneDNN" if told == {"oneDNN"} else cpu
     if name:
-        _check_name(name, runs[0]["row"], measured.read(target).row(name))
+        known = measured.read(target).row(name)
+        _check_name(name, runs[0]["row"], known)
+        flags = known.flags if known else flags
     path = pathlib.Path(target, f"{name or configuration}.json")
     before = CheckedFile(path).json() if path.exists() else {}
     about = {"configuration": configuration, "flags": flags, "cpu": cpu}

@@ -19,6 +19,12 @@ _ALONE = {
     "Right regions": "test/correspondence_accuracy",
 }
 _PHRASES = "phrase_to_region"
+_BY_SEED = {
+    "its spread": ("test/recall_sum", True),
+    "recall sums": ("test/recall_sum", False),
+    "spread of R@1": ("test/text_to_text/recall_at_1", True),
+    "R@1 by seed": (f"test/{_PHRASES}/recall_at_1", False),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +84,20 @@ def numbers(cell):
 def is_result(cell):
     """Tells a cell that begins with a measured number: one with a point."""
     return bool(re.match(r"\**\d+\.\d", cell))
+
+
+def by_seed(column):
+    """Returns the metric of a column of seeds, "" if it is none.
+
+    And whether the column shows the least and the greatest of them alone.
+    """
+    return _BY_SEED.get(column, ("", False))
+
+
+def of_split(key, columns, cells):
+    """Returns a metric of test as that of a row that names its split."""
+    split = dict(zip(columns, cells)).get("split", "test")
+    return key.replace("test/", f"{split}/")
 
 
 def metrics_of(columns):
