@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # under another name, by which the workers of pytest-xdist find it.
 if "TBNETS_DATA" in os.environ:
     os.environ["TBNETS_REAL_DATA"] = os.environ.pop("TBNETS_DATA")
+# Workers share the cores, and threads of scikit-learn wait for others busily.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 # What takes longest, so that no worker is left with one of these at the end.

@@ -12,7 +12,7 @@ def without_tracing():
     """
     import tensorflow as tf
 
-    from tbnets.serving import export
+    from tbnets.serving import export, reexport
 
     def traced(function):
         def call(*arguments, **options):
@@ -24,7 +24,8 @@ def without_tracing():
 
         return call
 
-    places = (tf.saved_model, "save"), (export, "_traced")
+    exports = (export, "_traced"), (reexport, "guarded")
+    places = (tf.saved_model, "save"), *exports
     before = [getattr(*place) for place in places]
     tf.config.run_functions_eagerly(True)
     for place, function in zip(places, before):

@@ -40,11 +40,13 @@ from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 NUM_DEVICES = 2
 KERAS_2 = keras.__version__.startswith("2.")
 ALL_TERMS = dict(zip(TERMS, (1.0, 1.5, 0.5, 0.3)))
+BETWEEN = {term: ALL_TERMS[term] for term in TERMS[:2]}
+"""Terms whose matrix is one; each term more takes a second to trace."""
 VECTORS, WORDS = {"captions": (None, 5)}, {"captions": (None, None)}
 CHECKS = {}
 USUAL = (
     *("statistics_of_a_batch", "candidates", "similarity-logistic-3-False"),
-    *("similarity-softmax-1-True", "hm_lstm-own", "correlations"),
+    *("similarity-softmax-1-True", "hm_lstm-own-infonce", "correlations"),
     *("rows_of_unknown_number_are_gathered", "dropout-float32"),
     *("statistics_may_be_of_each_replica", "softmax-learned"),
     "a_temperature_goes_where_all_replicas_lead",
@@ -233,7 +235,7 @@ def softmax(temperature):
         scale = LogitScale(0.2) if temperature == "learned" else None
         network = EmbeddingNetwork(*branches(), logit_scale=scale)
         network.build({"images": (None, 6), **VECTORS})
-        loss = InfoNCELoss(0.2, ALL_TERMS)
+        loss = InfoNCELoss(0.2, BETWEEN)
         network.compile(FusedSGD(0.1, 0.9), loss, gradient_clip_norm=0.5)
         return network
 
@@ -262,7 +264,10 @@ def words(kind):
 def statistics_of_a_batch():
     def make():
         options = {"weight_decay": 0.1, "use_ema": True, "epsilon": 1e-3}
-        return embedding_network(None, VECTORS, FusedAdam(**options), "first")
+        terms = {term: ALL_TERMS[term] for term in TERMS[::2]}
+        return embedding_network(
+            None, VECTORS, FusedAdam(**options), "first", term_weights=terms
+        )
 
     compare(make, made_batch())
 
@@ -281,7 +286,9 @@ def optimizers(kind):
 
 @check()
 def candidates():
-    compare(embedding_network, with_candidates())
+    # A mean would be the same of triplets that both replicas count.
+    loss = {"term_weights": BETWEEN, "reduction": "sum"}
+    compare(lambda: embedding_network(**loss), with_candidates())
 
 
 @check()
@@ -313,8 +320,8 @@ def similarity(loss, count, has_candidates):
     compare(make, with_candidates() if has_candidates else made_batch())
 
 
-@check("own", "shared")
-def hm_lstm(branch):
+@check(("own", "niu2017"), ("own", "infonce"), ("shared", "niu2017"))
+def hm_lstm(branch, loss):
     # Its arrays are made by TensorFlow, which would start before its devices.
     from tests.models.test_hm_lstm import BATCH, VOCABULARY
 
@@ -334,8 +341,11 @@ def hm_lstm(branch):
                 "regions": (None, 5),
             }
         )
-        loss = TripletLoss(**PRESETS["niu2017"] | {"margin": 0.5})
-        network.compile("sgd", loss, region_mean_weight=float(is_own))
+        losses = {
+            "niu2017": TripletLoss(**PRESETS["niu2017"] | {"margin": 0.5}),
+            "infonce": InfoNCELoss(0.2, BETWEEN),
+        }
+        network.compile("sgd", losses[loss], region_mean_weight=float(is_own))
         return network
 
     compare(make, BATCH, share=trees_of)

@@ -1,5 +1,10 @@
 """A SavedModel of phrase localization whose answers are plain to see."""
 
+import functools
+import pathlib
+import shutil
+import tempfile
+
 import numpy as np
 import PIL.Image
 import tensorflow as tf
@@ -52,6 +57,13 @@ class MeanColours:
 
 def write_model(path, read_regions=MeanColours):
     """Writes the model; None for `read_regions`: it takes colours alone."""
+    written = pathlib.Path(_written(read_regions).name, "1")
+    return shutil.copytree(written, pathlib.Path(path))
+
+
+@functools.cache
+def _written(read_regions):
+    """Returns a `TemporaryDirectory` with the model, once a process."""
     endpoints = region_endpoints(
         ColourNetwork(),
         Tokenizer(VOCABULARY),
@@ -60,7 +72,9 @@ def write_model(path, read_regions=MeanColours):
     )
     proposals = Proposer(limit=30, iou_threshold=0.75).description()
     made_by = {"image_features_made_by": {"proposals": proposals}}
-    return write_saved_model(endpoints, path, made_by)
+    folder = tempfile.TemporaryDirectory()
+    write_saved_model(endpoints, pathlib.Path(folder.name, "1"), made_by)
+    return folder
 
 
 def write_photo(path):

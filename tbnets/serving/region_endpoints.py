@@ -113,6 +113,8 @@ def _localization(reader, phrases, regions, similarities):
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
+    # A function of its own, so that the SavedModel has it once.
+    @tf.function(input_signature=signature, autograph=False)
     def answers(texts, image_bytes, boxes):
         boxes = require_rows(
             boxes,

@@ -10,6 +10,7 @@ import pytest
 
 from tbnets import __version__ as version
 from tbnets import commands, startup
+from tests import fresh
 from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,12 +20,16 @@ OF_CLONES = {
 }
 
 
+SCRIPT = (
+    "import sys; sys.argv[0] = '/bin/tbnets'; "
+    "from tbnets import commands; commands.main()"
+)
+
+
 def tbnets(*words, **environment):
     """Runs the console script in a process of its own."""
-    code = "import sys; from tbnets import commands; commands.main()"
-    code = code.replace("sys;", "sys; sys.argv[0] = '/bin/tbnets';")
     ended = subprocess.run(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", SCRIPT, *words],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -144,9 +149,9 @@ def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
 
 
 def test_errors_name_commands_that_can_be_typed():
-    code, out, err = tbnets("evaluate")
-    assert (code, out) == (1, "")
-    assert err.endswith("`tbnets evaluate --help` shows an example.\n")
+    ended = fresh.run("-c", SCRIPT, "evaluate")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("`tbnets evaluate --help` shows an example.\n")
 
 
 def test_texts_name_the_command_of_this_process(monkeypatch):

@@ -1,14 +1,11 @@
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tbnets.evaluation import arrays, query_bank, retrieval, score_tiles
-from tests import tiny, verbs
+from tests import fresh, tiny, verbs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -38,13 +35,7 @@ def run(*arguments):
 
 def test_prints_a_table_and_writes_json(saved):
     path = saved / "metrics.json"
-    result = subprocess.run(
-        [sys.executable, "tools/evaluate.py", *line(saved, f"--json={path}")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    result = fresh.run("tools/evaluate.py", *line(saved, f"--json={path}"))
     assert (result.returncode, result.stderr) == (0, "")
     assert "recall sum 600.0" in result.stdout
     metrics = json.loads(path.read_text())

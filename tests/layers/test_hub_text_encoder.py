@@ -19,9 +19,17 @@ def preset(hub_presets, request):
     return hub.open_preset(hub_presets[request.param], "text")
 
 
-def test_its_config_builds_it_again_without_files(preset):
-    layer = HubTextEncoder.of(preset)
-    ids = HubTokenizer(preset)(CAPTIONS)
+@pytest.fixture(scope="module")
+def ids(preset):
+    return HubTokenizer(preset)(CAPTIONS)
+
+
+@pytest.fixture(scope="module")
+def layer(preset):
+    return HubTextEncoder.of(preset)
+
+
+def test_its_config_builds_it_again_without_files(preset, layer, ids):
     config = json.loads(json.dumps(layer.get_config()))
     assert preset.name not in json.dumps(config)
     again = HubTextEncoder.from_config(config)
@@ -30,10 +38,7 @@ def test_its_config_builds_it_again_without_files(preset):
     np.testing.assert_array_equal(again(ids), layer(ids))
 
 
-def test_it_learns_the_same_way_each_time(preset):
-    layer = HubTextEncoder.of(preset)
-    ids = HubTokenizer(preset)(CAPTIONS)
-
+def test_it_learns_the_same_way_each_time(layer, ids):
     @tf.function
     def gradients():
         with tf.GradientTape() as tape:
@@ -50,14 +55,12 @@ def test_it_learns_the_same_way_each_time(preset):
         np.testing.assert_array_equal(one, other)
 
 
-def test_it_computes_by_its_policy(preset):
+def test_it_computes_by_its_policy(preset, layer, ids):
     before = keras.mixed_precision.global_policy()
-    layer = HubTextEncoder.of(preset, dtype="mixed_bfloat16")
+    mixed = HubTextEncoder.of(preset, dtype="mixed_bfloat16")
     assert keras.mixed_precision.global_policy() == before
-    ids = HubTokenizer(preset)(CAPTIONS)
-    found = layer(ids)
+    found = mixed(ids)
     assert found.dtype == "bfloat16"
-    exact = HubTextEncoder.of(preset)(ids)
     np.testing.assert_allclose(
-        tf.cast(found, "float32"), exact, atol=0.05, rtol=0.05
+        tf.cast(found, "float32"), layer(ids), atol=0.05, rtol=0.05
     )

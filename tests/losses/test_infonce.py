@@ -15,6 +15,7 @@ from tests.losses.test_triplet import (
     batch,
     check,
     every_mode,
+    in_modes,
     thirteen,
     unit_rows,
     with_gradients,
@@ -54,15 +55,8 @@ def test_gradients_of_the_loop_are_differences_of_its_loss():
 
 
 @functools.cache
-def loss_in(mode):
-    """Returns a loss with gradients; compiled, it takes any sizes."""
-    run = with_gradients(InfoNCELoss(0.1, ALL_TERMS))
-    if mode == "eager":
-        return run
-    rows, mask = tf.TensorSpec([None, 6]), tf.TensorSpec([None, None], tf.bool)
-    signature = [rows, rows, mask, mask, mask]
-    is_xla = mode == "xla"
-    return tf.function(run, input_signature=signature, jit_compile=is_xla)
+def loss_in_modes():
+    return in_modes(with_gradients(InfoNCELoss(0.1, ALL_TERMS)))
 
 
 @every_mode
@@ -74,11 +68,11 @@ def test_every_mode_gives_values_and_gradients_of_the_loop(mode):
     ):
         images, texts, masks = thirteen(caption_ids)
         wanted = reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.1)
-        check(loss_in(mode)(images, texts, *masks), wanted)
+        check(loss_in_modes()[mode](images, texts, *masks), wanted)
 
 
 def test_one_trace_serves_every_batch_size():
-    run = loss_in("graph")
+    run = loss_in_modes()["graph"]
     for name in BATCHES:
         images, texts, masks = batch(name)
         wanted = reference.infonce_loss(images, texts, masks, ALL_TERMS, 0.1)
@@ -91,7 +85,7 @@ def test_a_nan_embedding_is_not_hidden(mode):
     images, texts, masks = thirteen([1, 2, 3] * 4 + [1])
     for rows in (tf.range(13)[:, None] == 2, True):
         spoilt = tf.where(rows, np.nan, texts)
-        output, _ = loss_in(mode)(images, spoilt, *masks)
+        output, _ = loss_in_modes()[mode](images, spoilt, *masks)
         assert np.isnan(output.total)
 
 

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 from tests import reference
+from tests.eager import without_tracing
 
 VOCABULARY = Vocabulary(("", "[UNK]", "dog", "cat", "sees"))
 CAPTIONS = (
@@ -58,11 +60,56 @@ def network(own, batch_normalization="none", built=True, **options):
     return made
 
 
+NO_PAIRS = {
+    "regions": tf.zeros([0, 5]),
+    "region_images": tf.zeros([0], tf.int32),
+    "phrase_nodes": tf.zeros([0], tf.int32),
+    "region_of": tf.zeros([0], tf.int32),
+    "is_contrast": tf.zeros([0, 2], tf.bool),
+    "weights": tf.zeros([0]),
+}
+BATCHES = [BATCH | NO_PAIRS, BATCH]
+
+
+class Losses(keras.callbacks.Callback):
+    """Keeps the loss after each step, the mean of its epoch so far."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen = [*getattr(self, "seen", []), float(logs["loss"])]
+
+
+def fit(network):
+    """Fits on `BATCHES`, in one trace where steps are traced."""
+    losses = Losses()
+    data = tf.data.Dataset.from_generator(
+        lambda: iter(BATCHES),
+        output_signature={
+            name: tf.TensorSpec([None, *value.shape[1:]], value.dtype)
+            for name, value in BATCH.items()
+        }
+        | {"is_contrast": tf.TensorSpec([None, None], tf.bool)},
+    )
+    network.fit(
+        data, steps_per_epoch=2, shuffle=False, verbose=0, callbacks=[losses]
+    )
+    return losses.seen
+
+
+@pytest.fixture(scope="module")
+def traced():
+    """Returns a network that nobody built, fitted in a graph."""
+    made = network(False, "last", built=False)
+    fit(made)
+    return made
+
+
 @pytest.mark.parametrize("own", [True, False])
-def test_one_that_nobody_built_is_fitted_and_saved(own, tmp_path):
-    made = network(own, built=False)
-    batches = tf.data.Dataset.from_tensors(BATCH)
-    made.fit(batches, shuffle=False, verbose=0)
+def test_one_that_nobody_built_is_fitted_and_saved(own, traced, tmp_path):
+    made = traced
+    if own:
+        with without_tracing():
+            made = network(True, built=False)
+            fit(made)
     made.save(tmp_path / "made.keras")
     loaded = load_model(tmp_path / "made.keras")
     for name in ("images", "regions"):
@@ -122,36 +169,19 @@ def test_pairs_without_a_weight_teach_the_regions_nothing():
         assert bool(np.any(gradients[0])) == moves
 
 
-def test_a_step_in_a_graph_takes_batches_with_pairs_and_without():
-    made = network(False, "last")
-    empty = {
-        "regions": tf.zeros([0, 5]),
-        "region_images": tf.zeros([0], tf.int32),
-        "phrase_nodes": tf.zeros([0], tf.int32),
-        "region_of": tf.zeros([0], tf.int32),
-        "is_contrast": tf.zeros([0, 2], tf.bool),
-        "weights": tf.zeros([0]),
-    }
-    batch = {k: tf.constant(v) for k, v in BATCH.items()}
-    batches = [batch | empty, batch]
-    spec = {
-        k: tf.TensorSpec([None, *v.shape[1:]], v.dtype)
-        for k, v in batch.items()
-    }
-    spec["is_contrast"] = tf.TensorSpec([None, None], tf.bool)
-    before = [np.array(weight) for weight in made.weights]
-    losses = []
-    for mode in ("eager", "graph"):
-        made.set_weights(before)
-        step = made.train_step
-        if mode == "graph":
-            step = tf.function(step, input_signature=[spec])
-        for one in batches:
-            made.reset_metrics()
-            losses.append(float(step(one)["loss"]))
-    assert np.isfinite(losses).all()
-    np.testing.assert_allclose(losses[:2], losses[2:], rtol=1e-4)
-    assert all(np.isfinite(one.numpy()).all() for one in made.weights)
+def test_a_step_in_a_graph_takes_batches_with_pairs_and_without(traced):
+    before = [np.array(weight) for weight in traced.weights]
+    losses = fit(traced)
+    after = [np.array(weight) for weight in traced.weights]
+    traced.set_weights(before)
+    traced.reset_metrics()
+    tensors = tf.nest.map_structure(tf.constant, BATCHES)
+    wanted = [float(traced.train_step(one)["loss"]) for one in tensors]
+    np.testing.assert_allclose(losses, wanted, rtol=1e-4)
+    assert np.isfinite(losses).all() and losses[0] != losses[1]
+    assert all(np.isfinite(weight).all() for weight in after)
+    for one, other in zip(traced.weights, after, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_noun_phrases_of_trees_come_in_order():

@@ -51,7 +51,7 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path, optimizer):
     assert int(loaded.optimizer.iterations) == len(BATCHES)
 
 
-def test_network_that_fit_built_is_saved_too(tmp_path):
+def test_network_that_fit_built_is_saved_too(tmp_path, eagerly):
     network = tbnets.EmbeddingNetwork(
         tbnets.Branch((4,), "none"),
         tbnets.Branch((4,), "none"),

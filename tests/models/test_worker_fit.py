@@ -46,8 +46,9 @@ class Heard(keras.callbacks.Callback):
         return hear
 
 
-@pytest.mark.parametrize("often", [2, [2, 3]])
-@pytest.mark.parametrize("stop_at", [None, ("on_train_batch_end", 1)])
+@pytest.mark.parametrize(
+    "stop_at, often", [(None, [2, 3]), (("on_train_batch_end", 1), 2)]
+)
 def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at, often):
     if keras.__version__.startswith("2."):
         pytest.skip("its fit has no need of another, and other parameters")

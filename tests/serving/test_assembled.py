@@ -1,9 +1,12 @@
 """A part of a model becomes the whole at its first use, once."""
 
+import contextlib
+import io
 import json
 import pathlib
 import shutil
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ import pytest
 import tbnets
 from tbnets import runs
 from tbnets.commands import zoo as zoo_verb
+from tbnets.features.photo_features import open_photo_features
+from tbnets.images import read_content
 from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.served import load_saved_model
@@ -25,61 +30,83 @@ PUT_TOGETHER = assembled.put_together
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Photos and features, what their networks learned, a zoo of a part."""
+    """Photos and features, what their networks learned, a zoo of a part.
+
+    Its answers are those of the networks, and then of the part.
+    """
     folder = tmp_path_factory.mktemp("made")
     with tiny_cnn.known(lambda: folder / "cnn.weights.h5"):
         write_all(folder)
         stores = {"image_features": "store,large", "cnn_weights": ""}
         session = begun(settings_for(folder, folder / "run", **stores))
-        part = folder / "zoo/tiny"
-        runs.export(session, part / "1", half_precision=True)
-        whole = assembled.put_together(part, folder / "whole/1")
-        answers = assembled.answers_of(load_saved_model(whole))
-        (part / ANSWERS).write_text(json.dumps(answers))
-        write_checksums(part)
-        yield folder
+        path = folder / "zoo/tiny"
+        runs.export(session, path / "1", half_precision=True)
+        part = load_saved_model(path)
+        made_by = session.state.fitted["image_features_made_by"]
+        extract = open_photo_features(made_by, "imagenet")
+
+        def embed_images(photos):
+            rows = extract([read_content(photo) for photo in photos])
+            return part.embed_images(rows.numpy())
+
+        both = types.SimpleNamespace(
+            embed_images=embed_images, embed_text=part.embed_text
+        )
+        (path / ANSWERS).write_text(json.dumps(assembled.answers_of(both)))
+        write_checksums(path)
+        yield types.SimpleNamespace(folder=folder, part=part)
+
+
+@pytest.fixture(scope="module")
+def first(made):
+    """The first use of that model: the whole, and what was told."""
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TBNETS_CACHE", str(made.folder / "cache"))
+        patch.setattr(zoo, "folder", lambda: made.folder / "zoo")
+        with contextlib.redirect_stderr(told):
+            model = tbnets.zoo.load("tiny")
+    return types.SimpleNamespace(model=model, told=told.getvalue())
 
 
 @pytest.fixture
-def part(made, tmp_path, monkeypatch):
+def part(made, first, tmp_path, monkeypatch):
     """A copy of that zoo's model, a cache of its own, and its whole at hand."""
 
     def copy(_, path):
-        return shutil.copytree(made / "whole/1", path)
+        return shutil.copytree(first.model.path, path)
 
     monkeypatch.setattr(assembled, "put_together", copy)
+    # To compare its answers, what is put together need not be loaded.
+    monkeypatch.setattr(assembled, "load_saved_model", lambda _: first.model)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
-    shutil.copytree(made / "zoo", tmp_path / "zoo")
+    shutil.copytree(made.folder / "zoo", tmp_path / "zoo")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "zoo")
     return tmp_path / "zoo/tiny"
 
 
 def photos_of(made):
-    return [(made / "photos" / name).read_bytes() for name in NAMES]
+    return [(made.folder / "photos" / name).read_bytes() for name in NAMES]
 
 
 def test_the_first_use_puts_together_and_the_next_loads(
-    made, part, capsys, monkeypatch
+    made, first, capsys, monkeypatch
 ):
-    monkeypatch.setattr(assembled, "put_together", PUT_TOGETHER)
-    model = tbnets.zoo.load("tiny")
-    assert "putting tiny together, once" in capsys.readouterr().err
-    assert model.path.parts[-2:] == ("tiny", "1")
-    assert model.path.is_relative_to(part.parents[1] / "cache")
+    assert "putting tiny together, once" in first.told
+    path, cache = first.model.path, made.folder / "cache"
+    assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
+    monkeypatch.setenv("TBNETS_CACHE", str(cache))
     monkeypatch.setattr(assembled, "put_together", None)
-    again = zoo.open_model(part)  # By its path no less than by name.
-    assert again.path == model.path and capsys.readouterr().err == ""
-    photos = photos_of(made)
-    np.testing.assert_array_equal(
-        again.embed_images(photos), model.embed_images(photos)
-    )
+    # By its path no less than by name.
+    again = zoo.open_model(made.folder / "zoo/tiny")
+    assert again.path == path and capsys.readouterr().err == ""
 
 
-def test_the_whole_answers_as_the_part_to_features(made, part):
-    features = open_features(str(made / "store"), str(made / "large"))
+def test_the_whole_answers_as_the_part_to_features(made, first):
+    stores = (str(made.folder / name) for name in ("store", "large"))
+    features = open_features(*stores)
     rows = features.take(features.rows(NAMES))
-    wanted = load_saved_model(part)
-    model, captions = zoo.open_model("tiny"), ["dog runs", ""]
+    wanted, model, captions = made.part, first.model, ["dog runs", ""]
     expected = wanted.embed_images(rows)
     np.testing.assert_array_equal(model.embed_features(rows), expected)
     np.testing.assert_array_equal(
@@ -102,26 +129,25 @@ def test_the_whole_answers_as_the_part_to_features(made, part):
     assert model.metadata["max_pixels"] == 80_000_000
 
 
-def test_the_verb_writes_the_whole(made, part, tmp_path):
+def test_the_verb_writes_the_whole(made, first, part, tmp_path):
     path = zoo_verb.write("tiny", tmp_path / "served")
     assert path == tmp_path / "served/tiny/1"
     photos = photos_of(made)
     np.testing.assert_array_equal(
         load_saved_model(path).embed_images(photos),
-        zoo.load("tiny").embed_images(photos),
+        first.model.embed_images(photos),
     )
 
 
-def test_the_whole_needs_no_tbnets(made, part, tmp_path):
-    path = zoo.locate("tiny") / "1"
+def test_the_whole_needs_no_tbnets(made, first, tmp_path):
     photos = photos_of(made)
     served = run_client(
         tmp_path,
-        path,
+        first.model.path,
         image_bytes=np.array(photos),
         captions=np.array([b"dog runs", b""]),
     )
-    wanted = load_saved_model(path).embed_images(photos)
+    wanted = first.model.embed_images(photos)
     np.testing.assert_allclose(served["image"], wanted, atol=1e-5)
 
 
@@ -192,7 +218,7 @@ def test_other_weights_are_refused(part, tmp_path, monkeypatch):
 
 def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
     metadata = {"metadata": {"image_features_made_by": {"side_by_side": [{}]}}}
-    part = shutil.copytree(made / "zoo/tiny/1", tmp_path / "1")
+    part = shutil.copytree(made.folder / "zoo/tiny/1", tmp_path / "1")
     (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
     with pytest.raises(ValueError, match="must tell which networks .* 'cnn'"):
         assembled.put_together(part, tmp_path / "2")

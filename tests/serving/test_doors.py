@@ -5,11 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tbnets.serving.doors import MOST_WORDS, bounded
-from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh
-from tests.serving.test_export import VOCABULARY, make_network
+from tests.serving.test_export import VOCABULARY, write_features_model
 
 # What clients of a server send, which checks no shapes itself: a callable of
 # a session feeds placeholders as the C++ runtime does.
@@ -54,10 +53,7 @@ for call in (by_function, lambda captions: by_session(captions)[0]):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("doors") / "1"
-    return export_saved_model(
-        make_network((5,)), VOCABULARY, path, image_shape=(5,)
-    )
+    return write_features_model(tmp_path_factory.mktemp("doors") / "1")
 
 
 def test_captions_of_another_rank_are_refused_and_the_next_is_answered(path):
@@ -68,9 +64,14 @@ def test_captions_of_another_rank_are_refused_and_the_next_is_answered(path):
     ]
 
 
+@pytest.fixture(scope="module")
+def served(path):
+    return load_saved_model(path)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_features_that_are_no_numbers_are_refused_by_their_row(path, number):
-    signature = tf.saved_model.load(str(path)).signatures["embed_image"]
+def test_features_that_are_no_numbers_are_refused_by_their_row(served, number):
+    signature = served.signatures["embed_image"]
     features = np.ones([4, 5], np.float32)
     features[2, 3] = number
     with pytest.raises(
@@ -81,8 +82,7 @@ def test_features_that_are_no_numbers_are_refused_by_their_row(path, number):
     assert signature(image_features=tf.ones([0, 5]))["embeddings"].shape[0] == 0
 
 
-def test_long_captions_are_cut(path, tmp_path):
-    served = load_saved_model(path)
+def test_long_captions_are_cut(served):
     assert served.metadata["max_tokens"] == MOST_WORDS == 200
     longest = "a " * 199 + "dog"
     cut, same, other = served.embed_text([f"{longest} snow", longest, "a dog"])

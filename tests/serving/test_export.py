@@ -1,9 +1,12 @@
 """Tests of the SavedModel: same numbers, raw input, no need for tbnets."""
 
+import functools
 import io
 import json
 import os
 import pathlib
+import shutil
+import tempfile
 
 import keras
 import numpy as np
@@ -109,19 +112,30 @@ def photo(color, mode="RGB", format="PNG"):
     return buffer.getvalue()
 
 
-@pytest.fixture(scope="module")
-def features_model(tmp_path_factory):
-    """Network on features and captions, and its SavedModel."""
-    network = make_network((5,))
-    path = tmp_path_factory.mktemp("features") / "1"
+@functools.cache
+def _of_features():
+    """Returns a network and a `TemporaryDirectory`, once a process."""
+    network, folder = make_network((5,)), tempfile.TemporaryDirectory()
     export_saved_model(
         network,
         VOCABULARY,
-        path,
+        pathlib.Path(folder.name, "1"),
         image_shape=(5,),
         metadata={"split": "train"},
     )
-    return network, path
+    return network, folder
+
+
+def write_features_model(path):
+    """Writes the SavedModel of `features_model`, a copy; returns the path."""
+    return shutil.copytree(pathlib.Path(_of_features()[1].name, "1"), path)
+
+
+@pytest.fixture(scope="module")
+def features_model():
+    """Network on features and captions, and its SavedModel: read it only."""
+    network, folder = _of_features()
+    return network, pathlib.Path(folder.name, "1")
 
 
 @pytest.fixture(scope="module")

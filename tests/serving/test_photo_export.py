@@ -1,7 +1,10 @@
 """Tests of networks trained on features and served from photos."""
 
 import csv
+import functools
+import pathlib
 import shutil
+import tempfile
 
 import keras
 import numpy as np
@@ -34,7 +37,15 @@ def folder(tmp_path_factory):
 
 
 def write_all(folder):
-    """Writes photos, captions, weights and features."""
+    """Writes photos, captions, weights and features; `tiny_cnn` is known."""
+    shutil.copytree(_written().name, folder, dirs_exist_ok=True)
+
+
+@functools.cache
+def _written():
+    """Returns a `TemporaryDirectory` with them, once a process."""
+    made = tempfile.TemporaryDirectory()
+    folder = pathlib.Path(made.name)
     (folder / "photos").mkdir()
     rows, photos = [], []
     for split, count in COUNTS.items():
@@ -47,6 +58,7 @@ def write_all(folder):
     with open(folder / "captions.csv", "w", newline="") as file:
         csv.writer(file).writerows([("image", "caption", "split"), *rows])
     write_features(folder, photos)
+    return made
 
 
 def write_features(folder, photos):
@@ -89,21 +101,52 @@ def begun(settings):
     return runs.prepare(settings, runs.start(settings, False))[0]
 
 
-def test_a_photo_embeds_as_its_stored_features(folder, tmp_path):
-    transform = "signed_sqrt,ternary"
-    settings = settings_for(folder, tmp_path / "run", image_transform=transform)
-    check_photos(folder, begun(settings))
+@pytest.fixture(scope="module")
+def exported_twice(folder, tmp_path_factory):
+    """A run exported from its features, and opened again for the photo.
+
+    Returns:
+        The opened session and both models.
+    """
+    place = tmp_path_factory.mktemp("twice")
+    store = shutil.copytree(folder / "store", place / "store")
+    settings = settings_for(
+        folder,
+        place / "run",
+        image_features=store,
+        image_transform="signed_sqrt,ternary",
+        cnn_weights="",
+    )
+    session = begun(settings)
+    checkpoints.save_checkpoint(
+        session.checkpoint("best"), session.network, None, session.state
+    )
+    served = load_saved_model(runs.export(session))
+    shutil.rmtree(store)  # What it knows of the photos is in the run.
+    opened = runs.open_run(
+        place / "run",
+        adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
+    )
+    return opened, served, load_saved_model(runs.export(opened))
 
 
-@pytest.mark.parametrize("stores", ["store,large", "large,store,large"])
-def test_a_photo_embeds_as_its_features_side_by_side(folder, tmp_path, stores):
+def test_a_photo_embeds_as_its_stored_features(folder, exported_twice):
+    session, _, model = exported_twice
+    check_photos(folder, session, model)
+
+
+def test_a_photo_embeds_as_its_features_side_by_side(folder, tmp_path):
+    stores = "store,large,store,store"  # Others backwards, and if sorted.
     settings = settings_for(
         folder,
         tmp_path / "run",
         image_features=stores,
         image_transform="signed_sqrt",
     )
-    check_photos(folder, begun(settings), stores)
+    session = begun(settings)
+    check_photos(
+        folder, session, load_saved_model(runs.export(session)), stores
+    )
 
 
 def test_weights_of_each_network_side_by_side_are_compared(folder, tmp_path):
@@ -115,9 +158,8 @@ def test_weights_of_each_network_side_by_side_are_compared(folder, tmp_path):
         runs.export(session)
 
 
-def check_photos(folder, session, stores="store"):
-    """Exports a session; photos are asked as the features of stores."""
-    model = load_saved_model(runs.export(session))
+def check_photos(folder, session, model, stores="store"):
+    """Asks a session's model of photos as of the features of stores."""
     features = open_features(
         *(str(folder / name) for name in stores.split(","))
     )
@@ -159,24 +201,11 @@ def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
         runs.export(begun(settings))
 
 
-def test_a_run_is_exported_again_from_the_photo(folder, tmp_path):
-    store = shutil.copytree(folder / "store", tmp_path / "store")
-    settings = settings_for(
-        folder, tmp_path / "run", image_features=store, cnn_weights=""
-    )
-    session = begun(settings)
-    checkpoints.save_checkpoint(
-        session.checkpoint("best"), session.network, None, session.state
-    )
-    served = load_saved_model(runs.export(session))
-    assert not served.takes_photos
-    shutil.rmtree(store)  # What it knows of the photos is in the run.
-    opened = runs.open_run(
-        tmp_path / "run",
-        adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
-    )
-    check_photos(folder, opened)
-    assert (tmp_path / "run" / "saved_model" / "2").is_dir()
+def test_a_run_is_exported_again_from_the_photo(exported_twice):
+    session, first, second = exported_twice
+    assert not first.takes_photos and second.takes_photos
+    assert first.path == session.run_dir / "saved_model" / "1"
+    assert second.path == session.run_dir / "saved_model" / "2"
 
 
 @pytest.mark.parametrize(

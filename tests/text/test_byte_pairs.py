@@ -55,6 +55,10 @@ def test_words_are_letters_or_digits_or_neither():
     assert found == [*wanted, "<|endoftext|>", "Ã", "©</w>"]
 
 
+def test_a_vertical_tab_is_a_space_next_to_marks_too():
+    assert pieces(["z z"], ["!\x0b?\x0ba"]) == [["!</w>", "?</w>", "a</w>"]]
+
+
 def test_captions_are_cut_and_long_words_too(monkeypatch):
     assert pieces(["z z"], ["abc d", "e"], 2) == [["a", "b"], ["e</w>"]]
     monkeypatch.setattr(byte_pairs, "MOST_BYTES", 3)

@@ -1,8 +1,10 @@
 """Tests of how captions are split into words, and these counted."""
 
 import json
+import sys
 
 import pytest
+import tensorflow as tf
 
 from tbnets.text import words as words_lib
 from tbnets.text.words import count_words, split_words
@@ -40,6 +42,25 @@ def split(*captions):
 )
 def test_split_words_literal(caption, words):
     assert split(caption) == [words]
+
+
+def test_split_words_splits_at_every_space_of_unicode():
+    spaces = [one for one in map(chr, range(sys.maxunicode)) if one.isspace()]
+    assert len(spaces) > 20
+    texts = [f"{one}a{one}{one}b{one}" for one in spaces]
+    assert split(*texts) == [["a", "b"]] * len(texts)
+
+
+def test_split_words_takes_one_op_of_tf_text_and_checks_nothing():
+    spec = tf.TensorSpec([None], tf.string)
+    graph = tf.function(split_words, input_signature=[spec])
+    graph = graph.get_concrete_function().graph.as_graph_def()
+    ops = {node.op for node in graph.node} | {
+        node.op for one in graph.library.function for node in one.node_def
+    }
+    # Those of TensorFlow have no prefix, but for these of TF Text.
+    assert {op for op in ops if "UTF8" in op or ">" in op} == {"CaseFoldUTF8"}
+    assert not ops & {"Assert", "If", "StatelessIf"}
 
 
 def test_split_words_survives_bytes_that_are_not_utf8():

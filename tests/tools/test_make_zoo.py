@@ -12,6 +12,7 @@ from tbnets.flags.records import FLAGFILE
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import write_checksums
 from tests import fresh, tiny, verbs
+from tests.eager import without_tracing
 
 CARD = """# tiny
 
@@ -43,7 +44,9 @@ def run_dir(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     line = tiny.arguments(folder, run_dir, epochs=1).items()
     flags = (f"--{name}={value}" for name, value in line)
-    fresh.run("tools/train.py", *flags, check=True, eagerly=True)
+    with without_tracing():
+        trained = verbs.train(*flags)
+    assert trained.returncode == 0, trained.stderr
     return run_dir
 
 

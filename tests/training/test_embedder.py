@@ -159,8 +159,10 @@ def test_a_broken_photo_stops_training_by_its_name(tmp_path):
         image_encoder="small",
         images=tmp_path / "photos",
         image_size=SIZE,
-        text_encoder="mean",
-        negatives="all",
+        loss="infonce",
+        image_units=4,
+        text_units=4,
+        batch_normalization="none",
     )
     session, train = runs.prepare(settings, runs.start(settings, False))
     cut(tmp_path / "photos" / "train7.jpg")

@@ -2,6 +2,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -48,36 +49,56 @@ def assert_same_run(one, two):
             assert row == row_of_other
 
 
+@pytest.fixture(scope="module")
+def finished(folder, tmp_path_factory):
+    """A run that was trained in a graph, measured and exported.
+
+    Returns:
+        Its session, its report, its model, and the folder that a kill after
+        its second epoch would have left.
+    """
+    runs_dir = tmp_path_factory.mktemp("runs")
+    run, killed = runs_dir / "run", runs_dir / "killed"
+    changes = {**DROPOUT, "text_to_text_weight": 0.1, "export": True}
+    with tiny.copied_after(2, run, killed):
+        session = train(tiny.settings(folder, run, **changes))
+    with without_tracing():
+        return session, runs.finish(session), runs.export(session), killed
+
+
+DROPOUT = {"input_dropout": 0.1, "word_dropout": 0.1}
+
+
+def test_resumed_run_equals_the_straight_one_in_a_graph(finished):
+    session, *_, killed = finished
+    settings = session.settings.replace(run_dir=str(killed))
+    train(settings, resume=True)
+    assert_same_run(session.run_dir, killed)
+
+
 @pytest.mark.parametrize(
-    "changes, mode",
+    "changes",
     [
-        ({"text_to_text_weight": 0.1}, "graph"),
         # Of 12 images the last one comes to the batch before.
-        (
-            {
-                "optimizer": "sgd",
-                "images_per_batch": 11,
-                "text_encoder": "gru",
-            },
-            "eagerly",
-        ),
-        ({"optimizer": "adamw", "weight_average": 0.5}, "eagerly"),
-        ({"loss": "infonce", "learn_temperature": True}, "eagerly"),
+        {"optimizer": "sgd", "images_per_batch": 11, "text_encoder": "gru"},
+        {
+            "optimizer": "adamw",
+            "weight_average": 0.5,
+            "loss": "infonce",
+            "learn_temperature": True,
+        },
     ],
-    ids=["adam", "sgd", "adamw", "infonce"],
+    ids=["sgd", "adamw and infonce"],
 )
 def test_resumed_run_equals_the_straight_one(
-    folder, tmp_path, request, changes, mode
+    folder, tmp_path, eagerly, changes
 ):
-    if mode == "eagerly":
-        request.getfixturevalue("eagerly")
     changes = {
+        **DROPOUT,
         "schedule": "step",
         "decay_epochs": 1,
         "decay_rate": 0.5,
         "weight_decay": 0.01,
-        "input_dropout": 0.1,
-        "word_dropout": 0.1,
         "epochs": 3,
         **changes,
     }
@@ -126,19 +147,8 @@ def test_weights_become_their_average_when_an_epoch_ends(
     assert np.abs(averages[0] - weights.seen[-1][0]).max() > 1e-3
 
 
-@pytest.fixture(scope="module")
-def finished(folder, tmp_path_factory):
-    """A run that was trained, measured and exported; its best epoch's state."""
-    run = tmp_path_factory.mktemp("runs") / "run"
-    changes = {"text_to_text_weight": 0.1, "export": True}
-    with without_tracing():
-        session = train(tiny.settings(folder, run, **changes))
-        report = runs.finish(session)
-        return session, report, runs.export(session)
-
-
 def test_run_folder_holds_what_the_documents_name(finished, tmp_path):
-    session, report, saved_model = finished
+    session, report, saved_model, _ = finished
     text = session.task.exporter.answer(saved_model, ["dog cat"], tmp_path)
     title, _, *answers, _, legend = text.splitlines()
     # One image of the split has a caption with "dog" and, after it, "cat".
@@ -254,6 +264,7 @@ def test_a_learned_temperature_is_kept_shown_and_exported(
 ):
     run = tmp_path / "run"
     changes = {"loss": "infonce", "learn_temperature": True, "export": True}
+    changes["images_per_batch"] = 12
     session = train(tiny.settings(folder, run, epochs=2, **changes))
     history = session.state.history
     last = history[-1]["train/temperature"]
@@ -502,40 +513,45 @@ def test_resume_keeps_the_length_of_a_cosine(folder, tmp_path):
         runs.start(longer, True)
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_resume_refuses_another_vocabulary(tmp_path):
+@pytest.fixture(scope="module")
+def one_step(folder, tmp_path_factory):
+    """Returns the folder of a run of one step: copy it."""
+    run = tmp_path_factory.mktemp("one_step") / "run"
+    with without_tracing():
+        train(tiny.settings(folder, run, **ONE_STEP))
+    return run
+
+
+ONE_STEP = {"epochs": 1, "images_per_batch": 12}
+
+
+def test_resume_refuses_another_vocabulary(one_step, tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
-    one_step = {"epochs": 1, "images_per_batch": 12}
-    train(tiny.settings(folder, tmp_path / "run", **one_step))
     captions = folder / "train_caps.txt"
     captions.write_text(captions.read_text().replace("dog", "wolf"))
-    settings = tiny.settings(
-        folder, tmp_path / "run", **one_step | {"epochs": 2}
-    )
+    run = shutil.copytree(one_step, tmp_path / "run")
+    settings = tiny.settings(folder, run, **ONE_STEP | {"epochs": 2})
     with pytest.raises(ValueError, match="vocabulary the run was started"):
         runs.prepare(settings, runs.start(settings, True))
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
-    folder, tmp_path, monkeypatch
+    folder, one_step, tmp_path, monkeypatch
 ):
-    one_step = {"epochs": 1, "images_per_batch": 12}
-    train(tiny.settings(folder, tmp_path / "run", **one_step))
-    good = (tmp_path / "run" / "checkpoints" / "last.npz").read_bytes()
+    run = shutil.copytree(one_step, tmp_path / "run")
+    last = run / "checkpoints" / "last.npz"
+    good = last.read_bytes()
 
     def full(file, **_):
         file.write(b"half of it")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    settings = tiny.settings(
-        folder, tmp_path / "run", **one_step | {"epochs": 2}
-    )
+    settings = tiny.settings(folder, run, **ONE_STEP | {"epochs": 2})
     with pytest.raises(OSError, match="could not be written: No space left"):
         train(settings, resume=True)
     monkeypatch.undo()
-    last = tmp_path / "run" / "checkpoints" / "last.npz"
     assert last.read_bytes() == good
     assert train(settings, resume=True).state.epoch == 2
 

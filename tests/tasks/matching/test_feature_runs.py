@@ -30,14 +30,20 @@ def write_store(path, folder, splits, extraction=EXTRACTION):
     return path
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """One store for each split, and one of all splits."""
-    folder = tiny.write_precomputed(tmp_path / "data")
+    folder = tiny.write_precomputed(tmp_path_factory.mktemp("data"))
     for split in tiny.SPLITS:
         write_store(folder / "stores" / split, folder, [split])
     write_store(folder / "all", folder, tiny.SPLITS)
     return folder
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    """A copy of what is `written`."""
+    return shutil.copytree(written, tmp_path / "data")
 
 
 def prepare(folder, run_dir, resume=False, **changes):

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -45,8 +46,12 @@ def write_captions(path, names):
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """Photos, captions of them and of an absent one; a cache of features."""
+def first(tmp_path_factory):
+    """Photos, captions of them and of an absent one; a run that is `begun`.
+
+    Returns their folder, where features are kept too, and the run's (session,
+    train): read them only.
+    """
     root = tmp_path_factory.mktemp("own")
     photos = {name: photo(seed) for seed, name in enumerate(NAMES)}
     for name, content in (photos | BROKEN).items():
@@ -56,15 +61,23 @@ def prepared(tmp_path_factory):
     write_captions(root / "own.csv", [*NAMES, *BROKEN, "absent.jpg"])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        begun(settings_for())
+        run = begun(settings_for())
         shutil.rmtree("runs")
-    return root
+    return root, run
 
 
 @pytest.fixture
-def folder(prepared, tmp_path, monkeypatch):
-    """The current folder: a copy of what is `prepared`."""
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+def begun_before(first, monkeypatch):
+    """Returns (session, train) of the `first` run, in its folder."""
+    root, run = first
+    monkeypatch.chdir(root)
+    return run
+
+
+@pytest.fixture
+def folder(first, tmp_path, monkeypatch):
+    """The current folder: a copy of that of the `first` run, without it."""
+    shutil.copytree(first[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -145,11 +158,11 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     assert f"kept in {folder / 'photos.tbnets'}" in text
 
 
-def test_each_photo_has_the_features_of_the_network(folder):
-    session, train = begun(settings_for())
+def test_each_photo_has_the_features_of_the_network(begun_before):
+    _, train = begun_before
     features = PhotoFeatures(build_named_cnn(tiny_cnn.NAME, "random"))
     contents = [
-        (folder / "photos" / name).read_bytes()
+        pathlib.Path("photos", name).read_bytes()
         for name in train.records.image_ids
     ]
     np.testing.assert_allclose(
@@ -202,9 +215,9 @@ def test_a_resumed_run_goes_by_its_own_flags(folder):
     assert again.state.fitted == session.state.fitted
 
 
-def test_splits_are_drawn_of_the_photos_that_are_kept(folder):
+def test_splits_are_drawn_of_the_photos_that_are_kept(begun_before):
     # By their hashes, the three that are none would have been the test split.
-    session, _ = begun(settings_for())
+    session, _ = begun_before
     sizes = [len(ids_of(session, split)) for split in EVERY]
     assert sizes == [8, 2, 2]  # A fifth of 12 is 2.
 

@@ -85,15 +85,19 @@ def weights(session):
     return [np.asarray(one) for one in session.network.get_weights()]
 
 
-def embedded(session):
+def text_reader(session):
+    return session.task.data.texts.reader(session.state.fitted)
+
+
+def embedded(session, reader):
     """Returns the embeddings of `TEXTS` by the network at hand."""
-    reader = session.task.data.texts.reader(session.state.fitted)
     return session.network.embed_text(reader(tf.constant(TEXTS))).numpy()
 
 
 def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, clip):
     session, train = begun(*FINE)
-    before = embedded(session)
+    reader = text_reader(session)
+    before = embedded(session, reader)
     with tiny.copied_after(1, "run", "again"):
         loop.fit(session, train)
     shutil.rmtree("clip")  # Of images nothing is read again.
@@ -110,16 +114,17 @@ def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, clip):
     assert 0 < max(moved) < 0.1
     assert again.network.text_encoder is not None
     opened = runs.open_run("again", "last")
-    told = check_served(folder, opened, before)
+    told = check_served(folder, opened, text_reader(opened), before)
     assert told["metadata"]["settings"]["image_encoder"] == "hub:clip"
 
 
-def check_served(folder, session, before):
+def check_served(folder, session, text_reader, before):
     """Exports a run; its SavedModel must embed as the network at hand.
 
     Args:
         folder: that of the photos.
         session: the run.
+        text_reader: what makes its texts what the network embeds.
         before: what `embedded` returned before it learned.
 
     Returns:
@@ -134,7 +139,7 @@ def check_served(folder, session, before):
     expected = session.network.embed_images(reader(contents), training=False)
     found = model.embed_images(contents)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    after = embedded(session)
+    after = embedded(session, text_reader)
     assert abs(after - before).max() > 0
     found = model.embed_text(TEXTS)
     np.testing.assert_allclose(found, after, atol=1e-5)
@@ -172,10 +177,11 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     assert (folder / "made" / f"clip-{same.digest}").is_dir()
     features = PhotoFeatures(clip)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
-    before = embedded(session)
+    reader = text_reader(session)
+    before = embedded(session, reader)
     loop.fit(session, train)
     assert session.network.text_encoder is None
-    check_served(folder, runs.open_run("run", "last"), before)
+    check_served(folder, runs.open_run("run", "last"), reader, before)
     settings = readers.start_at_photo(session.settings, "imagenet")
     with pytest.raises(InputError, match="must be the preset that made"):
         readers.photo_reader(
