@@ -89,7 +89,7 @@ def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
     rows = [
         {"cells": first, "name": "quickstart"},
         {"cells": ["slow", "8.8", "88.0", ""], "name": "slow"} | about,
-        {"cells": ["others", "7.7", "", ""]},
+        {"cells": ["others, as published", "7.7", "", ""]},
     ]
     table = [{"part": "speed", "columns": columns, "rows": rows}]
     told = tmp_path / "measured" / "pages" / "page.json"
@@ -108,8 +108,8 @@ def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
     (text,) = page_parts.written(found, docs).values()
     assert text.endswith(
         "| fast | 17.5 (10.0 25.0) | 180.0 180.0 | 180.0 to 180.0 |\n"
-        "| slow | 8.8 | 88.0 | |\n"
-        "| others | 7.7 | | |\n\n<!-- end -->\n"
+        "| slow † | 8.8 | 88.0 | |\n"
+        "| others, as published | 7.7 | | |\n\n<!-- end -->\n"
     )
     assert found.told.keys() == {"slow"}
 

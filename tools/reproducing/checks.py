@@ -8,8 +8,6 @@ from reproducing.measured import ROOT
 from reproducing.tables import is_result, metrics_of, numbers, tables
 from tbnets.rounding import rounded
 
-_MARKS = ("as published", "as reported", "not run")
-
 
 def findings(measured, root=ROOT):
     """Returns a line for each number of a table that no file or mark explains.
@@ -89,7 +87,7 @@ def _results(table, cells, measured, names):
     any.
     """
     row, metrics = None, metrics_of(table.columns)
-    marks = {mark for cell in cells for mark in _MARKS if mark in cell}
+    marks = {mark for cell in cells for mark in pages.NOT_OURS if mark in cell}
     for name in re.findall(r"\w+", cells[0]):
         row = row or measured.row(name)
     for column, cell, keys in zip(table.columns, cells, metrics):

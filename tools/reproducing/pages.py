@@ -9,7 +9,7 @@
 What stands between is written anew; the rest is a page like any other. Tables
 of papers, and of all kept runs, stand on docs/reproduction*.md. A table of
 another page is as docs/measured/pages/ tells it, but for its rows of kept runs:
-what they show is what was kept.
+what they show is what was kept, and others are marked.
 """
 
 import re
@@ -19,6 +19,10 @@ from reproducing.tables import by_seed, metrics_of, of_split
 from tbnets.errors import InputError
 
 _PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
+TOLD = "†"
+"""Marks a row whose runs were not kept: the numbers are those once told."""
+NOT_OURS = ("as published", "as reported", "not run")
+"""What marks a row of others, or none."""
 _SHOWN = (
     "image to text R@1 R@5 R@10",
     "text to image R@1 R@5 R@10",
@@ -97,8 +101,13 @@ def _told(table, measured):
     columns, rows = table["columns"], []
     for row in table["rows"]:
         kept = measured.kept.get(row.get("name"))
-        cells = row["cells"]
-        rows.append(_anew(columns, cells, kept) if kept else cells)
+        first, *others = row["cells"]
+        if kept:
+            rows.append(_anew(columns, row["cells"], kept))
+        elif any(mark in first for mark in NOT_OURS):
+            rows.append(row["cells"])
+        else:
+            rows.append([f"{first} {TOLD}".strip(), *others])
     return f"\n{_table(columns, rows)}\n"
 
 
