@@ -61,7 +61,7 @@ def test_it_learns_and_reports(run):
     rows = runs.open_run(session.run_dir, "last").state.history
     for name in ("image_to_text", "text_to_image"):
         first, *_, last = (row[f"train/{name}_loss"] for row in rows)
-        assert last < 0.8 * first
+        assert last < 0.9 * first
     # Pairs weigh nothing before they are known.
     weighs = [row["train/phrase_to_region_loss"] > 0 for row in rows]
     assert weighs == [False, True, True]

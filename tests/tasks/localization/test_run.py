@@ -20,6 +20,7 @@ from tbnets.training import loop, summary
 from tests import tiny, tiny_phrases
 from tests.eager import without_tracing
 
+EPOCHS = 6
 MODELS = {
     "embedding": {
         "loss": "wang2018_phrases",
@@ -43,9 +44,6 @@ MODELS = {
         "num_candidates": 2,
     },
 }
-
-
-EPOCHS = {"embedding": 4, "similarity": 6}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ def session(model, folder, tmp_path_factory):
     """Trains `EPOCHS`; beside it lies the folder as it was after one."""
     run_dir = tmp_path_factory.mktemp("runs") / model
     found = tiny_phrases.settings(
-        folder, run_dir, **MODELS[model], epochs=EPOCHS[model]
+        folder, run_dir, **MODELS[model], epochs=EPOCHS
     )
     session, examples = runs.prepare(found, runs.start(found, False))
     session.described = summary.describe(session, examples)
@@ -106,12 +104,11 @@ def test_it_learns_and_reports(session):
 
 def test_resumed_run_is_bit_for_bit_the_same(session, model, folder):
     at = session.run_dir.with_name(f"{model}_stopped")
-    epochs = EPOCHS[model]
-    found = tiny_phrases.settings(folder, at, **MODELS[model], epochs=epochs)
+    found = tiny_phrases.settings(folder, at, **MODELS[model], epochs=EPOCHS)
     with way_of(model):
         again = train(found, resume=True)
     straight = runs.open_run(session.run_dir, "last").network
-    assert again.state.epoch == epochs
+    assert again.state.epoch == EPOCHS
     for one, other in zip(straight.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
