@@ -123,7 +123,8 @@ class Models:
     @contextlib.contextmanager
     def _admitted(self):
         """Sends a client away where too many others are here."""
-        if not self._requests.acquire(blocking=False):
+        requests = self._requests
+        if not requests.acquire(blocking=False):
             raise RequestError(
                 "UNAVAILABLE",
                 f"The server works on {MOST_REQUESTS} requests, and takes no "
@@ -132,7 +133,7 @@ class Models:
         try:
             yield
         finally:
-            self._requests.release()
+            requests.release()
 
     def metadata(self, model, version=None, label=""):
         """Returns (number of the version, name -> `SignatureDef`)."""
