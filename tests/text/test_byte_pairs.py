@@ -57,6 +57,8 @@ def test_words_are_letters_or_digits_or_neither():
 
 def test_a_vertical_tab_is_a_space_next_to_marks_too():
     assert pieces(["z z"], ["!\x0b?\x0ba"]) == [["!</w>", "?</w>", "a</w>"]]
+    # One word, which marks before it would part.
+    assert pieces(["z z"], ["a!\x0b's"]) == [["a</w>", "!</w>", "'", "s</w>"]]
 
 
 def test_captions_are_cut_and_long_words_too(monkeypatch):

@@ -38,7 +38,7 @@ class Row:
         values: dict, metric -> number as it is shown: of several seeds the
             mean.
         epochs: that were chosen on dev, by seed; () where nobody kept them.
-        runs: dict by seed, metric -> number; () likewise.
+        runs: tuple, by seed a dict of metric -> number; () likewise.
         measured_by: the command that made it of trained runs; "" where
             training tells it.
     """
