@@ -13,7 +13,9 @@ which `| sh` runs; the last of them records what the runs measured:
 writes docs/measured/flickr8k_mean.json from their metrics.json, and anew the
 pages and what the flagfile expects. Runs must be finished, and by the flags of
 their configuration but for seed, files and folders; by other flags they are a
-row of their own, which --name names. And
+row of their own, which --name names. What a row shows that tools/evaluate.py
+measures, of runs taken together or by another choice, is measured when it is
+recorded. And
 
   python tools/reproduce.py --check
 
@@ -22,7 +24,7 @@ says which numbers in tables of README.md and docs/ nothing stands behind.
 
 import dataclasses
 import difflib
-import shlex
+import re
 import sys
 
 from reproducing import checks, measured
@@ -54,41 +56,55 @@ def commands_of(name, seeds):
     """Returns the commands that make a row and record it.
 
     Raises:
-        ValueError: there is no such row and no such configuration, or
-            training alone does not make it.
+        ValueError: there is no such row and no such configuration.
     """
-    known = measured.read()
-    row = known.row(name)
+    row = known_row(name, measured.read())
+    lines = [
+        line
+        for seed in seeds
+        for trained in [row.of or name, *_combined(row.evaluation)]
+        for line in [_training(trained.format(seed=seed), seed)]
+    ]
+    folders = ",".join(f"runs/{row.of or name}_{seed}" for seed in seeds)
+    named = f" --name={name}" if row.flags or row.of else ""
+    return [*lines, f"python tools/reproduce.py --record={folders}{named}"]
+
+
+def known_row(name, known):
+    """Returns the row of a name, or of a configuration.
+
+    Args:
+        name: what is asked for.
+        known: what is `Measured`.
+
+    Raises:
+        ValueError: there is neither.
+    """
     names = {path.stem for path in flagfiles.folder().glob("*.flags")}
-    if row is None and name not in names:
-        near = difflib.get_close_matches(name, names | known.told.keys(), 1)
+    row = known.row(name)
+    if row is None and name in names:
+        return measured.Row(name=name, configuration=name)
+    if row is None:
+        rows = known.kept.keys() | known.told.keys() | known.made.keys()
+        near = difflib.get_close_matches(name, names | rows, 1)
         advice = f"Did you mean {near[0]}?" if near else "See configs/."
         raise InputError(
-            "`--run` must be the name of a row of docs/reproduction*.md or of "
+            "`--run` must be the name of a row of docs/ or of "
             f"a configuration. Received: --run={name}. {advice}"
         )
-    configuration, flags = name, ""
-    if row is not None:
-        configuration, flags = row.configuration, row.flags
-        if row.measured_by:
-            raise InputError(
-                "`--run` must be a row that training makes. Received: "
-                f"--run={name}, which {row.measured_by} makes of trained runs. "
-                f"See docs/{row.source}."
-            )
-    folders = [f"runs/{name}_{seed}" for seed in seeds]
-    train = f"python tools/train.py --flagfile=configs/{configuration}.flags"
-    lines = [
-        " ".join(
-            filter(
-                None, [train, flags, f"--seed={seed}", f"--run_dir={folder}"]
-            )
-        )
-        for seed, folder in zip(seeds, folders)
-    ]
-    named = f" --name={shlex.quote(name)}" if flags else ""
-    record = f"python tools/reproduce.py --record={','.join(folders)}{named}"
-    return [*lines, record]
+    return row
+
+
+def _combined(evaluation):
+    """Returns the rows whose runs are evaluated together with others."""
+    return re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", evaluation)
+
+
+def _training(name, seed):
+    row = known_row(name, measured.read())
+    words = [f"--flagfile=configs/{row.configuration}.flags", row.flags]
+    words += [f"--seed={seed}", f"--run_dir=runs/{name}_{seed}"]
+    return " ".join(["python tools/train.py", *filter(None, words)])
 
 
 def main(options):

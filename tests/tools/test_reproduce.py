@@ -84,10 +84,14 @@ def test_a_table_without_a_file_a_mark_or_a_command_is_found(results, pages):
 def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
     """Mean of 10 % and 25 %: 17.5; what nobody kept stays as it was told."""
     columns = ["NAME", "R@1 image to text", "recall sums", "its spread"]
-    about = {"configuration": "quickstart", "seeds": [0], "cpu": "", "date": ""}
+    about = {"seeds": [0], "cpu": "", "date": ""}
     first = ["fast", "9.9 (9.9 9.8)", "", ""]
     rows = [
         {"cells": first, "name": "quickstart"},
+        {
+            **{"cells": ["sum", "", "", ""], "name": "quickstart"},
+            "metrics": ["", "test/recall_sum dev/recall_sum", "", ""],
+        },
         {"cells": ["slow", "8.8", "88.0", ""], "name": "slow"} | about,
         {"cells": ["others, as published", "7.7", "", ""]},
     ]
@@ -110,6 +114,7 @@ def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
     (text,) = page_parts.written(found, docs).values()
     assert text.endswith(
         "| fast | 17.5 (10.0 25.0) | 190.0 180.0 | 180.0 to 190.0 |\n"
+        "| sum | 185.0 200.0 | 190.0 180.0 | 180.0 to 190.0 |\n"
         "| slow † | 8.8 | 88.0 | |\n"
         "| others, as published | 7.7 | | |\n\n<!-- end -->\n"
     )
@@ -124,11 +129,11 @@ def test_a_row_tells_its_split():
 
 
 def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
-    path = pages / "docs" / "weak_localization.md"
-    text = path.read_text("utf-8").replace("| right, dev |", "| dev |")
+    path = pages / "docs" / "fine_tuning.md"
+    text = path.read_text("utf-8").replace("| as it was |", "| before |")
     path.write_text(text, "utf-8")
     (found,) = checks.findings(results, pages)
-    assert "expected a table of ('', 'right, dev'" in found
+    assert "expected a table of ('200 photos of', 'as it was'" in found
 
 
 def test_published_numbers_are_those_that_flagfiles_expect(results):
@@ -150,7 +155,8 @@ def test_published_numbers_are_those_that_flagfiles_expect(results):
 
 def test_the_command_of_each_row_is_one(results):
     """What stands after its configuration changes it, flag by flag."""
-    for row in [*results.kept.values(), *results.told.values()]:
+    known = (results.kept, results.told, results.made)
+    for row in [row for rows in known for row in rows.values()]:
         flags = row.flags.split()
         changed = recording.flags_of_row(row).split()
         assert sorted(x.partition("=")[0] for x in changed) == sorted(
@@ -185,6 +191,7 @@ def record(tmp_path):
     target = tmp_path / "measured"
     (target / "pages").mkdir(parents=True)
     (target / "published.json").write_text("[]")
+    (target / "rows.json").write_text("{}")
 
     def call(*folders, name="", cpu="fast"):
         path = recording.record(folders, name, cpu, target)
@@ -237,23 +244,52 @@ def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
 
 
 def test_a_row_has_no_name_of_another(record, tmp_path):
-    """Whether another is a configuration, or a row that a page tells."""
-    told = tmp_path / "measured" / "pages" / "page.json"
-    about = {"configuration": "quickstart", "seeds": [0], "cpu": "", "date": ""}
-    rows = [
-        about | {"cells": [], "name": "wide", "flags": "--margin=0.30"},
-        about | {"cells": [], "name": "summed", "measured_by": "tools/a.py"},
-    ]
-    told.write_text(json.dumps([{"columns": [], "rows": rows}]))
+    """Whether another is a configuration, or a row that is made otherwise."""
+    made = {"wide": {"configuration": "quickstart", "flags": "--margin=0.30"}}
+    (tmp_path / "measured" / "rows.json").write_text(json.dumps(made))
     plain = finished_run(tmp_path / "a", 0, 0.1)
-    for name in ("scenes_cca", "wide", "summed"):
+    for name in ("scenes_cca", "wide"):
         with pytest.raises(ValueError, match="must be that of no other row"):
             record(plain, name=name)
     wide = finished_run(tmp_path / "b", 0, 0.1, "--margin=0.3")
-    kept = record(wide, name="wide")[1]  # In the words that were told.
+    kept = record(wide, name="wide")[1]  # In the words of rows.json.
     assert kept["wide"].flags == "--margin=0.30"
     with pytest.raises(ValueError, match="Received: seeds 0, 0"):
         record(plain, plain)
+
+
+def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
+    record, tmp_path, monkeypatch
+):
+    made = {
+        **{"configuration": "quickstart", "of": "quickstart"},
+        "evaluation": "--combine_with=runs/other_{seed} --query_bank=train",
+    }
+    rows = tmp_path / "measured" / "rows.json"
+    rows.write_text(json.dumps({"levelled": made}))
+    run = finished_run(tmp_path / "a", 3, 0.1)
+    asked = []
+
+    def evaluate(verb, words):
+        asked.append((verb, *words[:-1]))
+        path = words[-1].removeprefix("--json=")
+        with open(path, "w") as file:
+            json.dump({"recall_sum": 300.0 + len(asked)}, file)
+
+    monkeypatch.setattr(recording.commands, "call", evaluate)
+    _, kept = record(run, name="levelled")
+    shown = [f"--run_dir={run}", "--combine_with=runs/other_3"]
+    shown.append("--query_bank=train")
+    assert asked == [
+        ("evaluate", *shown, f"--split={split}") for split in ("dev", "test")
+    ]
+    row = kept["levelled"]
+    assert (row.of, row.evaluation) == ("quickstart", made["evaluation"])
+    assert row.values == {
+        "dev/recall_sum": "301.0",
+        "test/recall_sum": "302.0",
+    }
+    assert record(run)[1]["quickstart"].values["test/recall_sum"] == "180.0"
 
 
 def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
@@ -310,8 +346,14 @@ def test_run_prints_the_commands_of_a_row():
     )
     failure = verbs.ask("reproduce", "--run=flickr8k_meen")[2]
     assert "`--run`" in failure and "Did you mean flickr8k_mean?" in failure
-    failure = verbs.ask("reproduce", "--run=flickr8k_best_with_phrases")[2]
-    assert "which tools/evaluate.py --combine_with makes" in failure
+    out = verbs.ask("reproduce", "--run=flickr8k_best_with_phrases")[0]
+    trained, phrases, recorded = out.splitlines()
+    assert trained.endswith("--run_dir=runs/flickr8k_best_one_view_0")
+    assert phrases.endswith("--run_dir=runs/entities_localization_best_0")
+    assert recorded.endswith(
+        "--record=runs/flickr8k_best_one_view_0 "
+        "--name=flickr8k_best_with_phrases"
+    )
     for flag in ("cpu=x", "name=x", "seeds=1"):
         assert "must come with" in verbs.ask("reproduce", f"--{flag}")[2]
 

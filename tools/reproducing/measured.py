@@ -3,6 +3,8 @@
 ::
 
     docs/measured/NAME.json         metrics.json of finished runs, by seed
+                  rows.json         how a row is made that is not just its
+                                    configuration: NAME -> `_MADE_BY`
                   pages/PAGE.json   tables of the page PAGE as they were told
                                     there; a row may have a name, alone where
                                     nothing was told. A table with a `part`
@@ -20,7 +22,12 @@ from tbnets.rounding import per_cent, rounded
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "measured"
-_SHARES = ("recall_at_", "average_precision", "upper_bound", "accuracy")
+_SHARES = (
+    *("recall_at_", "average_precision", "upper_bound", "accuracy"),
+    *("correspondence_chance", "whole_photo", "pointing_chance"),
+)
+_COUNTS = ("rank", "num_", "links")
+_MADE_BY = ("configuration", "flags", "of", "evaluation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,11 @@ class Row:
         name: of a configuration; with flags beside it, one of its own.
         configuration: flagfile below configs/.
         flags: those that follow it on the command line, as one string.
-        seeds: tuple.
+        of: the row whose runs are evaluated for this one; "" where training
+            tells its numbers.
+        evaluation: flags of tools/evaluate.py that they are evaluated by,
+            as one string, {seed} for the run's.
+        seeds: tuple; () of a row that nobody has run yet.
         cpu: in words.
         date: of the last run; of a page's row, when it was written there.
         source: `metrics.json`, or the page that told it.
@@ -39,21 +50,20 @@ class Row:
             mean.
         epochs: that were chosen on dev, by seed; () where nobody kept them.
         runs: tuple, by seed a dict of metric -> number; () likewise.
-        measured_by: the command that made it of trained runs; "" where
-            training tells it.
     """
 
     name: str
     configuration: str
-    flags: str
-    seeds: tuple
-    cpu: str
-    date: str
-    source: str
-    values: dict
+    flags: str = ""
+    of: str = ""
+    evaluation: str = ""
+    seeds: tuple = ()
+    cpu: str = ""
+    date: str = ""
+    source: str = ""
+    values: dict = dataclasses.field(default_factory=dict)
     epochs: tuple = ()
     runs: tuple = ()
-    measured_by: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Measured:
     Args:
         kept: dict, name -> `Row`, from files of runs.
         told: dict, name -> `Row`, from pages.
+        made: dict, name -> `Row` without numbers, from rows.json.
         pages: dict, (page, columns) -> set of rows of cells.
         parts: dict, name of a generated part of a page -> its table as told.
         published: list of tables of papers, as published.json has them.
@@ -70,20 +81,26 @@ class Measured:
 
     kept: dict
     told: dict
+    made: dict
     pages: dict
     parts: dict
     published: list
 
     def row(self, name):
-        """Returns the row of a name, a kept one before a told one, or None."""
-        return self.kept.get(name) or self.told.get(name)
+        """Returns the row of a name, the one that tells most, or None."""
+        known = (self.kept, self.told, self.made)
+        return next((rows[name] for rows in known if name in rows), None)
 
 
 def read(folder=FOLDER):
     """Returns what is `Measured`."""
     kept, told, pages, parts = {}, {}, {}, {}
+    made = {
+        name: Row(name=name, **row)
+        for name, row in CheckedFile(folder / "rows.json").json().items()
+    }
     for path in sorted(folder.glob("*.json")):
-        if path.name != "published.json":
+        if path.stem not in ("published", "rows"):
             kept[path.stem] = _kept(path.stem, CheckedFile(path).json())
     for path in sorted((folder / "pages").glob("*.json")):
         page = f"{path.stem}.md"
@@ -96,11 +113,11 @@ def read(folder=FOLDER):
                 rows |= {tuple(row["cells"]) for row in table["rows"]}
             for row in table["rows"]:
                 if "seeds" in row:
-                    found = _told(page, columns, row)
+                    found = _told(page, columns, row, made)
                     first = told.setdefault(found.name, found)
                     first.values.update(found.values | first.values)
     published = CheckedFile(folder / "published.json").json()
-    return Measured(kept, told, pages, parts, published)
+    return Measured(kept, told, made, pages, parts, published)
 
 
 def _kept(name, report):
@@ -119,8 +136,8 @@ def _kept(name, report):
     }
     return Row(
         name=name,
-        **{key: report[key] for key in ("configuration", "flags", "cpu")},
-        date=report["date"],
+        **{key: report.get(key, "") for key in _MADE_BY},
+        **{key: report[key] for key in ("cpu", "date")},
         seeds=tuple(map(int, seeds)),
         source="metrics.json",
         values=values,
@@ -133,20 +150,19 @@ def shown(key, value):
     """Returns a number of a metric as pages show it."""
     if any(part in key for part in _SHARES):
         return per_cent(value)
-    return rounded(value).removesuffix(".0" if "rank" in key else "")
+    is_count = any(part in key for part in _COUNTS)
+    return rounded(value).removesuffix(".0" if is_count else "")
 
 
-def _told(page, columns, row):
-    values, cells = {}, row["cells"]
+def _told(page, columns, row, made):
+    values, cells, name = {}, row["cells"], row["name"]
     for metrics, cell in zip(tables.metrics_of(columns), cells):
         metrics = [tables.of_split(m, columns, cells) for m in metrics]
         values |= dict(zip(metrics, tables.numbers(cell)))
-    return Row(
-        **{key: row[key] for key in ("name", "configuration", "date")},
-        flags=row.get("flags", ""),
+    return dataclasses.replace(
+        made.get(name) or Row(name=name, configuration=name),
+        **{key: row[key] for key in ("cpu", "date")},
         seeds=tuple(row["seeds"]),
-        cpu=row["cpu"],
         source=page,
         values=values,
-        measured_by=row.get("measured_by", ""),
     )

@@ -103,7 +103,9 @@ def _told(table, measured):
         kept = measured.kept.get(row.get("name"))
         first, *others = row["cells"]
         if kept:
-            rows.append(_anew(columns, row["cells"], kept))
+            rows.append(
+                _anew(columns, row["cells"], shown_by(table, row), kept)
+            )
         elif any(mark in first for mark in NOT_OURS):
             rows.append(row["cells"])
         else:
@@ -111,13 +113,29 @@ def _told(table, measured):
     return f"\n{_table(columns, rows)}\n"
 
 
-def _anew(columns, cells, row):
+def shown_by(table, row):
+    """Returns the metrics that each cell of a row shows, in their order.
+
+    The row says so, or the table, by their `metrics`: a string a column, of
+    metrics with spaces between. Otherwise the columns do, see
+    `tables.metrics_of`; a column `split` says of what.
+    """
+    columns, cells = table["columns"], row["cells"]
+    told = row.get("metrics", table.get("metrics"))
+    if told:
+        return [cell.split() for cell in told]
+    return [
+        [of_split(metric, columns, cells) for metric in metrics]
+        for metrics in metrics_of(columns)
+    ]
+
+
+def _anew(columns, cells, shown_metrics, row):
     """Returns cells of a kept row: what it has no number for stays."""
     found = []
-    for column, cell, metrics in zip(columns, cells, metrics_of(columns)):
+    for column, cell, metrics in zip(columns, cells, shown_metrics):
         metric, is_range = by_seed(column)
         metric = of_split(metric, columns, cells)
-        metrics = [of_split(m, columns, cells) for m in metrics]
         numbers = [row.values[m] for m in metrics if m in row.values]
         if metric:
             values = [run[metric] for run in row.runs]
@@ -129,13 +147,15 @@ def _anew(columns, cells, row):
             seeds = [shown(metrics[0], run[metrics[0]]) for run in row.runs]
             several = "(" in cell and len(seeds) > 1
             cell = " ".join(numbers) + f" ({' '.join(seeds)})" * several
+        elif column.lower() == "seeds":
+            cell = ", ".join(map(str, row.seeds))
         found.append(cell)
     return found
 
 
 def _named(name, measured):
     found = measured.row(name)
-    if found is None:
+    if found is None or not found.values:
         raise InputError(
             "docs/measured/published.json: expected names of rows as `ours`; "
             f"found {name}, which no file has. Record it, or take it out."
@@ -169,11 +189,18 @@ def _flags(measured):
         for name in row.get("ours", ())
     }
     rows = [
-        [name, f"`configs/{row.configuration}.flags {row.flags}`"]
+        [name, _made_by(row)]
         for name in sorted(names | measured.kept.keys())
-        if (row := _named(name, measured)).flags
+        if (row := _named(name, measured)).flags or row.of
     ]
     return f"\n{_table(['row', 'configuration and flags'], rows)}\n"
+
+
+def _made_by(row):
+    """Returns in a cell what a row is made by."""
+    if row.of:
+        return f"{row.of}, by `tools/evaluate.py {row.evaluation}`"
+    return f"`configs/{row.configuration}.flags {row.flags}`"
 
 
 def _cells(columns, row):

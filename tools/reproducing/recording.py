@@ -5,9 +5,11 @@ import datetime
 import io
 import pathlib
 import re
+import shlex
+import tempfile
 
 from reproducing import measured
-from tbnets import tasks
+from tbnets import commands, tasks
 from tbnets.checked_files import CheckedFile
 from tbnets.commands import run_line, train
 from tbnets.errors import InputError
@@ -19,11 +21,16 @@ from tbnets.flags.records import read_record
 from tbnets.flags.table import ALL
 
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
+_LEARNED_FROM = {"word_vectors"}
+"""Places that make a network another one."""
 _KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
+_OF_A_ROW = ("of", "evaluation")
 
 
 def record(folders, name, cpu, target):
     """Writes what runs of one configuration measured, a seed each.
+
+    Those of a row that is evaluated are evaluated, by its flags.
 
     Args:
         folders: of the runs.
@@ -63,13 +70,17 @@ def record(folders, name, cpu, target):
         )
     told = {run["report"]["versions"].get("kernels", "") for run in runs}
     cpu = f"{cpu}, oneDNN" if told == {"oneDNN"} else cpu
+    known = measured.read(target).row(name)
     if name:
-        known = measured.read(target).row(name)
         _check_name(name, runs[0]["row"], known)
         flags = known.flags if known else flags
+    about = {"configuration": configuration, "flags": flags, "cpu": cpu}
+    if known and known.evaluation:
+        about |= {key: getattr(known, key) for key in _OF_A_ROW}
+        for folder, run in zip(folders, runs):
+            run["report"] |= _evaluated(folder, known.evaluation, run["seed"])
     path = pathlib.Path(target, f"{name or configuration}.json")
     before = CheckedFile(path).json() if path.exists() else {}
-    about = {"configuration": configuration, "flags": flags, "cpu": cpu}
     same = all(before.get(key) == value for key, value in about.items())
     seeds = before["seeds"] if before and same else {}
     seeds |= {str(run["seed"]): run["report"] for run in runs}
@@ -97,8 +108,6 @@ def _check_name(name, about, known):
         wanted = known.configuration, flags_of_row(known)
     elif (flagfiles.folder() / f"{name}.flags").is_file():
         wanted = name, ""
-    if known and known.measured_by:
-        wanted = known.measured_by
     if wanted != about:
         raise InputError(
             f"`--name` must be that of no other row. Received: --name={name}, "
@@ -153,6 +162,19 @@ def _read(folder):
     }
 
 
+def _evaluated(folder, flags, seed):
+    """Returns what tools/evaluate.py measures a run by: split -> metrics."""
+    words = [f"--run_dir={folder}", *shlex.split(flags.format(seed=seed))]
+    found = {}
+    with tempfile.TemporaryDirectory() as place:
+        for split in ("dev", "test"):
+            path = pathlib.Path(place, f"{split}.json")
+            last = [f"--split={split}", f"--json={path}"]
+            commands.call("evaluate", [*words, *last])
+            found[split] = CheckedFile(path).json()
+    return found
+
+
 def _differing(settings, name):
     """Returns the flags of a run that its configuration has not."""
     with contextlib.redirect_stdout(io.StringIO()):
@@ -164,7 +186,8 @@ def _differing(settings, name):
             getattr(usual, flag.name, flag.default)
         ):
             continue
-        if not flag.is_place or value.endswith(".flags"):  # A recipe.
+        is_recipe = value.endswith(".flags")
+        if not flag.is_place or is_recipe or flag.name in _LEARNED_FROM:
             differing.append(f"--{flag.name}={value}")
     return " ".join(differing)
 
