@@ -50,6 +50,7 @@ class Row:
             mean.
         epochs: that were chosen on dev, by seed; () where nobody kept them.
         runs: tuple, by seed a dict of metric -> number; () likewise.
+        train_seconds: by seed, of training alone; () likewise.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Row:
     values: dict = dataclasses.field(default_factory=dict)
     epochs: tuple = ()
     runs: tuple = ()
+    train_seconds: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +145,7 @@ def _kept(name, report):
         values=values,
         epochs=tuple(run["best_epoch"] for run in seeds.values()),
         runs=runs,
+        train_seconds=tuple(run["train_seconds"] for run in seeds.values()),
     )
 
 

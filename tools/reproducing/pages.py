@@ -13,6 +13,7 @@ what they show is what was kept, and others are marked.
 """
 
 import re
+import statistics
 
 from reproducing.measured import shown
 from reproducing.tables import by_seed, metrics_of, of_split
@@ -149,8 +150,15 @@ def _anew(columns, cells, shown_metrics, row):
             cell = " ".join(numbers) + f" ({' '.join(seeds)})" * several
         elif column.lower() == "seeds":
             cell = ", ".join(map(str, row.seeds))
+        elif column == "time" and not row.of:
+            cell = _time(statistics.fmean(row.train_seconds))
         found.append(cell)
     return found
+
+
+def _time(seconds):
+    """Returns seconds in words of a table."""
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 def _named(name, measured):
