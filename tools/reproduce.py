@@ -102,8 +102,9 @@ def _combined(evaluation):
 
 def _training(name, seed):
     row = known_row(name, measured.read())
-    words = [f"--flagfile=configs/{row.configuration}.flags", row.flags]
-    words += [f"--seed={seed}", f"--run_dir=runs/{name}_{seed}"]
+    words = [row.flags, f"--seed={seed}", f"--run_dir=runs/{name}_{seed}"]
+    if row.configuration:
+        words.insert(0, f"--flagfile=configs/{row.configuration}.flags")
     return " ".join(["python tools/train.py", *filter(None, words)])
 
 

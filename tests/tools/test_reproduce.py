@@ -128,14 +128,6 @@ def test_a_row_tells_its_split():
     assert tables.of_split("test/a", columns[:1], ("x",)) == "test/a"
 
 
-def test_a_table_that_is_gone_from_its_page_is_found(results, pages):
-    path = pages / "docs" / "fine_tuning.md"
-    text = path.read_text("utf-8").replace("| as it was |", "| before |")
-    path.write_text(text, "utf-8")
-    (found,) = checks.findings(results, pages)
-    assert "expected a table of ('200 photos of', 'as it was'" in found
-
-
 def test_published_numbers_are_those_that_flagfiles_expect(results):
     """Both were taken from the papers, one by one."""
     compared = 0
@@ -243,6 +235,23 @@ def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
         record(run, other)
 
 
+def test_a_run_of_no_configuration_is_told_by_its_command(record, tmp_path):
+    run = finished_run(tmp_path / "a", 0, 0.1)
+    path = run / "metrics.json"
+    report = json.loads(path.read_text())
+    report["command"] = (
+        "tools/train.py --from=scenes --images='my photos' --seed=0 "
+        "--run_dir=a --cache=b"
+    )
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match="the flags of a configuration"):
+        record(run)
+    _, kept = record(run, name="tuned")
+    assert kept["tuned"].configuration == ""
+    assert kept["tuned"].flags == "--from=scenes '--images=my photos'"
+    assert recording.flags_of_row(kept["tuned"]) == kept["tuned"].flags
+
+
 def test_a_row_has_no_name_of_another(record, tmp_path):
     """Whether another is a configuration, or a row that is made otherwise."""
     made = {"wide": {"configuration": "quickstart", "flags": "--margin=0.30"}}
@@ -297,7 +306,7 @@ def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
     report = json.loads((run / "metrics.json").read_text())
     for change, told in (
         ({"epochs": 3}, "of 3 epochs in its metrics.json"),
-        ({"command": "tools/train.py --resume"}, "a command with --flagfile"),
+        ({"command": "tools/train.py --resume"}, "a command with all flags"),
     ):
         (run / "metrics.json").write_text(json.dumps(report | change))
         with pytest.raises(ValueError, match=told):

@@ -47,21 +47,10 @@ def written(measured, root=ROOT):
 
 def _of_page(path, measured, names):
     """Yields (line, what is wrong) of a page's tables."""
-    found_tables = tables(pages.without_parts(path.read_text("utf-8")))
-    for page, columns in measured.pages:
-        if page == path.name and columns not in [
-            t.columns for t in found_tables
-        ]:
-            told = f"pages/{path.stem}.json"
-            yield 1, f"expected a table of {columns}, as in {told}; found none"
-    for table in found_tables:
-        told = measured.pages.get((path.name, table.columns), set())
+    for table in tables(pages.without_parts(path.read_text("utf-8"))):
         explained = table.has_command and path.name != "README.md"
         for line, cells in table.rows.items():
-            if told:
-                found = _differing(table.columns, cells, told)
-            else:
-                found = _results(table, cells, measured, names)
+            found = _results(table, cells, measured, names)
             for column, cell, wanted in found:
                 if wanted or not explained:
                     wanted = wanted or "a file, a mark or a command for it"
@@ -70,14 +59,6 @@ def _of_page(path, measured, names):
                         f"expected {wanted}; found {cell}, column {column!r}, "
                         f"row {cells[0]!r}",
                     )
-
-
-def _differing(columns, cells, told):
-    """Yields (column, cell, what it must be) against the nearest told row."""
-    near = max(told, key=lambda row: sum(map(str.__eq__, row, cells)))
-    for column, cell, wanted in zip(columns, cells, near):
-        if cell != wanted:
-            yield column, cell, wanted
 
 
 def _results(table, cells, measured, names):

@@ -5,10 +5,9 @@
     docs/measured/NAME.json         metrics.json of finished runs, by seed
                   rows.json         how a row is made that is not just its
                                     configuration: NAME -> `_MADE_BY`
-                  pages/PAGE.json   tables of the page PAGE as they were told
-                                    there; a row may have a name, alone where
-                                    nothing was told. A table with a `part`
-                                    is written anew, see `pages`
+                  pages/PAGE.json   tables of the page PAGE, each the `part`
+                                    that is written anew, see `pages`; a row
+                                    may have a name, and be told with seeds
                   published.json    tables of the papers
 """
 
@@ -36,7 +35,7 @@ class Row:
 
     Args:
         name: of a configuration; with flags beside it, one of its own.
-        configuration: flagfile below configs/.
+        configuration: flagfile below configs/; "" where flags say all.
         flags: those that follow it on the command line, as one string.
         of: the row whose runs are evaluated for this one; "" where training
             tells its numbers.
@@ -76,7 +75,6 @@ class Measured:
         kept: dict, name -> `Row`, from files of runs.
         told: dict, name -> `Row`, from pages.
         made: dict, name -> `Row` without numbers, from rows.json.
-        pages: dict, (page, columns) -> set of rows of cells.
         parts: dict, name of a generated part of a page -> its table as told.
         published: list of tables of papers, as published.json has them.
     """
@@ -84,7 +82,6 @@ class Measured:
     kept: dict
     told: dict
     made: dict
-    pages: dict
     parts: dict
     published: list
 
@@ -96,7 +93,7 @@ class Measured:
 
 def read(folder=FOLDER):
     """Returns what is `Measured`."""
-    kept, told, pages, parts = {}, {}, {}, {}
+    kept, told, parts = {}, {}, {}
     made = {
         name: Row(name=name, **row)
         for name, row in CheckedFile(folder / "rows.json").json().items()
@@ -108,18 +105,14 @@ def read(folder=FOLDER):
         page = f"{path.stem}.md"
         for table in CheckedFile(path).json():
             columns = tuple(table["columns"])
-            if "part" in table:
-                parts[table["part"]] = table
-            else:
-                rows = pages.setdefault((page, columns), set())
-                rows |= {tuple(row["cells"]) for row in table["rows"]}
+            parts[table["part"]] = table
             for row in table["rows"]:
                 if "seeds" in row:
                     found = _told(page, columns, row, made)
                     first = told.setdefault(found.name, found)
                     first.values.update(found.values | first.values)
     published = CheckedFile(folder / "published.json").json()
-    return Measured(kept, told, made, pages, parts, published)
+    return Measured(kept, told, made, parts, published)
 
 
 def _kept(name, report):

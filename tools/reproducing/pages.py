@@ -208,6 +208,8 @@ def _made_by(row):
     """Returns in a cell what a row is made by."""
     if row.of:
         return f"{row.of}, by `tools/evaluate.py {row.evaluation}`"
+    if not row.configuration:
+        return f"none: `tools/train.py {row.flags}`"
     return f"`configs/{row.configuration}.flags {row.flags}`"
 
 

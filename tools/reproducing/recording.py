@@ -58,9 +58,9 @@ def record(folders, name, cpu, target):
     configuration, flags = runs[0]["row"]
     if flags and not name:
         raise InputError(
-            f"`--record` must be runs by the flags of {configuration}. "
-            f"Received: {folders[0]}, which has {flags} too. Name this row by "
-            "--name, or train without."
+            "`--record` must be runs by the flags of "
+            f"{configuration or 'a configuration'}. Received: {folders[0]}, "
+            f"which has {flags} too. Name this row by --name, or train without."
         )
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
@@ -117,9 +117,23 @@ def _check_name(name, about, known):
 
 def flags_of_row(row):
     """Returns the flags of a row as those of a run are written."""
+    if not row.configuration:
+        return row.flags
     words = [f"--flagfile={row.configuration}", *row.flags.split()]
     with contextlib.redirect_stdout(io.StringIO()):
         return _differing(_settings(words), row.configuration)
+
+
+def _typed(command, path):
+    """Returns the flags of a command but for those of a run."""
+    if "--resume" in command:
+        raise InputError(
+            f"{path}: expected a command with all flags; found {command}. "
+            "Record a run that was not resumed."
+        )
+    words = shlex.split(command)[1:]
+    own = tuple(f"--{name}=" for name in (*_OF_A_RUN, "cache"))
+    return shlex.join(word for word in words if not word.startswith(own))
 
 
 def _settings(words):
@@ -147,15 +161,14 @@ def _read(folder):
             "run that has one."
         )
     configuration = re.search(r"--flagfile=(\S+)", report["command"])
-    if not configuration:
-        raise InputError(
-            f"{path}: expected a command with --flagfile=NAME; found "
-            f"{report['command']}. Record a run of a configuration."
-        )
-    name = pathlib.Path(configuration[1]).stem
+    if configuration:
+        name = pathlib.Path(configuration[1]).stem
+        row = name, _differing(settings, name)
+    else:
+        row = "", _typed(report["command"], path)
     ended_on = datetime.date.fromtimestamp(path.stat().st_mtime)
     return {
-        "row": (name, _differing(settings, name)),
+        "row": row,
         "seed": settings.seed,
         "report": {key: report[key] for key in _KEPT},
         "date": ended_on.isoformat(),
