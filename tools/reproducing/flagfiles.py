@@ -13,6 +13,11 @@ _METRICS = {
 _NUMBERS = {
     r"(?<=mAP )\d+\.\d": "test/phrase_to_region/mean_average_precision",
     r"(?<=recall sum )\d+\.\d": "test/recall_sum",
+    rf"\d+\.\d(?= % of{_GAP}the{_GAP}phrases)": (
+        "test/correspondence_accuracy"
+    ),
+    r"\d+\.\d(?= % by chance)": "test/correspondence_chance",
+    r"\d+\.\d(?= % at most)": "test/correspondence_upper_bound",
     r"(?<=recall sum \d{3}\.\d, dev )\d+\.\d": "dev/recall_sum",
 }
 

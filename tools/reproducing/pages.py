@@ -148,7 +148,7 @@ def _anew(columns, cells, shown_metrics, row):
             seeds = [shown(metrics[0], run[metrics[0]]) for run in row.runs]
             several = "(" in cell and len(seeds) > 1
             cell = " ".join(numbers) + f" ({' '.join(seeds)})" * several
-        elif column.lower() == "seeds":
+        elif column.lower() == "seeds" and cell:
             cell = ", ".join(map(str, row.seeds))
         elif column == "time" and not row.of:
             cell = _time(statistics.fmean(row.train_seconds))
