@@ -34,7 +34,7 @@ class FiniteSteps(keras.callbacks.Callback):
         told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
         if np.isfinite(list(told.values())).all():
             return
-        found = ", ".join(f"{key}={value}" for key, value in told.items())
+        found = " and ".join(f"{key} {value}" for key, value in told.items())
         raise InputError(
             "`x` must hold finite numbers, and the steps stay finite. Received:"
             f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
