@@ -774,6 +774,15 @@ def test_table_whose_header_tells_no_columns_is_refused(
         list_splits("table", path)
 
 
+def test_splits_by_several_names_of_dev_are_their_own(tmp_path):
+    text = "image,caption,split\na.jpg,p,val\nb.jpg,q,dev\n"
+    path = write(tmp_path / "t.csv", text)
+    assert list_splits("table", path) == ("val", "dev")
+    assert read_captions("table", path, "val").captions == ("p",)
+    assert read_captions("table", path, "dev").captions == ("q",)
+    assert read_captions("table", path, "validation").captions == ("p",)
+
+
 def test_table_columns_that_are_not_read_may_have_one_name(tmp_path):
     path = write(tmp_path / "t.csv", "image,caption,,\na.jpg,p,,\n")
     assert read_captions("table", path, "all").captions == ("p",)
