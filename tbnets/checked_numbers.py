@@ -124,14 +124,16 @@ def checked_dict(name, values, keys):
 
     Args:
         name: what to call it in the error.
-        values: dict, or the tuple of one dict that Keras 2 makes of it.
+        values: dict, or a tuple that Keras makes of it, with None behind.
         keys: what it must hold.
 
     Raises:
         ValueError: names what is expected and what is there.
     """
-    if isinstance(values, tuple | list) and len(values) == 1:
-        (values,) = values
+    if isinstance(values, tuple | list) and not any(
+        value is not None for value in values[1:]
+    ):
+        values = next(iter(values), values)
     if isinstance(values, Mapping):
         missing = [key for key in keys if key not in values]
         if not missing:

@@ -47,11 +47,12 @@ def reader(built=False):
     return network(tbnets.MeanOfWords(VOCABULARY.size, 4), built)
 
 
-def fit(made, x=None, **changes):
+def fit(made, x=None, with_x=None, **changes):
     made.compile("adam", LOSS)
     ids = {"image_ids": IDS, "caption_image_ids": IDS}
     pairs = {"images": ROWS, "captions": ROWS} | ids
-    made.fit(pairs | changes if x is None else x, verbose=0)
+    more = with_x or {}
+    made.fit(pairs | changes if x is None else x, verbose=0, **more)
 
 
 def examples(**changes):
@@ -137,6 +138,9 @@ MODELS = [
     ("captions", lambda: reader(built=True).embed_text(-TOKENS)),
     ("inputs", lambda: network(built=True)({"images": ROWS})),
     ("x", lambda: fit(network(), x=examples())),
+    ("y", lambda: fit(network(), with_x={"y": IDS})),
+    ("sample_weight", lambda: fit(network(), with_x={"sample_weight": IDS})),
+    ("class_weight", lambda: fit(network(), with_x={"class_weight": {0: 1.0}})),
     ("x", lambda: fit(network(), image_ids=IDS[:4])),
     ("x", lambda: fit(network(), **dict.fromkeys(["images"], ROWS[:0]))),
     ("x['images']", lambda: fit(network(), images=ROWS * np.nan)),

@@ -1,5 +1,6 @@
 """Reads tables of one's own: CSV, TSV or JSONL of `image,caption[,split]`."""
 
+import contextlib
 import csv
 import os
 
@@ -7,8 +8,10 @@ from tbnets.checked_files import shown
 from tbnets.data.caption_readers import ImageRecord
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import InputError
+from tbnets.identity import first_twice
 
 _NEEDED = {"image", "caption"}
+_READ = {*_NEEDED, "split"}
 
 
 def read_table(file, _):
@@ -61,6 +64,10 @@ def _delimited_rows(file, delimiter):
                 wanted = "a header with the columns image and caption"
                 file.refuse(wanted, row, line, "Name them in the first row.")
                 return
+            if twice := first_twice(one for one in header if one in _READ):
+                advice = "Give each caption of an image a row of its own."
+                file.refuse(f"one column {twice}", row, line, advice)
+                return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
@@ -83,8 +90,10 @@ def _columns(row):
 def _delimiter(header, usual):
     """Returns what stands between columns: in many countries semicolons."""
     for mark in (usual, ";", "\t"):
-        if _NEEDED <= {*_columns(next(csv.reader([header], delimiter=mark)))}:
-            return mark
+        with contextlib.suppress(csv.Error):  # It is reported with its row.
+            names = next(csv.reader([header], delimiter=mark))
+            if _NEEDED <= {*_columns(names)}:
+                return mark
     return usual
 
 
@@ -103,6 +112,9 @@ def _numbered(file, reader):
                     " A double quote opened here is never closed: double it, "
                     "or the file is truncated."
                 )
+            elif "new-line character" in str(error):
+                error = "a carriage return that no newline follows"
+                advice = " End each row by a newline, or quote what holds it."
             file.report(f"expected a row; found: {error}.{advice}", first)
 
 

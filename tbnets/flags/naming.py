@@ -5,6 +5,7 @@ import re
 _FLAGS = {
     "background": ("cca_background",),
     "format": ("captions_format",),
+    "gradient_clip_norm": ("clip_norm",),
     "image_branch": ("image_units",),
     "name": ("cnn", "image_encoder"),
     "output_dim": ("cca_dim",),

@@ -34,7 +34,7 @@ class FiniteSteps(keras.callbacks.Callback):
         told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
         if np.isfinite(list(told.values())).all():
             return
-        found = ", ".join(f"{key}={value}" for key, value in told.items())
+        found = " and ".join(f"{key} {value}" for key, value in told.items())
         raise InputError(
             "`x` must hold finite numbers, and the steps stay finite. Received:"
             f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
@@ -69,8 +69,9 @@ def prepare(arguments, text_encoder, strategy):
         strategy: the `tf.distribute.Strategy` of the model.
 
     Raises:
-        ValueError: as `check_arrays`.
+        ValueError: as `check_arrays`; or there are targets or weights.
     """
+    _refuse_targets(arguments)
     callbacks, own = arguments.get("callbacks"), [FiniteSteps()]
     reads = isinstance(text_encoder, TextEncoder)
     num_words = text_encoder.vocabulary_size if reads else None
@@ -91,6 +92,18 @@ def prepare(arguments, text_encoder, strategy):
     callbacks = tf.nest.flatten(callbacks or [])
     callbacks.sort(key=lambda one: not isinstance(one, RetrievalMetrics))
     arguments["callbacks"] = own + callbacks
+
+
+def _refuse_targets(arguments):
+    """Refuses what Keras would leave out without a word, or end on."""
+    for name in ("y", "sample_weight", "class_weight"):
+        if arguments.get(name) is not None:
+            raise InputError(
+                f"`{name}` must be None: ids in `x` tell what matches, and a "
+                "loss is that of a whole batch. Received: "
+                f"{name} of type {type(arguments[name]).__name__}. Leave it "
+                "out; weigh terms of the loss by `term_weights`."
+            )
 
 
 def check_arrays(name, arrays, num_words=None):

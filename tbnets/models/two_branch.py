@@ -17,7 +17,7 @@ from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
 from tbnets.models.sides import build_side, check_sides, embed_side
 from tbnets.models.step_mean import StepMean
-from tbnets.training.optimizers import current_learning_rate
+from tbnets.training.optimizers import current_learning_rate, loss_scale
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -249,7 +249,8 @@ class TwoBranchModel(keras.Model):
         strategy = self.distribute_strategy
         fit_arguments.prepare(given.arguments, self.text_encoder, strategy)
         optimizer = getattr(self, "optimizer", None)
-        if self.built and hasattr(optimizer, "build"):
+        is_built = getattr(optimizer, "built", False)
+        if self.built and hasattr(optimizer, "build") and not is_built:
             # Variables that a step makes have it traced twice.
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
@@ -260,20 +261,24 @@ class TwoBranchModel(keras.Model):
     def train_step(self, batch: Batch) -> Tensors:
         """Takes one step down the gradient; returns what it saw."""
         rate = current_learning_rate(self.optimizer)
+        scale = loss_scale(self.optimizer)
         self._build_for(batch)
         with tf.GradientTape() as tape:
             output = self.batch_loss(batch, training=True)
             # Beside the loss of the batch stand penalties on weights.
             total = tf.add_n([output.total, *self.losses])
-            total = replicas.part_of(total)
+            total = replicas.part_of(total * scale)
         variables = self.trainable_variables
         gradients = tape.gradient(total, variables)
         gradients = replicas.summed(gradients)
         norm = tf.linalg.global_norm(gradients)
         if self.gradient_clip_norm:
             gradients, _ = tf.clip_by_global_norm(
-                gradients, self.gradient_clip_norm, use_norm=norm
+                gradients, self.gradient_clip_norm * scale, use_norm=norm
             )
+        norm /= scale
+        if tf.is_tensor(scale):  # Steps that overflow are skipped.
+            norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
         # Keras sums once more what replicas give it.
         gradients = map(replicas.part_of, gradients)
         self.optimizer.apply_gradients(zip(gradients, variables))

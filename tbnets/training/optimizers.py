@@ -115,3 +115,14 @@ def current_learning_rate(optimizer):
     if callable(rate) and not isinstance(rate, tf.Variable):
         rate = rate(optimizer.iterations)
     return tf.cast(tf.convert_to_tensor(rate), tf.float32)
+
+
+def loss_scale(optimizer):
+    """Returns the factor that an optimizer divides gradients by.
+
+    A loss must have been multiplied by it. Keras 3 has it under
+    `mixed_float16`, as a tensor, lest small gradients become 0, and skips
+    steps in which they overflow; elsewhere it is a number, mostly 1.
+    """
+    scaled = getattr(optimizer, "scale_loss", None)
+    return scaled(1.0) if scaled else 1.0

@@ -1,6 +1,7 @@
 """Tests of the verbs: what `tbnets` says, and that tools are the same."""
 
 import importlib
+import math
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from tbnets import __version__ as version
 from tbnets import commands, startup
+from tbnets.models.fit_arguments import FiniteSteps
 from tests import fresh
 from tests.verbs import ask
 
@@ -88,6 +90,17 @@ def test_of_arguments_that_are_flags_an_error_speaks_as_such():
         "`--text_encoder` must be a folder. Received: --text_encoder=/here/my, "
         "clip."
     )
+
+
+def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
+    with pytest.raises(ValueError) as caught:
+        FiniteSteps().on_epoch_end(0, {"loss": 0.5, "gradient_norm": math.nan})
+    text = str(caught.value)
+    assert "Received: loss 0.5 and gradient_norm nan after epoch 1" in text
+    assert text.endswith("set `gradient_clip_norm`.")
+    told = commands.as_flags(text, {"loss", "clip_norm"})
+    assert "Received: loss 0.5 and" in told
+    assert told.endswith("set `--clip_norm`.")
 
 
 @pytest.mark.parametrize(

@@ -756,6 +756,38 @@ def test_table_bad_jsonl_row_is_named(tmp_path, row, message):
     assert read_captions("table", path, "all", []).captions == ("p",)
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("image,caption,caption\na.jpg,p,q\n", "one column caption; found"),
+        ("image,Image,caption\na.jpg,b.jpg,p\n", "one column image; found"),
+        ("image,caption\ra.jpg,p\r", "a carriage return that no newline"),
+    ],
+)
+def test_table_whose_header_tells_no_columns_is_refused(
+    tmp_path, text, message
+):
+    path = write(tmp_path / "t.csv", text)
+    error, _ = fails("table", path, "all")
+    assert f"{path}:1: " in error and message in error
+    with pytest.raises(ValueError, match=message):
+        list_splits("table", path)
+
+
+def test_splits_by_several_names_of_dev_are_their_own(tmp_path):
+    text = "image,caption,split\na.jpg,p,val\nb.jpg,q,dev\n"
+    path = write(tmp_path / "t.csv", text)
+    assert list_splits("table", path) == ("val", "dev")
+    assert read_captions("table", path, "val").captions == ("p",)
+    assert read_captions("table", path, "dev").captions == ("q",)
+    assert read_captions("table", path, "validation").captions == ("p",)
+
+
+def test_table_columns_that_are_not_read_may_have_one_name(tmp_path):
+    path = write(tmp_path / "t.csv", "image,caption,,\na.jpg,p,,\n")
+    assert read_captions("table", path, "all").captions == ("p",)
+
+
 def test_table_header_is_required(tmp_path):
     path = write(tmp_path / "t.csv", "a.jpg,A dog\nb.jpg,A cat\n")
     problems = []

@@ -7,7 +7,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
-from tbnets.models import fit_arguments
+from tbnets.models import fit_arguments, two_branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.training.optimizers import current_learning_rate
 
@@ -113,6 +113,56 @@ def test_gradient_is_clipped_to_the_norm():
         np.testing.assert_allclose(
             v2.numpy() - v0, (v1.numpy() - v0) * 0.01 / norm, atol=1e-7
         )
+
+
+def scaled(rate):
+    wrap = keras.mixed_precision.LossScaleOptimizer
+    return wrap(keras.optimizers.SGD(rate))
+
+
+@pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 scales no gradients")
+@pytest.mark.parametrize("limit", [None, 0.01])
+def test_scaled_losses_take_the_same_step(limit):
+    loss, found = TripletLoss(margin=0.5), []
+    for optimizer in (keras.optimizers.SGD(1.0), scaled(1.0)):
+        network = make(dropout=0.0)
+        network.compile(optimizer, loss, gradient_clip_norm=limit)
+        network.optimizer.build(network.trainable_variables)
+        told = network.train_step(make_batch())
+        weights = [v.numpy() for v in network.trainable_variables]
+        found.append([*weights, told["gradient_norm"], told["loss"]])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_a_batch_by_itself_takes_the_step_of_fit():
+    batch, found = arrays_of(make_batch(captions=(1,) * 5)), []
+    for by_itself in (False, True):
+        network = make(dropout=0.0)
+        network.compile(keras.optimizers.SGD(1.0), TripletLoss(margin=0.5))
+        if by_itself:
+            network.train_on_batch(batch)
+        else:
+            network.fit(batch, batch_size=5, shuffle=False, verbose=0)
+        loss = network.test_on_batch(batch, return_dict=True)["loss"]
+        found.append([float(loss), *network.get_weights()])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 scales no gradients")
+def test_a_step_that_overflows_is_skipped_and_no_norm(eagerly):
+    network = make(dropout=0.0)
+    network.compile(scaled(1.0), TripletLoss(margin=0.5))
+    network.optimizer.build(network.trainable_variables)
+    network.optimizer.dynamic_scale.assign(3e38)
+    before = [v.numpy() for v in network.trainable_variables]
+    data = tf.data.Dataset.from_tensors(make_batch())
+    history = network.fit(data, verbose=0, shuffle=False).history
+    assert history["gradient_norm"] == [0.0]
+    for variable, old in zip(network.trainable_variables, before):
+        np.testing.assert_array_equal(variable.numpy(), old)
+    assert float(network.optimizer.dynamic_scale) < 2e38  # Half of it.
 
 
 def test_batches_of_any_size_share_one_trace_and_are_learned():
@@ -348,7 +398,7 @@ def test_fit_ends_after_the_epoch_that_was_not_finite(eagerly):
     ends = Ends()
     data = tf.data.Dataset.from_tensors(batch)
     # The loss itself may hide it: ReLU of NaN is 0 in some kernels.
-    expected = "`x` must hold finite .*gradient_norm=nan after epoch 1; .* NaN"
+    expected = "`x` must hold finite .*gradient_norm nan after epoch 1; .* NaN"
     with pytest.raises(ValueError, match=expected):
         compiled_network().fit(data, None, None, 3, 0, [ends], shuffle=False)
     assert ends.epochs == []

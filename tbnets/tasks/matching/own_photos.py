@@ -43,6 +43,7 @@ class OwnPhotos:
         given = settings.cache and self.sources.from_start(settings.cache)
         self.cache = folder_beside(self.folder, given)
         self.left_out, self.has_begun, self._made_by = {}, False, None
+        self._num_told = 0
 
     def remember(self, fitted):
         """Takes over what a run that has begun remembers of its photos."""
@@ -128,7 +129,7 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features of splits, where they are not there yet.
 
-        In a new run, files that are no photos are told and left out.
+        In a new run, files that are no photos are told, once, and left out.
 
         Args:
             splits: list of `CaptionedImages` that `kept` returned.
@@ -154,7 +155,8 @@ class OwnPhotos:
                 "back, or take new ones out of the captions."
             )
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
-        if not self.has_begun:
+        if not self.has_begun and len(self.left_out) > self._num_told:
+            self._num_told = len(self.left_out)
             self._tell(len(names) + len(self.left_out) - len(problems))
 
     def _tell(self, num_images):

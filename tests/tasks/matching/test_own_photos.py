@@ -148,7 +148,11 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     assert ids_of(session, *EVERY) == set(NAMES)
     # Of 14 that are there, 14 // 5 = 2 are drawn for dev and for test.
     told = capsys.readouterr().err
-    assert "left out: absent.jpg, which is not there\n" in told
+    for split in EVERY:
+        session.task.data.load(split, fitted)
+    told += capsys.readouterr().err
+    assert told.count("left out: absent.jpg, which is not there\n") == 1
+    assert told.count(" files left out\n") == 1
     assert "3 of 15 files left out\n" in told
     lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
     assert dict(line.split("\t") for line in lines) == reasons
