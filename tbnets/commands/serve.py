@@ -31,7 +31,6 @@ import functools
 import json
 import signal
 import sys
-import threading
 from typing import Annotated
 
 from google.protobuf import text_format
@@ -193,11 +192,6 @@ def examples(server, host):
     return lines
 
 
-def wait():
-    """Waits for the end."""
-    threading.Event().wait()
-
-
 def main(options):
     """Serves until Ctrl-C, or the signal that ends programs."""
     if options.port == options.rest_api_port:
@@ -224,7 +218,7 @@ def main(options):
         print(f"  {startup.spoken(line)}")
     print("\nCtrl-C ends.", flush=True)
     try:
-        wait()
+        loopback.wait()
     except KeyboardInterrupt:
         print("\nEnding: requests in work are answered first.", flush=True)
     finally:
