@@ -87,6 +87,11 @@ class Options:
 
 def folders_of(models):
     """Returns the models of --model: name -> folder."""
+    if not models:
+        raise InputError(
+            "`--model` must name a model at least. Received: none. Leave it "
+            "out for flickr8k_photos, or write --model=NAME."
+        )
     folders = {}
     for one in models:
         name, _, place = one.rpartition("=")
@@ -151,9 +156,11 @@ def _policy(policy):
 
 def open_models(options, tell):
     """Returns the `Models` that are asked for, not started."""
-    folders, policies, labels = folders_of(options.model), {}, {}
+    policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)
+    else:
+        folders = folders_of(options.model)
     how = None
     if options.enable_batching:
         how = batching.Batching()

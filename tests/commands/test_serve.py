@@ -44,6 +44,12 @@ def test_names_that_no_url_has(folder, names):
         serve.folders_of([f"{name}{folder}" for name in names])
 
 
+def test_no_model_is_refused():
+    options = serve.Options(model=[])
+    with pytest.raises(InputError, match="`--model` must name a model"):
+        serve.open_models(options, print)
+
+
 def write_config(tmp_path, folder, more=""):
     path = tmp_path / "models.config"
     path.write_text(
