@@ -23,7 +23,7 @@ from tbnets import photo_head, photo_kinds
 from tbnets.annotations import Array, Photo
 from tbnets.checked_numbers import checked_number
 from tbnets.cores import usable_cores
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.short_repr import shown
 
 ROOM = 8
@@ -182,6 +182,7 @@ def read_content(photo) -> bytes:
 
     Raises:
         BrokenImageError: it is not there, or can not be read.
+        TypeError: it is none of these.
         ValueError: pixels are none.
     """
     photo = photo.numpy() if tf.is_tensor(photo) else photo
@@ -193,6 +194,8 @@ def read_content(photo) -> bytes:
             raise BrokenImageError(photo, reason)
         return content
     if not isinstance(photo, bytes):
+        advice = "Give a path, the bytes of a file, a picture or its pixels."
+        check_kind("photo", photo, (str, os.PathLike), advice)
         photo = _read_bytes(photo)
     return photo_kinds.as_decodable(photo)
 

@@ -173,7 +173,7 @@ def serve(options, shown):
     print(f"The page: http://{name}:{server.port}/  (Ctrl-C ends)", flush=True)
     try:
         shown.photos.embed()
-        thread.join()
+        loopback.wait()
     except KeyboardInterrupt:
         print()
     finally:

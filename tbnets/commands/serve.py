@@ -31,7 +31,6 @@ import functools
 import json
 import signal
 import sys
-import threading
 from typing import Annotated
 
 from google.protobuf import text_format
@@ -88,6 +87,11 @@ class Options:
 
 def folders_of(models):
     """Returns the models of --model: name -> folder."""
+    if not models:
+        raise InputError(
+            "`--model` must name a model at least. Received: none. Leave it "
+            "out for flickr8k_photos, or write --model=NAME."
+        )
     folders = {}
     for one in models:
         name, _, place = one.rpartition("=")
@@ -152,9 +156,11 @@ def _policy(policy):
 
 def open_models(options, tell):
     """Returns the `Models` that are asked for, not started."""
-    folders, policies, labels = folders_of(options.model), {}, {}
+    policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)
+    else:
+        folders = folders_of(options.model)
     how = None
     if options.enable_batching:
         how = batching.Batching()
@@ -193,11 +199,6 @@ def examples(server, host):
     return lines
 
 
-def wait():
-    """Waits for the end."""
-    threading.Event().wait()
-
-
 def main(options):
     """Serves until Ctrl-C, or the signal that ends programs."""
     if options.port == options.rest_api_port:
@@ -224,7 +225,7 @@ def main(options):
         print(f"  {startup.spoken(line)}")
     print("\nCtrl-C ends.", flush=True)
     try:
-        wait()
+        loopback.wait()
     except KeyboardInterrupt:
         print("\nEnding: requests in work are answered first.", flush=True)
     finally:

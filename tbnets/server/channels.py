@@ -62,7 +62,8 @@ def open_channel(server, model, version=None):
     """
     try:
         parts = urllib.parse.urlsplit(server)
-        port = parts.port or PORTS[parts.scheme]
+        usual = PORTS[parts.scheme]
+        port = usual if parts.port is None else parts.port
         is_address = parts.hostname and not parts.path.strip("/")
     except (ValueError, KeyError):
         is_address = False

@@ -64,9 +64,11 @@ class GrpcServer:
         try:
             self.port = server.add_insecure_port(f"{in_url(host)}:{port}")
         except RuntimeError as error:
+            reason = str(error).partition(";")[0]  # Then how gRPC says more.
             raise InputError(
                 f"`port` must be one that can be opened at {host}. Received: "
-                f"port={port}: {error}. Name another; 0 takes any that is free."
+                f"port={port}: {reason}. Name another; 0 takes any that is "
+                "free."
             ) from error
         server.start()
 

@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import socket
+import time
 import traceback
 import urllib.parse
 
@@ -22,6 +23,8 @@ from tbnets.errors import InputError, UserError
 HOST = "127.0.0.1"
 PATIENCE = 30
 """Seconds that a client may be silent in the middle of a request."""
+_WAKES = 0.5
+"""Seconds after which a signal is heeded that another thread has got."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -120,6 +123,16 @@ def in_url(host):
 def in_json(value, status=200):
     """Returns a response that holds a value as JSON."""
     return Response(json.dumps(value), status, mimetype="application/json")
+
+
+def wait():
+    """Waits for the signal that ends a server.
+
+    Any thread may get it; the main one, which heeds it, waits here, and then
+    learns of it when it wakes.
+    """
+    while True:
+        time.sleep(_WAKES)
 
 
 class _Handler(WSGIRequestHandler):

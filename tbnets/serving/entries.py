@@ -42,7 +42,16 @@ def about(model):
 
     Among it is the sha256 of the SavedModel's graph, variables and assets,
     names and content; what is only there for people does not count.
+
+    Raises:
+        ValueError: the model is on a server, which does not tell its files.
     """
+    if not os.path.isdir(model.path):
+        raise InputError(
+            "`model` must be one at hand, whose files tell which it is. "
+            f"Received: model={model.path}, of which there are none here. Name "
+            "its folder, or that of the zoo."
+        )
     hashes = hash_files(model.path)
     lines = [
         f"{digits}  {name}\n"

@@ -77,11 +77,16 @@ def search(
         model.search(images="photos", like=["dog.jpg"])
     """
     checked_number("top", top, 1, whole=True)
-    if not model.has("embed_image", "embed_text"):
+    # Its own index is searched by a model that was exported with that alone.
+    needed = (
+        "search" if images is None and model.has("search") else "embed_image"
+    )
+    if not model.has(needed, "embed_text"):
+        other = "; this one has `find`" if model.has("embed_phrases") else ""
         raise InputError(
             "`search` must be asked of a network for whole images. Received: "
             f"{model.path}, which has {sorted(model.signatures)}. "
-            'Load tbnets.zoo.load("flickr8k_photos"); this one has `find`.'
+            f'Load tbnets.zoo.load("flickr8k_photos"){other}.'
         )
     if images is None and (len(like) or not model.has("search")):
         raise InputError(

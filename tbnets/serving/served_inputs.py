@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Photos, Strings
 from tbnets.checked_numbers import check_finite, checked_number
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.trees import Tree
@@ -40,6 +40,7 @@ def as_input(argument, spec, values):
         A tensor.
 
     Raises:
+        TypeError: one of its strings or photos is none.
         ValueError: it is no list, or of another shape.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
@@ -49,7 +50,9 @@ def as_input(argument, spec, values):
         refuse_single(argument, values)
         if spec.name == IMAGE_BYTES:
             values = [read_content(one) for one in values]
-        return tf.constant(list(values), tf.string, [len(values)])
+        else:
+            values = _encoded(argument, values)
+        return tf.constant(values, tf.string, [len(values)])
     if spec.dtype == tf.int32 and not spec.shape.rank:
         return tf.constant(checked_number(argument, values, 1, whole=True))
     values = np.asarray(values, spec.dtype.as_numpy_dtype)
@@ -60,6 +63,24 @@ def as_input(argument, spec, values):
         )
     check_finite(argument, values)
     return tf.constant(values)
+
+
+def _encoded(argument, values):
+    """Returns strings as bytes; names the first that is none."""
+    advice = "Leave it out, or write it as text."
+    encoded = []
+    for row, value in enumerate(values):
+        value = value.numpy() if tf.is_tensor(value) else value
+        name = f"{argument}[{row}]"
+        check_kind(name, value, (str, bytes), advice)
+        try:
+            encoded.append(value.encode() if isinstance(value, str) else value)
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"`{name}` must be text. Received: {name}={value!r}, which "
+                f"UTF-8 has no bytes for. {advice}"
+            ) from error
+    return encoded
 
 
 def is_trees(spec):

@@ -44,6 +44,12 @@ def test_names_that_no_url_has(folder, names):
         serve.folders_of([f"{name}{folder}" for name in names])
 
 
+def test_no_model_is_refused():
+    options = serve.Options(model=[])
+    with pytest.raises(InputError, match="`--model` must name a model"):
+        serve.open_models(options, print)
+
+
 def write_config(tmp_path, folder, more=""):
     path = tmp_path / "models.config"
     path.write_text(
@@ -118,7 +124,7 @@ def test_it_says_how_to_ask_it_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(serve, "wait", ended)
+    monkeypatch.setattr(serve.loopback, "wait", ended)
     options = serve.Options(
         model=[f"tiny={folder}"], port=0, rest_api_port=port, host="127.0.0.1"
     )

@@ -165,7 +165,10 @@ def test_another_server_is_told_by_what_it_is_not(servers, scheme):
 
 @pytest.mark.parametrize(
     "server",
-    ["localhost:8500", "ftp://x", "http://", "http://x:y", "grpc://x/m"],
+    [
+        *("localhost:8500", "ftp://x", "ftp://x:8501", "://x:1"),
+        *("http://", "http://x:y", "grpc://x/m"),
+    ],
 )
 def test_what_is_no_address_is_refused(server):
     with pytest.raises(ValueError, match="`server` must be grpc://HOST:PORT"):
@@ -179,6 +182,8 @@ def test_the_usual_ports_need_not_be_named(monkeypatch):
     for server in ("grpc://a", "http://a/", "https://a", "grpc://[::1]:7"):
         channels.open_channel(server, "numbers")
     assert opened == ["a:8500", "http://a:8501", "https://a:443", "[::1]:7"]
+    channels.open_channel("http://a:0", "numbers")
+    assert opened[-1] == "http://a:0"
 
 
 class Failing:

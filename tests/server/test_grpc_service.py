@@ -193,6 +193,7 @@ def test_no_client_sees_a_traceback(predictions, models, told, monkeypatch):
 
 def test_a_port_that_is_taken_is_told(models, channel):
     server = GrpcServer(models)
-    with pytest.raises(InputError, match=f"port={server.port}: .*Name another"):
+    told = rf"port={server.port}: [^.]* 127.0.0.1:{server.port}\. Name another"
+    with pytest.raises(InputError, match=told):
         GrpcServer(models, port=server.port)
     server.close()

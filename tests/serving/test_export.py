@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -312,6 +313,27 @@ def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(
 def test_served_model_refuses(served_features, method, values, message):
     with pytest.raises(ValueError, match=message):
         getattr(served_features, method)(values)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["a", None], "`texts[1]` must be a str or bytes. Received: texts[1] "),
+        (["a", float("nan")], "texts[1] of type float. Leave it out"),
+        (["a", "\udcff"], "texts[1]='\\udcff', which UTF-8 has no bytes for."),
+    ],
+)
+def test_what_is_no_text_is_named(served_features, texts, told):
+    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+        served_features.embed_text(texts)
+
+
+@pytest.mark.parametrize("photo", [None, 0, bytearray(b"GIF89a"), ["a.png"]])
+def test_what_is_no_photo_is_not_looked_for(served_bytes, photo):
+    kind = type(photo).__name__
+    told = f"`photo` must be a str or PathLike. Received: photo of type {kind}"
+    with pytest.raises(TypeError, match=told):
+        served_bytes.embed_images([photo])
 
 
 def test_undecodable_photo_is_an_error_not_noise(served_bytes):

@@ -135,6 +135,12 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert embed(model, photos)[1] == 1
 
 
+def test_no_files_tell_a_model_on_a_server(model):
+    model.path = "http://localhost:8501/colours"
+    with pytest.raises(ValueError, match=f"at hand.*model={model.path}, of"):
+        index.about(model)
+
+
 def test_broken_photos_are_told_each_time_but_read_once(
     model, photos, tmp_path, capsys, monkeypatch
 ):

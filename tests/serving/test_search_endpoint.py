@@ -91,6 +91,17 @@ def test_the_graph_finds_what_python_finds(made, k):
         assert told == reference.best_rows(QUERIES, ROWS, k)
 
 
+def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
+    whole = made[0]
+    keep = ["embed_text", "search"]
+    reexport(whole.path, tmp_path / "1", keep=keep)
+    model = load_saved_model(tmp_path)
+    assert not model.has("embed_image")
+    assert model.search(QUERIES, top=2) == whole.search(QUERIES, top=2)
+    with pytest.raises(ValueError, match='for whole images.*photos"\\)\\.$'):
+        model.search(QUERIES, ROWS)
+
+
 def test_no_query_has_no_answer(made):
     answers = made[0].call("search", text_features=np.zeros([0, 3]), k=4)
     assert {k: v.shape for k, v in answers.items()} == {
