@@ -10,6 +10,7 @@ from tbnets.data.sources import Sources
 from tbnets.features import extraction
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.store.shares import take_share
+from tbnets.store.writer import fault_of_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,11 +90,13 @@ class Photos(Shared):
         Args:
             **decides: as of `take_share`.
         """
-        if not self.captions:
-            _, others = sort_files(self.images)
-            for line in left_out_lines({}, others, len(others))[:1]:
-                print(line)
-        photos = find_photos(self.images, *self.where, self.splits)
+        found = find_photos(self.images, *self.where, self.splits)
+        others = [] if self.captions else sort_files(self.images)[1]
+        faults = {path: fault_of_name(key) for key, path in found}
+        broken = {path: why for path, why in faults.items() if why}
+        for line in left_out_lines(broken, others, len(found))[:-1]:
+            print(line)
+        photos = [one for one in found if one[1] not in broken]
         keys, size = [key for key, _ in photos], self.shard_images
         rows, share = take_share(
             self.shard, keys, size, shard_images=size, **decides
