@@ -1,12 +1,15 @@
 """The flags of verbs that work on captions, or on photos."""
 
 import dataclasses
+import os
 
 from tbnets import startup
+from tbnets.checked_files import require_file
 from tbnets.data.captions import READERS, list_splits, usual_format
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
+from tbnets.data.splits import SPLIT_FIELD
 from tbnets.features import extraction
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.store.shares import take_share
@@ -32,7 +35,10 @@ class Captions:
 
     @property
     def where(self):
-        """(format, path) of the captions."""
+        """(format, path) of the captions, which are there but for {split}."""
+        is_pattern = SPLIT_FIELD in self.captions
+        if self.captions and not (is_pattern or os.path.isdir(self.captions)):
+            require_file(self.captions, "--captions")
         form = self.captions_format or usual_format(self.captions)
         return form, self.captions
 
